@@ -109,8 +109,7 @@ class Descent {
     how.established = options_.established;
     how.examine = true;
     Attribution found = JudgeAndAttribute(property_, best_, memo_, how).attribution;
-    if (!found.complete || found.causes.empty() || IsBorneOut(original, memo_, found.causes))
-      return found;
+    if (found.causes.empty() || IsBorneOut(original, memo_, found.causes)) return found;
     found.diagnosis = "it could be that " + found.diagnosis + ", but not in the case found";
     found.kind = FindingKind::kUnknown;
     found.complete = false;
@@ -155,7 +154,7 @@ class Descent {
     if (!judged->verdict.failed()) return false;
     if (!options_.keep_kind) return true;
     const Attribution& found = judged->attribution;
-    if (rerun) return found.complete && found.kind == attribution_.kind;
+    if (rerun) return found.kind == attribution_.kind;
     if (keep_.empty()) return !found.complete;
     return !found.causes.empty() && (!unambiguous_ || !IsAmbiguous(candidate));
   }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "oracles/exact/exact.h"
@@ -171,6 +172,16 @@ TEST(Kept, TheKindUnlessItNeedNot) {
   EXPECT_EQ(other.minimized.K, 1);
 }
 
+TEST(Kept, ACrashDoesNotBecomeAHang) {
+  TestSubject subject([](const Case& c, const RunContext&) -> Outcome {
+    if (c.K >= 3) return {RunStatus::kCrashed, "killed by a signal", {}, {}};
+    return {RunStatus::kHung, "no answer", {}, {}};
+  });
+  const MinimizeResult result = Minimize(Linear(1, 1, 5), subject, MatchesExact());
+  EXPECT_EQ(result.minimized.K, 3);
+  EXPECT_EQ(result.attribution.kind, FindingKind::kCrash);
+}
+
 TEST(Kept, WhatTheSubjectCannotRunIsNotAsked) {
   TestSubject subject = CrashesWhere([](const Case&) { return true; });
   subject.cannot_run = [](const Case& c) { return c.K < 4 ? "too short" : ""; };
@@ -274,6 +285,19 @@ TEST(Cause, OfTwoOneIsEnough) {
       << Describe(result.minimized);
 }
 
+// One of two causes shows on the small case, and the large one is wrong in another way.
+TEST(Cause, OfTwoTheOneLeftHasToFitTheLargeCase) {
+  TestSubject subject = Answers([](const Case& c) {
+    if (c == Negative()) return OneMore(c);
+    return c.relu ? exact::Evaluate(c) : Shows({&Bias()})(c);
+  });
+  const MinimizeResult result = MinimizedFrom(Known({&Relu(), &Bias()}), subject);
+  EXPECT_TRUE(result.minimized.bias_i32);
+  EXPECT_NE(result.attribution.diagnosis.find(", but not in the case found"), std::string::npos)
+      << result.attribution.diagnosis;
+  EXPECT_FALSE(result.attribution.complete);
+}
+
 TEST(Cause, TwoThatOnlyShowTogetherAreKeptTogether) {
   TestSubject subject = Answers([](const Case& c) {
     return c.relu && c.bias_i32 ? Shows({&Relu(), &Bias()})(c) : exact::Evaluate(c);
@@ -324,6 +348,19 @@ TEST(Cause, OfTheSmallCaseIsNamedIfItFitsTheLargeOne) {
   EXPECT_NE(denied.attribution.causes, Hypothesis{&Relu()}) << "other answers contradict it";
 }
 
+// What memory held decides the small case: that is no cause in arithmetic, and said as it is.
+TEST(Cause, OfTheSmallCaseMayBeOneOfMemory) {
+  TestSubject subject([](const Case& c, const RunContext& context) {
+    Tensor y = exact::Evaluate(c);
+    for (int64_t i = 0; i < y.size(); ++i) y.SetInt(i, y.IntAt(i) + context.poison);
+    return TestSubject::Good(y);
+  });
+  const MinimizeResult result = MinimizedFrom(Unknown(), subject);
+  EXPECT_EQ(result.attribution.kind, FindingKind::kMemory) << result.attribution.diagnosis;
+  EXPECT_TRUE(result.attribution.complete);
+  EXPECT_EQ(result.attribution.diagnosis.find("it could be"), std::string::npos);
+}
+
 // Causes that other findings showed need no further answers.
 TEST(Cause, ThatIsEstablishedIsTakenAtOnce) {
   const std::vector<Hypothesis> established{{&Relu()}};
@@ -337,6 +374,13 @@ TEST(Cause, ThatIsEstablishedIsTakenAtOnce) {
             Hypothesis{&Relu()});
   TestSubject unknown = only_there();
   EXPECT_TRUE(Minimize(Negative(), unknown, MatchesExact()).attribution.causes.empty());
+  // It is known from the start: a smaller case with another fault is not taken.
+  const auto only_once = [&](const Case& c) {
+    return c == Negative() ? Shows({&Relu()})(c) : c.relu ? exact::Evaluate(c) : OneMore(c);
+  };
+  TestSubject once = Answers(only_once);
+  EXPECT_TRUE(
+      Minimize(Negative(), once, MatchesExact(), {.established = established}).minimized.relu);
   TestSubject later = only_there();
   EXPECT_EQ(MinimizedFrom(Unknown(), later, {.established = established}).attribution.causes,
             Hypothesis{&Relu()});
@@ -392,8 +436,12 @@ MinimizeResult MinimizedTerm(const Case& c, TestSubject& subject, int64_t max_ca
 }
 
 TEST(ClearCase, IsTakenInsteadOfASimplerOneOfTheSameSize) {
-  TestSubject subject = Answers(Shows({&Term()}));
-  const MinimizeResult result = MinimizedTerm(WithZeroPoints(2), subject);
+  // It shows the cause on no larger case: what is known of it is not asked for again.
+  const Case c = WithZeroPoints(2);
+  TestSubject subject = Answers([&](const Case& asked) {
+    return Complexity(asked) <= Complexity(c) ? Shows({&Term()})(asked) : exact::Evaluate(asked);
+  });
+  const MinimizeResult result = MinimizedTerm(c, subject);
   ASSERT_TRUE(result.minimized.observed);
   EXPECT_FALSE(IsAmbiguous(ProblemOf(result.minimized), result.minimized.observed->y));
   EXPECT_EQ(result.minimized.M * result.minimized.N, 1);
@@ -404,6 +452,30 @@ TEST(ClearCase, IsTakenInsteadOfASimplerOneOfTheSameSize) {
   EXPECT_LE(result.calls, 80) << "memory and state were looked at before";
   TestSubject few = Answers(Shows({&Term()}));
   EXPECT_LE(MinimizedTerm(WithZeroPoints(2), few, 40).calls, 40);
+}
+
+TEST(ClearCase, ThatIsFoundInASearchCutShortKnowsNoNeeds) {
+  const auto of_three = [](const Case& c) {
+    return c.K >= 3 ? Shows({&Term()})(c) : exact::Evaluate(c);
+  };
+  TestSubject whole = Answers(of_three);
+  const MinimizeResult ended = MinimizedTerm(WithZeroPoints(3), whole);
+  EXPECT_FALSE(IsAmbiguous(ProblemOf(ended.minimized), ended.minimized.observed->y));
+  EXPECT_EQ(ended.needs, Strings{"K >= 3"});
+  TestSubject cut = Answers(of_three);
+  const MinimizeResult early = MinimizedTerm(WithZeroPoints(3), cut, ended.calls - 8);
+  EXPECT_FALSE(IsAmbiguous(ProblemOf(early.minimized), early.minimized.observed->y));
+  EXPECT_EQ(early.minimized.K, 3);
+  EXPECT_EQ(early.needs, Strings{});
+}
+
+TEST(ClearCase, IsNotLookedForWhereTheCauseIsUnknown) {
+  const Case c = WithZeroPoints(2);
+  TestSubject subject = Answers(Shows({&Term()}));
+  const Attribution unknown = Unknown({{&Term()}});
+  const MinimizeResult result =
+      Minimize(c, subject, MatchesExact(), {.max_calls = 400, .attribution = &unknown});
+  EXPECT_LE(result.calls, 140) << "one search, and what is asked about its end";
 }
 
 TEST(ClearCase, ThatIsLargerIsNotTaken) {
@@ -456,7 +528,7 @@ TEST(ClearCase, OfASubjectThatNoLongerFailsIsNone) {
 
 // Between the given case and those of one term no case fails.
 TEST(Restart, ReachesSmallCasesByComputing) {
-  for (const auto& [least, most] : {std::pair{1, 200}, {2, 2000}}) {
+  for (const auto& [least, most] : {std::pair{1, 100}, {2, 2000}}) {
     TestSubject subject = Answers([](const Case& c) {
       return c == Negative() || c.M * c.N * c.K <= 3 ? Shows({&Relu()})(c) : exact::Evaluate(c);
     });

@@ -81,7 +81,7 @@ Case WithRoundNumbers(const Case& c, Rng& rng) {
     const bool keeps = rng.Chance(1, 4);
     if (!keeps) SetRoundParameters(*q, rng);
   }
-  if (!round.out_q.scale.empty() && rng.Chance(1, 4))
+  if (rng.Chance(1, 4))
     round.out_q.scale.assign(round.out_q.scale.size(), std::ldexp(1.0f, RandomExponent(rng)));
   if (rng.Chance(1, 2)) round.bias.reset(), round.bias_i32.reset();
   if (round.bias) {

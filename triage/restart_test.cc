@@ -65,6 +65,36 @@ TEST(Restarts, AreSimplerCasesOnWhichTheCauseActs) {
   }
 }
 
+// No pass leads from a product to a bias: a subject that refuses one may take the other.
+TEST(Restarts, AreAllThatTheSearchEndsIn) {
+  Case c = Linear(2, 2, 3);
+  c.relu = true;
+  c.bias_i32 = {{-20, -20}};
+  const std::vector<Case> cases = Restarts(c, {&Relu()}, nullptr, [](const Case& asked) {
+    return asked.bias_i32.has_value() != (asked.K > 0);
+  });
+  const auto any = [&](const auto& is) { return std::ranges::any_of(cases, is); };
+  EXPECT_TRUE(any([](const Case& found) { return found.K == 1; }));
+  EXPECT_TRUE(any([](const Case& found) { return found.bias_i32.has_value(); }));
+}
+
+// Cases drawn anew have other sizes.
+TEST(Restarts, AreMadeOfTheGivenCaseToo) {
+  Case c = Linear(3, 7, 3);
+  c.relu = true;
+  c.out_dtype = DType::kS32;
+  OpenClamp(&c);
+  const std::vector<Case> cases = Restarts(
+      c, {&Relu()}, nullptr, [](const Case& asked) { return asked.M == 3 && asked.N == 7; });
+  ASSERT_FALSE(cases.empty());
+  EXPECT_EQ(cases.front().K, 1);
+  int64_t nonzero = 0;
+  for (const Tensor* tensor : {&cases.front().x, &cases.front().w}) {
+    for (int64_t i = 0; i < tensor->size(); ++i) nonzero += tensor->IntAt(i) != 0;
+  }
+  EXPECT_EQ(nonzero, 2) << "one product";
+}
+
 TEST(Restarts, OfTheSimplestCaseThereAreNone) {
   Case c = Linear(1, 1, 1);
   c.x.SetInt(0, 1);
@@ -91,7 +121,10 @@ std::vector<Case> Tried(const Case& c) {
   bool drawn = false;
   const Holds possible = [&](const Case& asked) {
     drawn = drawn || asked.M != c.M || asked.N != c.N;
-    if (!drawn) tried.push_back(asked);
+    if (drawn) return false;
+    tried.push_back(asked);
+    EXPECT_LT(Complexity(asked), Complexity(c));
+    EXPECT_EQ(Validate(asked), "");
     return false;
   };
   Restarts(c, {&Relu()}, nullptr, possible);
@@ -329,6 +362,52 @@ TEST(RoundNumbers, FloatsAreRoundToo) {
                        {127.5f, each},
                        {256, each}},
                       0.015);
+}
+
+TEST(RoundNumbers, OfADynamicLinearTermsGoButNoneComes) {
+  for (const int64_t k : {3, 0}) {
+    Case c = Linear(3, 7, k);
+    c.op = Op::kDynamicLinear;
+    c.x = Tensor(DType::kF32, {3, k});
+    for (float& value : c.x.as<float>()) value = 0.123f;
+    c.bias = std::vector<float>(7, 0.123f);
+    c.relu = true;
+    c.out_dtype = DType::kF32;
+    OpenClamp(&c);
+    ASSERT_EQ(Validate(c), "");
+    std::set<int64_t> terms;
+    for (const Case& t : Tried(c)) terms.insert(t.K);
+    EXPECT_EQ(terms, k == 0 ? (std::set<int64_t>{0}) : (std::set<int64_t>{0, 1, 2, 3}));
+  }
+}
+
+TEST(RoundNumbers, OfAConvolutionTheWindowStays) {
+  Case c;
+  c.op = Op::kConv2d;
+  c.window = {.batch = 1, .in_h = 4, .in_w = 5, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
+  c.N = 7;
+  c.x = Tensor(DType::kU8, ShapeOfX(c));
+  c.w = Tensor(DType::kS8, ShapeOfW(c));
+  DeriveSizes(&c);
+  c.bias_i32 = std::vector<int32_t>(7, 1 << 30);
+  c.relu = true;
+  ASSERT_EQ(Validate(c), "");
+  const std::vector<Case> tried = Tried(c);
+  EXPECT_GT(tried.size(), 200U);
+  for (const Case& t : tried) EXPECT_EQ(t.window, c.window);
+}
+
+TEST(RoundNumbers, ThatMakeNoValidOrNoSimplerCaseAreNotTried) {
+  Case softmax = CaseOver(Op::kSoftmax, Tensor(DType::kU8, {3, 7}), DType::kU8);
+  softmax.out_q = FixedOutQParams(DType::kU8);
+  softmax.x_q = {{0.3f}, {77}};
+  softmax.out_min = 7;
+  ASSERT_EQ(Validate(softmax), "");
+  EXPECT_GT(Tried(softmax).size(), 100U);
+  Case simple = Linear(3, 7, 1);
+  simple.relu = true;
+  for (Tensor* tensor : {&simple.x, &simple.w}) std::ranges::fill(tensor->bytes(), uint8_t{1});
+  EXPECT_GT(Tried(simple).size(), 100U);
 }
 
 // Without a scale of the output there is none to change.

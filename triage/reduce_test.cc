@@ -52,6 +52,23 @@ TEST(ReductionStep, GoesOnAfterACandidateThatDoesNotHold) {
   EXPECT_EQ(*taken, Row(2, 0));
 }
 
+// Candidates that are refused without a question cost too: each of these has 120,000 elements, and
+// after 30 million a pass ends.
+TEST(ReductionStep, ALongCaseIsNotRefusedForEver) {
+  Reduction reduction;
+  static int offers;
+  offers = 0;
+  const Pass the_same = [](const Case& c, const Visit& visit) {
+    while (offers < 1000 && !visit(c)) ++offers;
+  };
+  const Holds asked = [](const Case&) {
+    ADD_FAILURE() << "it is not simpler";
+    return true;
+  };
+  EXPECT_FALSE(reduction.Step(the_same, Row(60'000, 9), asked, kNever));
+  EXPECT_EQ(offers, 251);
+}
+
 // Terms go only once the codes are 0, for which a later pass has to come first.
 TEST(Reduce, AsksTheFirstPassAgainAfterALaterOneHelped) {
   const Holds holds = [](const Case& c) {

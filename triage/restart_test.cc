@@ -65,23 +65,31 @@ TEST(Restarts, AreSimplerCasesOnWhichTheCauseActs) {
   }
 }
 
-// 1 times -1 and -1 times 1 are equally simple: a subject that refuses one may take the other.
+// No pass drops a clamp together with the lists per channel: with both the search ends elsewhere
+// than without, and a subject that refuses one case may take the other.
 TEST(Restarts, AreAllThatTheSearchEndsIn) {
-  Case c = Linear(1, 1, 1);
-  c.x = Tensor(DType::kS8, {1, 1});
-  c.x.SetInt(0, 100);
+  Case c = Linear(2, 2, 3);
   c.relu = true;
-  c.out_dtype = DType::kS32;
-  OpenClamp(&c);
+  c.per_channel = true;
+  c.w_q = {{2, 3}, {4, 5}};
+  c.out_min = 3;
   ASSERT_EQ(Validate(c), "");
-  const std::vector<Case> cases = Restarts(c, {&Relu()}, nullptr, [](const Case&) { return true; });
+  const std::vector<Case> cases = Restarts(c, {&Relu()}, nullptr, [](const Case& asked) {
+    return asked.per_channel == IsClamped(asked);
+  });
   ASSERT_GE(cases.size(), 2U);
-  std::set<int32_t> codes;
-  for (size_t i = 0; i < 2; ++i) {
-    codes.insert(cases[i].x.IntAt(0));
-    EXPECT_EQ(cases[i].x.IntAt(0) * cases[i].w.IntAt(0), -1);
-  }
-  EXPECT_EQ(codes, (std::set<int32_t>{-1, 1}));
+  EXPECT_FALSE(cases.front().per_channel);
+  EXPECT_TRUE(std::ranges::any_of(cases, [](const Case& found) { return found.per_channel; }));
+}
+
+// The sizes of the given case are not those of the drawn ones.
+TEST(Restarts, AreDrawnAnewToo) {
+  Case c = Linear(3, 7, 3);
+  c.relu = true;
+  const std::vector<Case> cases =
+      Restarts(c, {&Relu()}, nullptr, [](const Case& asked) { return asked.M != 3; });
+  ASSERT_FALSE(cases.empty());
+  EXPECT_EQ(cases.front().M * cases.front().N, 1);
 }
 
 // Cases drawn anew have other sizes.
@@ -401,6 +409,23 @@ TEST(RoundNumbers, OfAConvolutionTheWindowStays) {
   const std::vector<Case> tried = Tried(c);
   EXPECT_GT(tried.size(), 200U);
   for (const Case& t : tried) EXPECT_EQ(t.window, c.window);
+}
+
+// Nothing is possible any more once the first case is drawn anew, so that nothing is reduced.
+TEST(RoundNumbers, TheFourSimplestCasesAreReduced) {
+  const Case c = Complex();
+  bool drawn = false;
+  std::vector<std::vector<int64_t>> acting;
+  const std::vector<Case> cases = Restarts(c, {&Relu()}, nullptr, [&](const Case& asked) {
+    drawn = drawn || asked.M != c.M || asked.N != c.N;
+    const auto wrong = Counterfactual(asked, Relu());
+    if (!drawn && wrong && *wrong != exact::Evaluate(asked)) acting.push_back(Complexity(asked));
+    return !drawn;
+  });
+  std::ranges::sort(acting);
+  ASSERT_GT(acting.size(), 10U);
+  ASSERT_EQ(cases.size(), 4U);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(Complexity(cases[i]), acting[i]);
 }
 
 TEST(RoundNumbers, ThatMakeNoValidOrNoSimplerCaseAreNotTried) {

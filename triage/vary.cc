@@ -105,7 +105,7 @@ void EditParameters(Case& c, Rng& rng) {
   const CodeRange codes{-128, 255};
   switch (rng.Below(7)) {
     case 0: return EditZeroPoints(c.x_q, IsCode(c.x.dtype()) ? RangeOf(c.x.dtype()) : codes, rng);
-    case 1: return EditZeroPoints(c.w_q, IsCode(c.w.dtype()) ? RangeOf(c.w.dtype()) : codes, rng);
+    case 1: return EditZeroPoints(c.w_q, RangeOf(c.w.dtype()), rng);
     case 2:
       if (row.out_q != OutQParams::kFixed)
         EditZeroPoints(c.out_q, IsCode(c.out_dtype) ? RangeOf(c.out_dtype) : codes, rng);
@@ -140,11 +140,10 @@ void Grow(Case& c, Rng& rng) {
   if (HasWindow(c.op) || RowOf(c.op).qparams) return;
   switch (rng.Below(3)) {
     case 0:
-      if (HasWeights(c.op) && c.K > 0) c = slice::Terms(c, Grown(c.K, rng));
+      if (c.K > 0) c = slice::Terms(c, Grown(c.K, rng));
       return;
     case 1:
-      if (c.N > 0 && RowOf(c.op).layout != Layout::kColumns)
-        c = slice::Channels(c, Grown(c.N, rng));
+      if (c.N > 0) c = slice::Channels(c, Grown(c.N, rng));
       return;
     case 2:
       if (c.M > 0) c = slice::Rows(c, Grown(c.M, rng));

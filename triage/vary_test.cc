@@ -37,7 +37,7 @@ Case Base() {
   Case c;
   c.op = Op::kLinear;
   c.M = 2, c.N = 2, c.K = 3;
-  c.x = Codes(DType::kU8, {2, 3}, {9, 12, 13, 14, 30, 250});
+  c.x = Codes(DType::kU8, {2, 3}, {13, 52, 63, 74, 130, 250});
   c.w = Codes(DType::kS8, {2, 3}, {1, -2, 3, -4, 5, -120});
   c.x_q.zero_point = {10};
   c.w_q.zero_point = {0};
@@ -271,6 +271,9 @@ TEST(Varied, FloatsAreMultipliedMovedByUnitsOrToTheirNeighbours) {
       }
     }
     ASSERT_EQ(ways.size(), 1U);
+    if (!ways.contains("unit")) {  // of which one may be 0
+      EXPECT_TRUE(differ.size() == 1 || differ.size() == 3);
+    }
     ++count[*ways.begin()];
   }
   EXPECT_EQ(factors, (std::set<float>{-1, 1.0f / 3, 0.5f, 2, 3}));
@@ -390,6 +393,22 @@ TEST(Varied, AnOutputWithFixedParametersKeepsThem) {
 
 // --- Growing ------------------------------------------------------------------------------------
 
+TEST(Varied, AReluComesAndGoes) {
+  Case c = Base();
+  EXPECT_GT(Share(Near(c, 500), [](const Case& v) { return v.relu; }), 0.03);
+  c.relu = true;
+  EXPECT_GT(Share(Near(c, 500), [](const Case& v) { return !v.relu; }), 0.03);
+}
+
+TEST(Varied, AConcatGrowsToo) {
+  Case c = CaseOver(Op::kConcat, Codes(DType::kU8, {1, 2}, {1, 2}), DType::kU8);
+  c.w = Codes(DType::kU8, {1, 1}, {3});
+  c.N = 3;
+  ASSERT_EQ(Validate(c), "");
+  for (const Case& v : Near(c, 500)) EXPECT_TRUE(v.x.shape()[1] >= 2 && v.w.shape()[1] >= 1);
+  EXPECT_GT(Share(Near(c, 500), [](const Case& v) { return v.N > 3; }), 0.05);
+}
+
 TEST(Varied, GrowsByUpToTwiceOrByThirtyTwo) {
   const Case c = CaseOver(
       Op::kRescale, Codes(DType::kU8, {3, 5}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}),
@@ -445,8 +464,17 @@ TEST(Varied, WindowsAndObserversKeepTheirSizes) {
     for (const Case& v : Near(c, 300)) {
       EXPECT_EQ(v.x.shape(), c.x.shape());
       EXPECT_EQ(v.w.shape(), c.w.shape());
+      EXPECT_EQ(Validate(v), "");
     }
   }
+}
+
+// A max_pool has the parameters of its input: an edit of one of them makes no valid case.
+TEST(Varied, IsNothingWhereAnEditMakesNoValidCase) {
+  const Case c = gen::Draw(Op::kMaxPool, 1);
+  const size_t valid = Near(c, 300).size();
+  EXPECT_LT(valid, 300U);
+  EXPECT_GT(valid, 150U);
 }
 
 TEST(Varied, NoLargeCaseGrows) {
@@ -456,6 +484,9 @@ TEST(Varied, NoLargeCaseGrows) {
     for (const Case& v : Near(c, 16)) grown += v.M > 1 || v.N > columns;
     EXPECT_EQ(grown > 0, columns == int64_t{1} << 16);
   }
+  Case add = CaseOver(Op::kAdd, Tensor(DType::kU8, {1, 40000}), DType::kU8);
+  add.w = add.x;
+  for (const Case& v : Near(add, 8)) EXPECT_EQ(v.M * v.N, 40000) << "both operands count";
 }
 
 }  // namespace

@@ -454,6 +454,16 @@ TEST(ClearCase, IsTakenInsteadOfASimplerOneOfTheSameSize) {
   EXPECT_LE(MinimizedTerm(WithZeroPoints(2), few, 40).calls, 40);
 }
 
+// The first search examines the cause; the second one is told of it.
+TEST(ClearCase, IsLookedForWithTheCauseThatIsKnown) {
+  TestSubject subject = Answers(Shows({&Term()}));
+  const MinimizeResult result =
+      Minimize(WithZeroPoints(2), subject, MatchesExact(), {.max_calls = 400});
+  ASSERT_TRUE(result.minimized.observed);
+  EXPECT_FALSE(IsAmbiguous(ProblemOf(result.minimized), result.minimized.observed->y));
+  EXPECT_LE(result.calls, 85);
+}
+
 TEST(ClearCase, ThatIsFoundInASearchCutShortKnowsNoNeeds) {
   const auto of_three = [](const Case& c) {
     return c.K >= 3 ? Shows({&Term()})(c) : exact::Evaluate(c);

@@ -128,10 +128,15 @@ std::string Separating(const Tested& tested) {
     std::set<int64_t> in, out;
     for (const Shape& shape : tested.bearing_out) in.insert(shape.*size_of);
     for (const Shape& shape : tested.against) out.insert(shape.*size_of);
-    if (*out.rbegin() < *in.begin()) {
-      return fmt::format("where {} is {} or more", name, *in.begin());
+    const int64_t least = *in.begin(), most = *out.rbegin();
+    if (most < least) {
+      // Nobody has asked about the sizes between the two: a smaller case may be one of them.
+      const std::string gap =
+          most + 1 < least ? fmt::format(", and not where it is {} or less", most) : "";
+      return fmt::format("where {} is {} or more{}", name, least, gap);
     }
-    if (in.size() < 2 || out.size() < 2) continue;
+    // Two sizes have the same remainder by chance.
+    if (in.size() < 3 || out.size() < 2) continue;
     for (const int64_t lanes : {4, 8, 16, 32, 64}) {
       const int64_t rest = *in.begin() % lanes;
       const auto has_rest = [&](int64_t size) { return size % lanes == rest; };

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/io/case_json.h"
@@ -14,6 +17,7 @@
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "properties/property.h"
+#include "tools/claim.h"
 #include "tools/command.h"
 #include "tools/emit.h"
 #include "tools/findings.h"
@@ -113,6 +117,32 @@ int RunExplainModel(const Options& options) {
   return StatusOfStopped(session.document.findings.empty() ? kClean : kFindings);
 }
 
+// The claim that the file names, judged on each subject that can run the case. A fault that depends
+// on earlier questions is likelier to show before the cause of a wrong answer is looked for.
+std::string JudgeClaim(const Options& options, const Case& c, Session& session,
+                       std::vector<Finding>& found) {
+  if (c.property.empty()) return "";
+  const std::string name =
+      FullName(c.op, PropertyOf(c.property, c.op, options.path + ": property"));
+  std::string text;
+  for (const auto& subject : session.subjects) {
+    if (!subject->CannotRun(c).empty()) continue;
+    ClaimAgain claim = JudgeClaimAgain(options.path, c, *subject, !options.contract.empty());
+    // The derivation of the output says it all.
+    if (claim.finding && claim.finding->property == "matches_exact") continue;
+    session.totals.Add(claim.judgement);
+    text += claim.text;
+    if (claim.finding) found.push_back(std::move(*claim.finding));
+  }
+  if (session.subjects.empty() && c.observed && exact::Evaluate(c) == c.observed->y) {
+    text = fmt::format(
+        "The observed output is exact. To judge {}, the claim of this file, name the subject that "
+        "gave it: --subject NAME\n",
+        name);
+  }
+  return text;
+}
+
 int RunExplain(const Options& options) {
   std::error_code ignored;
   // A folder with the name of a case file is a mistake: ReadCaseFile says so.
@@ -131,6 +161,8 @@ int RunExplain(const Options& options) {
   session.Begin();
   auto progress = std::make_unique<StepProgress>("explaining: ");
   progress->At(0, "deriving the output and looking for the cause");
+  std::vector<Finding> of_claim;
+  const std::string claim = JudgeClaim(options, c, session, of_claim);
   const std::string text = triage::Explain(c, session.pointers(), {.index = options.at});
   // An answer or an observed output that is not exact is a finding.
   session.totals.cases = 1;
@@ -188,19 +220,21 @@ int RunExplain(const Options& options) {
     if (bad->failed())
       findings.emplace_back(c, "matches_exact", subject->name(), *bad, options.path);
   }
+  std::ranges::move(of_claim, std::back_inserter(findings));
   progress.reset();
   std::string splits;
   for (const AnsweredLayer& answer : answers) {
     if (reference_y || !answer.answer.exact()) splits += SplitText(answer);
   }
-  session.Print("{}{}{}", text, splits, wrong);
-  session.document.extra.emplace_back("explanation", text);
+  session.Print("{}{}{}{}", text, splits, wrong, claim);
+  session.document.extra.emplace_back("explanation", text + claim);
   session.document.extra.emplace_back("layers", LayersJson(answers));
   session.deferred.Try("--emit", [&] { EmitFirst(options, c, session); });
   session.Write();
   if (!session.subjects.empty() && !session.Judged(session.subjects.front()->CannotRun(c)))
     return kBadInput;
-  return findings.empty() ? kClean : kFindings;
+  const bool clean = std::ranges::all_of(findings, &Finding::expected_by_contract);
+  return clean ? kClean : kFindings;
 }
 
 }  // namespace

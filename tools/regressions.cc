@@ -56,6 +56,15 @@ bool IsFolder(const std::string& where) {
 
 }  // namespace
 
+bool MayHide(const Case& c, const Subject& subject) {
+  return !c.property.empty() && (!c.observed || IsBy(c.observed->by, subject.name()));
+}
+
+std::string HiddenFailureText() {
+  return "If it failed here once and nobody mended it, it needs chance or earlier questions to "
+         "fail: see \"Faults that need state or chance\" in docs/campaigns.md.";
+}
+
 bool IsReproducerOf(const Case& c, const Subject& subject) {
   return c.observed && !c.property.empty() && IsBy(c.observed->by, subject.name());
 }

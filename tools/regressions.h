@@ -27,6 +27,10 @@ struct Regression {
 bool IsReproducerOf(const Case& c, const Subject& subject);
 // For a reproducer of `subject`. `fails`: whether the claim fails today.
 Regression CompareWithThen(const std::string& file, const Case& c, Subject& subject, bool fails);
+// Whether the subject may have failed the claim of the file: it did, or the file does not say who.
+bool MayHide(const Case& c, const Subject& subject);
+// Where the failure hides that does not show now: one sentence for people.
+std::string HiddenFailureText();
 // "still fails: FILE on SUBJECT", and the note of the case below it.
 std::string RegressionsText(const std::vector<Regression>& regressions);
 JsonValue RegressionsJson(const std::vector<Regression>& regressions);

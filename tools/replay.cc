@@ -20,6 +20,7 @@
 #include "oracles/golden/judge.h"
 #include "properties/engine.h"
 #include "properties/property.h"
+#include "tools/claim.h"
 #include "tools/command.h"
 #include "tools/emit.h"
 #include "tools/findings.h"
@@ -49,7 +50,8 @@ struct Replay {
   std::map<std::string, int64_t> skipped;   // reason -> n
   std::map<std::string, int64_t> observed;  // how the answers in case files are -> n
   std::vector<Regression> regressions;
-  int64_t answers = 0;  // of subjects that were judged
+  int64_t answers = 0;    // of subjects that were judged
+  bool may_hide = false;  // a claim holds now that a case file says was broken
 };
 
 void Report(Replay& replay, const std::string& suite, const std::string& name,
@@ -127,11 +129,9 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options, 
   const std::string glob =
       wanted.empty() ? "*" : FullName(c.op, PropertyOf(wanted, c.op, "--property"));
   for (const auto& subject : replay.session.subjects) {
-    // `minimize` judges a subject by the exact result, so its reproducers are judged by it again.
-    // The subject's promise may still excuse them.
     const Contract own = subject->contract();
     const bool reproducer = options.contract.empty() && IsReproducerOf(c, *subject);
-    if (reproducer && !c.property.ends_with("matches_model")) subject->set_contract({});
+    subject->set_contract(ContractOfClaim(c, *subject, !options.contract.empty()));
     MemoSubject memo(*subject);
     bool fails = false, judged = false;
     JudgeAll(c, memo, glob, [&](const Property& property, Verdict verdict) {
@@ -141,6 +141,7 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options, 
       Take(c, property, memo, std::move(verdict), name, {file, own}, replay);
       return true;
     });
+    replay.may_hide |= judged && !fails && options.property.empty() && MayHide(c, *subject);
     if (reproducer && judged && options.property.empty())
       replay.regressions.push_back(CompareWithThen(file, c, memo, fails));
     subject->set_contract(own);
@@ -320,7 +321,7 @@ int RunReplay(const Options& options) {
   files = std::move(first);
   files.insert(files.end(), std::make_move_iterator(rest.begin()),
                std::make_move_iterator(rest.end()));
-  Replay replay{session, {}, {}, {}, {}, 0};
+  Replay replay{session, {}, {}, {}, {}, 0, false};
   auto progress = std::make_unique<StepProgress>("replaying: ");
   const double whole = std::max(1.0, SizeOf(files));
   double spent = 0;
@@ -343,6 +344,10 @@ int RunReplay(const Options& options) {
   progress.reset();
 
   session.Print("{}", RegressionsText(replay.regressions));
+  if (replay.may_hide) {
+    session.Print("  The claim that a case file names did not fail this time. {}\n",
+                  HiddenFailureText());
+  }
   for (const Finding& finding : session.document.findings)
     session.Print("{}", triage::FindingText(finding));
   for (const auto& [state, count] : replay.observed)

@@ -227,6 +227,79 @@ TEST_F(Verbs, ExplainNamesPairValueAndLoss) {
   EXPECT_EQ(library.status, 0) << library.out;
 }
 
+// The claim that a file names may compare several answers, of which the first is exact.
+TEST_F(Verbs, ExplainJudgesTheClaimOfTheFile) {
+  Case c = ReadCaseFile(Corpus("forum/001-quantize.case.json"));
+  c.property = "quantize.environment";
+  c.expected.reset();
+  c.observed.reset();
+  const std::string file = (folder() / "rounding.case.json").string();
+  WriteCaseFile(c, file);
+  const Ran fails = Qualm({"explain", file, "-s", "faulty:caller-rounding", "--json", "r.json"});
+  EXPECT_EQ(fails.status, 1) << fails.out;
+  EXPECT_NE(fails.out.find("quantize.environment, the claim of this file, fails on "
+                           "faulty:caller-rounding: "),
+            std::string::npos)
+      << fails.out;
+  EXPECT_NE(
+      fails.out.find("\n  The answer to the case alone is exact; the claim asks for more than "
+                     "this answer.\n  to see it fail: qualm replay rounding.case.json "
+                     "--subject faulty:caller-rounding\n"),
+      std::string::npos)
+      << fails.out;
+  const Json document = Json::parse(Read("r.json"));
+  ASSERT_EQ(document["findings"].size(), 1u);
+  EXPECT_EQ(document["findings"][0]["property"], "quantize.environment");
+  EXPECT_EQ(Qualm({"replay", file, "-s", "faulty:caller-rounding"}).status, 1);
+
+  // The file does not say who failed it; once it does, others are exact, and that is all.
+  const Ran right = Qualm({"explain", file, "-s", "native"});
+  EXPECT_EQ(right.status, 0) << right.out;
+  EXPECT_NE(right.out.find("the claim of this file, did not fail on native this time.\n"),
+            std::string::npos)
+      << right.out;
+  c = ReadCaseFile(Corpus("forum/001-quantize.case.json"));
+  c.property = "quantize.environment";
+  WriteCaseFile(c, file);
+  const Ran other = Qualm({"explain", file, "-s", "native"});
+  EXPECT_EQ(other.status, 0) << other.out;
+  EXPECT_EQ(other.out.find("the claim of this file"), std::string::npos) << other.out;
+}
+
+// A recorded failure that does not show may need chance or earlier questions.
+TEST_F(Verbs, AFailureThatDoesNotShowIsNotCalledExactAlone) {
+  Case c = ReadCaseFile(Corpus("forum/001-quantize.case.json"));
+  c.property = "quantize.matches_exact";
+  c.expected.reset();
+  ASSERT_TRUE(c.observed);
+  c.observed->by = "native 0.1";
+  const int64_t code = c.observed->y.IntAt(0);
+  const std::string file = (folder() / "rare.case.json").string();
+  WriteCaseFile(c, file);
+  const std::string hint = "see \"Faults that need state or chance\" in docs/campaigns.md.\n";
+  const Ran alone = Qualm({"explain", file});
+  EXPECT_NE(alone.out.find("To judge quantize.matches_exact, the claim of this file, name the "
+                           "subject that gave it: --subject NAME\n"),
+            std::string::npos)
+      << alone.out;
+  c.observed->y.as<uint8_t>()[0] ^= 1;
+  WriteCaseFile(c, file);
+  const Ran ran = Qualm({"explain", file, "-s", "native"});
+  const int64_t then = c.observed->y.IntAt(0);
+  EXPECT_NE(ran.out.find("quantize.matches_exact, the claim of this file, did not fail on native "
+                         "this time. It gave " +
+                         std::to_string(then) + " at index 0 then, and gives " +
+                         std::to_string(code) + " now.\n"),
+            std::string::npos)
+      << ran.out;
+  EXPECT_NE(ran.out.find(hint), std::string::npos) << ran.out;
+  const Ran again = Qualm({"replay", file, "-s", "native"});
+  EXPECT_TRUE(again.out.starts_with("fixed: rare.case.json on native\n")) << again.out;
+  EXPECT_NE(again.out.find(hint), std::string::npos) << again.out;
+  EXPECT_NE(ReadSource("docs/campaigns.md").find("\n## Faults that need state or chance\n"),
+            std::string::npos);
+}
+
 // The arithmetic of a subject: the conventions that remain, and for each other one an input.
 TEST_F(Verbs, IdentifyNamesTheArithmeticAndRulesOutTheRest) {
   const Ran ran = Qualm({"identify", "--subject", "model:qnnpack", "--op", "linear", "--op", "add",

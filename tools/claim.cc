@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/claim.h"
+
+#include <fmt/format.h>
+
+#include "core/io/shell_word.h"
+#include "core/io/short_path.h"
+#include "oracles/exact/exact.h"
+#include "properties/property.h"
+#include "tools/command.h"
+#include "tools/findings.h"
+#include "tools/regressions.h"
+
+namespace qualm::tools {
+namespace {
+
+std::string FailsText(const std::string& file, const Subject& subject, const Finding& finding,
+                      const std::string& reason, bool exact) {
+  return fmt::format(
+      "{}, the claim of this file, {} on {}: {}.\n{}  to see it fail: qualm replay {} --subject "
+      "{}\n",
+      finding.full_property(), finding.expected_by_contract ? "fails as declared" : "fails",
+      subject.name(), reason,
+      exact ? "  The answer to the case alone is exact; the claim asks for more than this answer.\n"
+            : "",
+      ShellWord(ShortPath(file)), ShellWord(std::string(subject.name())));
+}
+
+std::string HoldsText(const Case& c, const Property& property, const Subject& subject,
+                      const Outcome& now) {
+  std::string differs;
+  if (c.observed) {
+    if (const auto change = FirstDivergence(c.observed->y, now.y)) {
+      differs = fmt::format(" It gave {} at index {} then, and gives {} now.", change->expected,
+                            change->index, change->actual);
+    }
+  }
+  return fmt::format("{}, the claim of this file, did not fail on {} this time.{}\n  {}\n",
+                     FullName(c.op, property), subject.name(), differs, HiddenFailureText());
+}
+
+}  // namespace
+
+Contract ContractOfClaim(const Case& c, const Subject& subject, bool named) {
+  const bool reproducer = !named && IsReproducerOf(c, subject);
+  return reproducer && !c.property.ends_with("matches_model") ? Contract{} : subject.contract();
+}
+
+ClaimAgain JudgeClaimAgain(const std::string& file, const Case& c, Subject& subject,
+                           bool contract_named) {
+  const Property& property = PropertyOf(c.property, c.op, file + ": property");
+  const Contract own = subject.contract();
+  subject.set_contract(ContractOfClaim(c, subject, contract_named));
+  MemoSubject memo(subject);
+  ClaimAgain again;
+  const Outcome outcome = memo.Run(c, RunContext{});
+  const Verdict verdict = Judge(property, c, memo);
+  again.judgement = verdict.judgement;
+  if (verdict.failed()) {
+    again.finding = FindingOf(c, property, memo, verdict, file, own);
+    if (again.finding->expected_by_contract) again.judgement = Judgement::kExpected;
+    const bool exact = outcome.ok() && exact::Evaluate(c) == outcome.y;
+    again.text = FailsText(file, subject, *again.finding, verdict.reason, exact);
+  } else if (verdict.judgement == Judgement::kPassed && outcome.ok() && MayHide(c, subject)) {
+    again.text = HoldsText(c, property, subject, outcome);
+  }
+  subject.set_contract(own);
+  return again;
+}
+
+}  // namespace qualm::tools

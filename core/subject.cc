@@ -2,6 +2,8 @@
 #include "core/subject.h"
 
 #include <array>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "core/nearest.h"
@@ -12,6 +14,14 @@ namespace qualm {
 namespace {
 
 std::string_view KindOf(std::string_view name) { return name.substr(0, name.find_first_of(":@")); }
+
+// What a subject is that was named by its file alone: a shared object, or a program that can be
+// asked through a pipe. "" if the name is no file and does not look like one.
+std::string KindOfFile(const std::string& name) {
+  if (name.ends_with(".so")) return "plugin";
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(name, ignored) ? "pipe" : "";
+}
 
 [[noreturn]] void Unknown(const std::string& name, std::span<const SubjectKind> kinds) {
   std::string nearest;
@@ -31,6 +41,12 @@ std::string_view KindOf(std::string_view name) { return name.substr(0, name.find
   if (best == 0 || nearest + ":" == name) {
     throw InputError("--subject: '" + name +
                      "' is a kind of subjects, expected one of them (see qualm list subjects)");
+  }
+  if (const std::string kind = KindOfFile(name); !kind.empty()) {
+    // Shells and loaders look elsewhere for a name without a slash.
+    const std::string path = name.find('/') == std::string::npos ? "./" + name : name;
+    throw InputError("--subject: '" + name + "' is no subject, did you mean '" + kind + ":" + path +
+                     "'?");
   }
   // In half steps: where most letters differ nothing was mistyped.
   const bool near = best <= name.size();

@@ -15,6 +15,7 @@
 #include "tools/blocks.h"
 #include "tools/command.h"
 #include "tools/findings.h"
+#include "tools/ops.h"
 #include "tools/progress.h"
 #include "tools/recorded.h"
 #include "tools/report.h"
@@ -29,7 +30,7 @@ namespace {
 
 struct Options : CommonOptions {
   KnownOptions known;
-  std::vector<std::string> ops;
+  OpWords ops;
   CheckOptions check;
   std::string shard;
   std::string out = "qualm-findings";
@@ -256,13 +257,7 @@ void ReportOf(const Options& options, const CheckResult& result,
 
 int RunCheck(Options options) {
   Session session(options);
-  for (const std::string& name : options.ops) {
-    const std::optional<Op> op = ParseOp(name);
-    if (!op) throw InputError("--op: unknown operation '" + name + "' (see qualm list ops)");
-    if (std::find(options.check.ops.begin(), options.check.ops.end(), *op) ==
-        options.check.ops.end())
-      options.check.ops.push_back(*op);
-  }
+  options.check.ops = OpsOf(options.ops);
   AddSkipped(options.skip, options.check.property_glob);
   const Shard shard = ShardOf(options.shard);
   options.check.shard_index = shard.index;
@@ -356,7 +351,7 @@ void AddCheck(CLI::App& app, Run* run) {
   AddJUnitOption(verb, *options);
   verb.Text("--property,-p", options->check.property_glob,
             "globs on OP.CLAIM or CLAIM, between commas");
-  verb.Texts("--op", options->ops, "only this operation (repeatable)");
+  AddOps(verb, options->ops, "only these operations");
   AddSkip(verb, options->skip);
   const VerbOption cases =
       verb.Integer("--cases,-n", options->check.cases, 1, int64_t{1} << 40, "cases per operation");

@@ -171,7 +171,7 @@ TEST_F(Command, BadUsageIsTwo) {
   ExpectBadInput({"identify", "-s", "native", "--convention", "none"}, "--convention: unknown");
   ExpectBadInput({"identify", "-s", "native", "--contract", "model:none"}, "--contract: unknown");
   ExpectBadInput({"identify", "-s", "native", "--op", "liner"},
-                 "--op: 'liner' is no operation, nearest is 'linear'");
+                 "--op: unknown operation 'liner', nearest is 'linear' (see qualm list ops)");
   ExpectBadInput({"identify", "-s", "native", "-n", "5", "--time", "1s"},
                  "--cases excludes --time");
   ExpectBadInput({"identify", "nowhere.case.json"}, "nowhere.case.json: ");
@@ -227,6 +227,48 @@ TEST_F(Command, SameOperationTwiceIsOnce) {
   const Ran ran =
       Qualm({"check", "-s", "native", "--op", "add", "--op", "add", "-n", "7", "--json", "-"});
   EXPECT_EQ(Document(ran)["totals"]["cases"], 7);
+}
+
+// Operations between commas, one by one, or without the option: the same for every verb.
+TEST_F(Command, OperationsAreSpelledTheSameEverywhere) {
+  const auto document = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"check", "-s", "native"});
+    words.insert(words.end(), {"-n", "2", "--json", "-"});
+    Json run = Document(Qualm(words));
+    return std::pair(run["properties"], run["totals"]);
+  };
+  const auto commas = document({"--op", "linear,conv2d"});
+  EXPECT_EQ(commas.second["cases"], 4);
+  EXPECT_EQ(document({"--op", "linear", "--op", "conv2d"}), commas);
+  EXPECT_EQ(document({"--op", "linear", "conv2d"}), commas);
+  EXPECT_EQ(document({"linear", "conv2d,linear"}), commas);
+  const std::vector<std::string> hazards{"hazards", "-n", "3", "--op"};
+  std::vector<std::string> two = hazards, repeated = hazards;
+  two.emplace_back("add,sub");
+  repeated.insert(repeated.end(), {"add", "--op", "sub"});
+  EXPECT_EQ(Qualm(two).out, Qualm(repeated).out);
+  EXPECT_EQ(
+      Lines(Qualm({"identify", "-s", "native", "--op", "add,sub", "-n", "3"}).out),
+      Lines(Qualm({"identify", "-s", "native", "--op", "add", "--op", "sub", "-n", "3"}).out));
+  const std::string nearest =
+      ": unknown operation 'linaer', nearest is 'linear' (see qualm list ops)";
+  ExpectBadInput({"check", "--op", "add,linaer"}, "--op" + nearest);
+  ExpectBadInput({"check", "linaer"}, "OP" + nearest);
+  ExpectBadInput({"hazards", "--op", "linaer"}, "--op" + nearest);
+  ExpectBadInput({"exhaust", "--op", "linaer", "-s", "native"}, "--op" + nearest);
+  ExpectBadInput({"check", "--op", "linear,"}, "--op: unknown operation '' (see qualm list ops)");
+  ExpectBadInput({"check", "--op", "q"}, "--op: unknown operation 'q' (see qualm list ops)");
+}
+
+// A file is no subject: its kind stands before it.
+TEST_F(Command, AFileNamedAsASubjectIsToldItsKind) {
+  ExpectBadInput({"check", "-s", "./none.so"},
+                 "--subject: './none.so' is no subject, did you mean 'plugin:./none.so'?");
+  ExpectBadInput({"check", "-s", "none.so"},
+                 "--subject: 'none.so' is no subject, did you mean 'plugin:./none.so'?");
+  Write("mine.py", "");
+  ExpectBadInput({"check", "-s", "mine.py"},
+                 "--subject: 'mine.py' is no subject, did you mean 'pipe:./mine.py'?");
 }
 
 // Seeds and counts are decimal, whatever they begin with.

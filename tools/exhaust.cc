@@ -17,6 +17,7 @@
 #include "core/status.h"
 #include "proofs/run.h"
 #include "tools/command.h"
+#include "tools/ops.h"
 #include "tools/session.h"
 #include "tools/stop.h"
 
@@ -66,12 +67,6 @@ std::vector<int32_t> ReadIntegers(const std::string& option, const std::string& 
   return values;
 }
 
-Op ReadOp(const std::string& name) {
-  const std::optional<Op> op = ParseOp(name);
-  if (!op) throw InputError("--op: unknown operation '" + name + "' (see qualm list ops)");
-  return *op;
-}
-
 // Rows of two weights.
 Tensor ReadWeights(const std::string& text) {
   const std::vector<int32_t> values = ReadIntegers("--weights", text);
@@ -85,7 +80,7 @@ Tensor ReadWeights(const std::string& text) {
 
 // The problem that the options describe.
 Case CaseOf(const Options& options) {
-  const Op op = ReadOp(options.op);
+  const Op op = OpNamed(options.op, "--op");
   const OpRow& row = RowOf(op);
   const std::optional<DType> codes = ParseDType(options.dtype);
   if (!codes || !IsCode(*codes))
@@ -182,7 +177,7 @@ Certificate PlanOf(const Options& options) {
   for (const std::string& path : options.cases) {
     const Case c = ReadCaseFile(path);
     try {
-      const Op op = options.op.empty() ? c.op : ReadOp(options.op);
+      const Op op = options.op.empty() ? c.op : OpNamed(options.op, "--op");
       for (Case& problem : proofs::ProblemsFor(c, op)) problems.push_back(std::move(problem));
     } catch (const InputError& error) {
       throw InputError(path + ": " + error.what());

@@ -26,6 +26,7 @@
 #include "tools/blocks.h"
 #include "tools/command.h"
 #include "tools/fuzz_status.h"
+#include "tools/ops.h"
 #include "tools/regressions.h"
 #include "tools/report.h"
 #include "tools/session.h"
@@ -41,7 +42,7 @@ using campaign::State;
 
 struct Options : CommonOptions {
   KnownOptions known;
-  std::vector<std::string> ops;
+  OpWords ops;
   std::string property_glob = "*";
   std::vector<std::string> skip;  // globs
   double seconds = 0;
@@ -57,14 +58,10 @@ struct Options : CommonOptions {
 
 constexpr double kStandardSeconds = 600;
 
-std::vector<Op> OpsOf(const Options& options) {
+std::vector<Op> OpsToFuzz(const Options& options) {
   CheckOptions about;
   about.property_glob = options.property_glob;
-  for (const std::string& name : options.ops) {
-    const std::optional<Op> op = ParseOp(name);
-    if (!op) throw InputError("OP: unknown operation '" + name + "' (see qualm list ops)");
-    if (std::ranges::find(about.ops, *op) == about.ops.end()) about.ops.push_back(*op);
-  }
+  about.ops = OpsOf(options.ops);
   return DrawnOps(about);
 }
 
@@ -84,7 +81,7 @@ std::string WhyIdle(Op op, const std::vector<std::unique_ptr<Subject>>& subjects
 
 // Each operation on each subject that has it. Naming an operation that nobody has is a mistake.
 std::vector<Aim> AimsOf(const Options& options) {
-  const std::vector<Op> ops = OpsOf(options);
+  const std::vector<Op> ops = OpsToFuzz(options);
   std::vector<Aim> aims;
   std::vector<std::string> left_out;
   std::string why;
@@ -289,7 +286,7 @@ void AddFuzz(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
   Verb verb(app, run, "fuzz", "run a fuzzing campaign (docs/campaigns.md)",
             "Example: qualm fuzz linear --subject plugin:./mine.so --time 48h --state weekend");
-  verb.Texts("OP", options->ops, "operations (default: all that a subject has)");
+  AddOps(verb, options->ops, "only these operations; default: all that a subject has");
   AddSubjectOption(verb, *options, true);
   AddOutputOptions(verb, *options);
   AddContractOption(verb, *options);

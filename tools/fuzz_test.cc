@@ -211,7 +211,10 @@ TEST_F(Fuzz, TheStandaloneDriverTakesTheEnginesPlace) {
 }
 
 TEST_F(Fuzz, BadInputIsOneLine) {
-  ExpectBadInput({"fuzz", "liner", "-s", "native"}, "OP: unknown operation 'liner'");
+  ExpectBadInput({"fuzz", "liner", "-s", "native"},
+                 "OP: unknown operation 'liner', nearest is 'linear' (see qualm list ops)");
+  ExpectBadInput({"fuzz", "--op", "add,liner", "-s", "native"},
+                 "--op: unknown operation 'liner', nearest is 'linear'");
   ExpectBadInput({"fuzz", "linear", "-s", "natvie"}, "--subject: unknown subject 'natvie'");
   ExpectBadInput({"fuzz", "linear", "-s", "native", "--engine", "afl++"},
                  "--engine: 'afl++' is no");
@@ -219,6 +222,8 @@ TEST_F(Fuzz, BadInputIsOneLine) {
                  "--shard: '3/3' is no shard");
   ExpectBadInput({"fuzz", "linear", "-s", "native", "-p", "nothing"}, "--property: no property");
   ExpectBadInput({"fuzz", "softmax", "-s", "faulty:k-tail"}, "nothing would be judged: ");
+  ExpectBadInput({"fuzz", "--op", "softmax,add", "-s", "faulty:k-tail"},
+                 "nothing would be judged: ");
   fs::create_directory(folder() / "mine");
   Write("mine/file", "mine");
   ExpectBadInput({"fuzz", "linear", "-s", "native", "--state", "mine"},

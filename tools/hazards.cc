@@ -13,6 +13,7 @@
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
 #include "tools/command.h"
+#include "tools/ops.h"
 #include "tools/session.h"
 
 namespace qualm::tools {
@@ -20,7 +21,7 @@ namespace {
 
 struct Options : CommonOptions {
   std::vector<std::string> paths;
-  std::vector<std::string> ops;
+  OpWords ops;
   int64_t cases = 1000;
   uint64_t seed = 1;
 };
@@ -34,13 +35,8 @@ void AddFile(const std::string& file, HazardCoverage& coverage) {
   });
 }
 
-std::vector<Op> OpsNamed(const std::vector<std::string>& names) {
-  std::vector<Op> ops;
-  for (const std::string& name : names) {
-    const std::optional<Op> op = ParseOp(name);
-    if (!op) throw InputError("--op: unknown operation '" + name + "' (see qualm list ops)");
-    ops.push_back(*op);
-  }
+std::vector<Op> OpsToDraw(const OpWords& words) {
+  const std::vector<Op> ops = OpsOf(words);
   return ops.empty() ? std::vector<Op>(AllOps().begin(), AllOps().end()) : ops;
 }
 
@@ -83,7 +79,7 @@ int RunHazards(const Options& options) {
     }
     session.Begin();
   } else {
-    const std::vector<Op> ops = OpsNamed(options.ops);
+    const std::vector<Op> ops = OpsToDraw(options.ops);
     session.Begin(fmt::format("seed {}; ", options.seed), options.seed);
     for (const Op op : ops) {
       for (int64_t i = 0; i < options.cases; ++i)
@@ -105,7 +101,7 @@ void AddHazards(CLI::App& app, Run* run) {
             "Example: qualm hazards corpus/golden    qualm hazards --op linear --cases 100000");
   const VerbOption paths = verb.Texts(
       "PATH", options->paths, "*.case.json, *.jsonl, or folders of them; none: drawn cases");
-  verb.Texts("--op", options->ops, "draw only this operation (repeatable)").Excludes(paths);
+  AddOpOption(verb, options->ops, "draw only these operations").Excludes(paths);
   verb.Integer("--cases,-n", options->cases, 1, int64_t{1} << 40, "drawn cases per operation")
       .Excludes(paths);
   verb.Seed(options->seed);

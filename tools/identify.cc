@@ -12,9 +12,9 @@
 
 #include "core/io/case_json.h"
 #include "core/io/short_path.h"
-#include "core/nearest.h"
 #include "core/status.h"
 #include "tools/command.h"
+#include "tools/ops.h"
 #include "tools/progress.h"
 #include "tools/session.h"
 #include "tools/stop.h"
@@ -35,7 +35,7 @@ struct Options : CommonOptions {
   std::vector<std::string> cases;
   std::vector<std::string> between;
   std::vector<std::string> conventions;
-  std::vector<std::string> ops;
+  OpWords ops;
   std::string out;
   triage::IdentifyOptions identify{.cases = 0};
 };
@@ -48,19 +48,8 @@ struct Question {
 };
 
 std::vector<Op> Ops(const Options& options) {
-  if (options.ops.empty()) return {AllOps().begin(), AllOps().end()};
-  std::vector<Op> ops;
-  for (const std::string& name : options.ops) {
-    const std::optional<Op> op = ParseOp(name);
-    if (!op) {
-      std::vector<std::string_view> known;
-      for (const Op any : AllOps()) known.push_back(Name(any));
-      throw InputError(fmt::format("--op: '{}' is no operation, nearest is '{}'", name,
-                                   NearestName(name, known)));
-    }
-    if (std::ranges::find(ops, *op) == ops.end()) ops.push_back(*op);
-  }
-  return ops;
+  const std::vector<Op> ops = OpsOf(options.ops);
+  return ops.empty() ? std::vector<Op>(AllOps().begin(), AllOps().end()) : ops;
 }
 
 std::vector<ConventionOrExact> Conventions(const Options& options) {
@@ -418,7 +407,7 @@ void AddIdentify(CLI::App& app, Run* run) {
       .TakesMany(2);
   verb.Texts("--convention", options->conventions,
              "compare with this one only (repeatable; default: exact and every model)");
-  verb.Texts("--op", options->ops, "operation (repeatable; default: all)");
+  AddOpOption(verb, options->ops, "only these operations; default: all");
   const VerbOption cases =
       verb.Integer("--cases,-n", options->identify.cases, 1, INT32_MAX,
                    "answered cases per operation (default 1000, between 4000)");

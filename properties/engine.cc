@@ -168,6 +168,11 @@ void MergeCounts(const CheckResult& from, CheckResult& into) {
   for (const auto& [key, totals] : from.by_square) into.by_square[key].Merge(totals);
   for (const auto& [key, count] : from.failed) into.failed[key] += count;
   for (const auto& [key, count] : from.reasons) into.reasons[key] += count;
+  for (const auto& [op, count] : from.cases_by_op) into.cases_by_op[op] += count;
+  for (const auto& [key, unjudged] : from.unjudged) {
+    into.unjudged[key].cases += unjudged.cases;
+    for (const auto& [why, count] : unjudged.reasons) into.unjudged[key].reasons[why] += count;
+  }
   for (const auto& [subject, reasons] : from.adapted) {
     for (const auto& [why, count] : reasons) into.adapted[subject][why] += count;
   }
@@ -258,6 +263,7 @@ int64_t Totals::judged() const {
 void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const std::string& glob,
                CheckResult& result, const Judging& judging) {
   ++result.totals.cases;
+  ++result.cases_by_op[drawn.op];
   std::optional<std::vector<Hazard>> hazards;
   for (Subject* subject : subjects) {
     const std::string subject_name(subject->name());
@@ -270,6 +276,7 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
     MemoSubject memo(*subject);
     Totals& square = result.by_square[{subject_name, std::string(Name(c.op))}];
     bool judged = false;
+    std::string skipped;  // the first reason
     JudgeAll(
         c, memo, glob,
         [&](const Property& property, Verdict verdict) {
@@ -285,6 +292,7 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
             judged = true;
           } else {
             ++result.reasons[{judgement, name, subject_name, verdict.reason}];
+            if (judgement == Judgement::kSkipped && skipped.empty()) skipped = verdict.reason;
           }
           if (!verdict.failed()) return true;
           if (judgement == Judgement::kFailed) ++result.failed[{name, subject_name}];
@@ -295,7 +303,13 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
           return true;
         },
         judging.drawn);
-    if (!judged) continue;
+    if (!judged) {
+      CheckResult::Unjudged& unjudged = result.unjudged[{subject_name, c.op}];
+      ++unjudged.cases;
+      const std::string why = subject->CannotRun(c);
+      if (!why.empty() || !skipped.empty()) ++unjudged.reasons[why.empty() ? skipped : why];
+      continue;
+    }
     if (adapted || !hazards) hazards = HazardsOf(c);
     result.coverage.Add(c.op, subject->InstructionSet(), *hazards);
   }

@@ -76,10 +76,18 @@ struct CheckResult {
   Totals totals;
   std::map<std::string, Totals> by_property;  // full name
   std::map<std::string, Totals> by_subject;
+  std::map<Op, int64_t> cases_by_op;
   std::map<std::pair<std::string, std::string>, Totals> by_square;  // subject, operation
   // Failed verdicts by (full property, subject).
   std::map<std::pair<std::string, std::string>, int64_t> failed;
   std::map<ReasonKey, int64_t> reasons;  // skipped, vacuous, not applicable
+  // Cases of which no property judged anything, by subject and operation, and why: the subject does
+  // not take the case, or the first reason for which a property was skipped.
+  struct Unjudged {
+    int64_t cases = 0;
+    std::map<std::string, int64_t> reasons;
+  };
+  std::map<std::pair<std::string, Op>, Unjudged> unjudged;
   // Cases that were adapted: subject -> why it did not take the drawn case -> count.
   std::map<std::string, std::map<std::string, int64_t>> adapted;
   HazardCoverage coverage;

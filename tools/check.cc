@@ -116,24 +116,72 @@ std::string WhyNothing(const CheckResult& result, const std::string& subject = "
   return most->first + (more ? fmt::format(" (and {} more)", reasons.size() - 1) : "");
 }
 
+// The most frequent reason; "" if there is none.
+std::string MostOften(const std::map<std::string, int64_t>& reasons) {
+  const auto most = std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second; });
+  return most == reasons.end() ? "" : most->first;
+}
+
+// How many answers the run asked for, and why some of them were not judged.
+struct Answers {
+  int64_t all = 0;
+  std::map<std::string, int64_t> reasons;
+  std::map<std::string, std::vector<Op>> left_out;  // by subject
+  std::map<std::string, std::string> why;           // by subject, an example
+};
+
+// An operation that nobody named, of which a subject judged nothing, is left out: it is counted
+// neither as judged nor as missing, but named.
+Answers AnswersOf(const CheckResult& result, bool ops_named) {
+  Answers answers;
+  for (const auto& [subject, totals] : result.by_subject) {
+    for (const auto& [op, cases] : result.cases_by_op) {
+      answers.all += cases;
+      const auto at = result.unjudged.find({subject, op});
+      if (at == result.unjudged.end()) continue;
+      if (!ops_named && totals.judged() != 0 && at->second.cases == cases) {
+        answers.all -= cases;
+        answers.left_out[subject].push_back(op);
+        answers.why.emplace(subject, MostOften(at->second.reasons));
+        continue;
+      }
+      for (const auto& [reason, count] : at->second.reasons) answers.reasons[reason] += count;
+    }
+  }
+  return answers;
+}
+
+// " Nothing was judged of concat and 6 more operations on SUBJECT (SUBJECT does not offer concat)."
+std::string LeftOutText(const Answers& answers) {
+  constexpr size_t kMostSubjects = 3;
+  if (answers.left_out.size() > kMostSubjects) {
+    return fmt::format(" On {} subjects nothing was judged of some operations.",
+                       answers.left_out.size());
+  }
+  std::string text;
+  for (const auto& [subject, ops] : answers.left_out) {
+    const std::string more =
+        ops.size() == 1
+            ? ""
+            : fmt::format(" and {} more operation{}", ops.size() - 1, ops.size() == 2 ? "" : "s");
+    const std::string& why = answers.why.at(subject);
+    text += fmt::format(" Nothing was judged of {}{} on {}{}.", Name(ops.front()), more, subject,
+                        why.empty() ? "" : " (" + why + ")");
+  }
+  return text;
+}
+
 // The closing sentence: how much was judged, how much was not, and why.
-std::string ClosingLine(const CheckResult& result, size_t faults, bool adapts) {
-  int64_t judged = 0, most = 0;
+std::string ClosingLine(const CheckResult& result, size_t faults, bool adapts, bool ops_named) {
+  int64_t judged = 0;
   for (const auto& [key, row] : result.coverage.rows()) judged += row.cases;
-  const int64_t all = result.totals.cases * static_cast<int64_t>(result.by_subject.size());
-  std::map<std::string, int64_t> why;
-  for (const auto& [key, count] : result.reasons) {
-    if (key.judgement == Judgement::kSkipped) why[key.reason] += count;
-  }
-  std::string reason;
-  for (const auto& [text, count] : why) {
-    if (count > most) most = count, reason = text;
-  }
   if (judged == 0) return "";  // IdleLines says why
+  const Answers answers = AnswersOf(result, ops_named);
+  const std::string reason = MostOften(answers.reasons);
   const Totals& totals = result.totals;
   std::string text =
       fmt::format("{}{} of {} answers were judged: {} claims hold{}", faults == 0 ? "OK: " : "",
-                  judged, all, totals.of(Judgement::kPassed),
+                  judged, answers.all, totals.of(Judgement::kPassed),
                   faults == 0 ? ""
                               : fmt::format(", {} fail ({} fault{})", totals.of(Judgement::kFailed),
                                             faults, faults == 1 ? "" : "s"));
@@ -144,15 +192,20 @@ std::string ClosingLine(const CheckResult& result, size_t faults, bool adapts) {
     text += fmt::format(" What was not judged the subject does not take, most often: {}.{}", reason,
                         adapts ? "" : " Without --no-adapt cases are brought into its limits.");
   }
+  text += LeftOutText(answers);
   for (const auto& [subject, reasons] : result.adapted) {
-    int64_t adapted = 0;
+    int64_t adapted = 0, cases = 0;
     for (const auto& [why_not, count] : reasons) adapted += count;
-    const auto often =
-        std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second; });
+    for (const auto& [op, count] : result.cases_by_op) {
+      const auto left_out = answers.left_out.find(subject);
+      const bool out = left_out != answers.left_out.end() &&
+                       std::ranges::find(left_out->second, op) != left_out->second.end();
+      cases += out ? 0 : count;
+    }
     text += fmt::format(
         " {} of {} cases were brought into the limits of {}, which does not take them all (most "
         "often: {}).",
-        adapted, result.totals.cases, subject, often->first);
+        adapted, cases, subject, MostOften(reasons));
   }
   return text + " --verbose has the rest.\n";
 }
@@ -319,7 +372,7 @@ int RunCheck(Options options) {
     if (!reasons.empty()) session.Print("not judged\n{}", reasons);
   }
   session.Print("{}{}{}", IdleLines(result), folder.effort().Sentence(),
-                ClosingLine(result, faults.size(), options.check.adapt));
+                ClosingLine(result, faults.size(), options.check.adapt, !options.ops.empty()));
   session.totals = result.totals;
   session.document.extra = {{"faults", FaultsJson(faults, findings)},
                             {"triage", folder.effort().Json()},

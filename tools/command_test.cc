@@ -864,6 +864,34 @@ TEST_F(Command, WhatJudgedNothingIsSaid) {
       << ran.out;
 }
 
+// The count and the reasons of the summary speak of the operations that were asked for.
+TEST_F(Command, TheSummarySpeaksOfWhatWasAskedFor) {
+  const auto summary = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"check", "-n", "20", "--quiet"});
+    for (const std::string& line : Lines(Qualm(words).out)) {
+      if (line.find(" answers were judged: ") != std::string::npos) return line;
+    }
+    return std::string();
+  };
+  // A claim about add asks for rescale, which this subject does not have. No case of add is
+  // missing.
+  const std::string add = summary({"-s", "faulty:left-shift-dropped", "--op", "add"});
+  EXPECT_TRUE(add.starts_with("20 of 20 answers were judged: ")) << add;
+  EXPECT_EQ(add.find("not judged"), std::string::npos) << add;
+  // Without --op an operation that the subject does not have is left out.
+  const std::string all = summary({"-s", "faulty:reciprocal"});
+  EXPECT_TRUE(all.starts_with("20 of 20 answers were judged: ")) << all;
+  EXPECT_NE(all.find(". Nothing was judged of dequantize and "), std::string::npos) << all;
+  EXPECT_NE(all.find(" more operations on faulty:reciprocal (the fault is not in dequantize). "),
+            std::string::npos)
+      << all;
+  const std::string two = summary({"-s", "faulty:reciprocal", "--op", "quantize,linear"});
+  EXPECT_TRUE(two.starts_with("20 of 40 answers were judged: ")) << two;
+  EXPECT_NE(two.find("does not take, most often: the fault is not in linear."), std::string::npos)
+      << two;
+  EXPECT_EQ(two.find("Nothing was judged of "), std::string::npos) << two;
+}
+
 TEST_F(Command, RunsThatJudgeNothingAreNoSuccess) {
   const auto expect = [&](const std::vector<std::string>& arguments, int status,
                           const std::string& why) {

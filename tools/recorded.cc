@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include "core/io/arrays.h"
 #include "core/io/json_text.h"
@@ -82,8 +83,16 @@ std::optional<Tensor> ReferenceOf(const std::string& case_file, const Case& c,
 
 AnsweredLayer LayerOf(const std::string& file, const std::string& who, const Case& c,
                       const Tensor& y, const Tensor* reference) {
-  return {file, OneLine(who), c.op, triage::JudgeRecorded(c, y),
-          triage::SplitError(c, y, reference)};
+  triage::RecordedAnswer answer = triage::JudgeRecorded(c, y);
+  std::string far = FarText(c, answer);
+  return {file,           OneLine(who),      c.op,
+          std::move(far), std::move(answer), triage::SplitError(c, y, reference)};
+}
+
+std::string FarText(const Case& c, const triage::RecordedAnswer& answer) {
+  if (answer.exact()) return "0";
+  const bool real = c.out_dtype == DType::kF32;
+  return CodesText(answer.worst_lsb) + (real ? " ulp" : "");
 }
 
 std::string FewNames(const std::string& names) {
@@ -137,8 +146,7 @@ std::string LayersText(const std::vector<AnsweredLayer>& layers) {
     for (const AnsweredLayer* layer : by_who[who]) {
       const triage::RecordedAnswer& answer = layer->answer;
       text += fmt::format("  {:<{}}  {:>8}  {:>9}  {:>8}  {:>22}  {:<22}  {}\n", layer->name(),
-                          widest, answer.outputs, answer.departing,
-                          answer.exact() ? "0" : CodesText(answer.worst_lsb),
+                          widest, answer.outputs, answer.departing, layer->far,
                           layer->split ? PartText(layer->split->quantization) : "-",
                           layer->split ? PartText(layer->split->kernel) : "-", WhoseText(answer));
       if (answer.exact()) {
@@ -159,7 +167,7 @@ std::string LayersText(const std::vector<AnsweredLayer>& layers) {
   return text +
          "Errors are in output codes, root mean square. Quantization is expected to cost what it "
          "costs (values\nbeyond the range of the codes included); a kernel error nothing asks "
-         "for.\n";
+         "for. ulp: units in the last\nplace of f32 outputs.\n";
 }
 
 JsonValue LayersJson(const std::vector<AnsweredLayer>& layers) {

@@ -18,6 +18,7 @@ struct AnsweredLayer {
   std::string file;
   std::string who;  // "PyTorch 1.13.1, engine onednn", or a subject
   Op op = Op::kLinear;
+  std::string far;  // FarText
   triage::RecordedAnswer answer;
   std::optional<triage::ErrorSplit> split;  // where the outputs are codes of real values
 
@@ -40,6 +41,9 @@ std::string SplitText(const AnsweredLayer& layer);
 // A line for each layer, and one sentence about all of them.
 std::string LayersText(const std::vector<AnsweredLayer>& layers);
 JsonValue LayersJson(const std::vector<AnsweredLayer>& layers);
+
+// How far an answer departs from the exact one at most: "3", of f32 outputs "3 ulp".
+std::string FarText(const Case& c, const triage::RecordedAnswer& answer);
 
 // "onednn2@avx2, onednn2@sse41 and 7 more".
 std::string FewNames(const std::string& names);

@@ -94,8 +94,8 @@ Case ReadCase(const std::string& file) {
 // it breaks): it must be exact, or wholly some library's. With one changed code it is neither.
 void JudgeObserved(const std::string& file, const Case& c, Replay& replay) {
   const triage::RecordedAnswer answer = triage::JudgeRecorded(c, c.observed->y);
-  const std::string about = fmt::format("{} of {} outputs are not exact, by at most {:.3g}",
-                                        answer.departing, answer.outputs, answer.worst_lsb);
+  const std::string about = fmt::format("{} of {} outputs are not exact, by at most {}",
+                                        answer.departing, answer.outputs, FarText(c, answer));
   Verdict verdict = Verdict::Passed();
   std::string state = "exact";
   if (answer.is_wrong()) {

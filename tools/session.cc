@@ -227,10 +227,12 @@ void Deferred::Throw() const {
 
 std::string TotalsLine(const Totals& totals) {
   return fmt::format(
-      "{} cases: {} passed, {} failed, {} expected, {} skipped, {} vacuous, {} not applicable",
-      totals.cases, totals.of(Judgement::kPassed), totals.of(Judgement::kFailed),
-      totals.of(Judgement::kExpected), totals.of(Judgement::kSkipped),
-      totals.of(Judgement::kVacuous), totals.of(Judgement::kNotApplicable));
+      "{} case{}; claims: {} passed, {} failed, {} expected, {} skipped, {} vacuous, {} not "
+      "applicable",
+      totals.cases, totals.cases == 1 ? "" : "s", totals.of(Judgement::kPassed),
+      totals.of(Judgement::kFailed), totals.of(Judgement::kExpected),
+      totals.of(Judgement::kSkipped), totals.of(Judgement::kVacuous),
+      totals.of(Judgement::kNotApplicable));
 }
 
 void Session::Open(const std::vector<std::string>& names, const std::string& contract) {

@@ -66,7 +66,7 @@ void SetCommandLine(int argc, char** argv);
 // Adds options that the environment gave, because a repetition has to name them.
 void AddToCommandLine(const std::vector<std::string>& words);
 
-// "1000 cases: 20000 passed, ..." for people.
+// "1000 cases; claims: 20000 passed, ..." for people.
 std::string TotalsLine(const Totals& totals);
 
 // One run of a verb.

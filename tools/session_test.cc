@@ -283,8 +283,11 @@ TEST_F(SessionTest, AnEndHasAStatusAndADocument) {
   totals.verdicts = {{Judgement::kPassed, 1},   {Judgement::kFailed, 2},
                      {Judgement::kExpected, 3}, {Judgement::kSkipped, 4},
                      {Judgement::kVacuous, 5},  {Judgement::kNotApplicable, 6}};
-  EXPECT_EQ(TotalsLine(totals),
-            "9 cases: 1 passed, 2 failed, 3 expected, 4 skipped, 5 vacuous, 6 not applicable");
+  EXPECT_EQ(
+      TotalsLine(totals),
+      "9 cases; claims: 1 passed, 2 failed, 3 expected, 4 skipped, 5 vacuous, 6 not applicable");
+  totals.cases = 1;
+  EXPECT_TRUE(TotalsLine(totals).starts_with("1 case; claims: 1 passed, "));
 }
 
 // What a document says besides its totals.

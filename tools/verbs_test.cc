@@ -532,6 +532,23 @@ TEST_F(Verbs, ARecordedModelIsExplainedLayerByLayer) {
   ExpectBadInput({"explain", "model", "--at", "0"}, "--at, --emit, ");
 }
 
+// The distance of two floats is no number of codes.
+TEST_F(Verbs, DistancesOfFloatsHaveTheirUnit) {
+  fs::create_directory(folder() / "floats");
+  Write("floats/one.case.json",
+        R"({"qualm_case": 1, "op": "dequantize", "M": 1, "N": 1, "x_scale": 1, "x_zp": 0, "x": [1],
+            "observed": {"by": "somebody", "y": ["0x0p+0"]}})");
+  const Ran layers = Qualm({"explain", "floats"});
+  EXPECT_NE(layers.out.find(" 1065353216 ulp "), std::string::npos) << layers.out;
+  EXPECT_NE(layers.out.find("ulp: units in the last\nplace of f32 outputs.\n"), std::string::npos)
+      << layers.out;
+  const Ran again = Qualm({"replay", "floats", "-s", "native"});
+  EXPECT_NE(again.out.find("1 of 1 outputs are not exact, by at most 1065353216 ulp"),
+            std::string::npos)
+      << again.out;
+  EXPECT_NE(again.out.find("\n1 case; claims: "), std::string::npos) << again.out;
+}
+
 TEST_F(Verbs, RegressionsSayWhatBecameOfThem) {
   const std::string found = Corpus("regressions/linear-last-product-dropped.case.json");
   const Ran kept = Qualm({"minimize", found, "-s", "faulty:k-tail", "--to-corpus", "kept/"});

@@ -122,6 +122,12 @@ void ExpectSame(const CheckResult& a, const CheckResult& b) {
   }
   EXPECT_EQ(a.failed, b.failed);
   EXPECT_EQ(a.reasons, b.reasons);
+  EXPECT_EQ(a.cases_by_op, b.cases_by_op);
+  ASSERT_EQ(a.unjudged.size(), b.unjudged.size());
+  for (const auto& [key, unjudged] : a.unjudged) {
+    EXPECT_EQ(unjudged.cases, b.unjudged.at(key).cases);
+    EXPECT_EQ(unjudged.reasons, b.unjudged.at(key).reasons);
+  }
   ASSERT_EQ(a.findings.size(), b.findings.size());
   for (size_t i = 0; i < a.findings.size(); ++i) {
     EXPECT_EQ(a.findings[i].fingerprint(), b.findings[i].fingerprint());
@@ -624,6 +630,12 @@ TEST_F(EngineTest, AdaptsWhatASubjectDoesNotTake) {
     }
     EXPECT_EQ(result.totals.cases, 60);
     EXPECT_EQ(result.totals.of(Judgement::kSkipped) == 0, adapt);
+    // A case of which nothing was judged is counted, and why.
+    EXPECT_EQ(result.cases_by_op, (std::map<Op, int64_t>{{Op::kLinear, 60}}));
+    int64_t refused = 0;
+    for (const auto& [why, count] : result.unjudged[{"test", Op::kLinear}].reasons)
+      refused += count;
+    EXPECT_EQ(refused, result.totals.of(Judgement::kSkipped));
     // What was changed is counted by the reason.
     EXPECT_EQ(result.adapted.empty(), !adapt);
     if (!adapt) continue;

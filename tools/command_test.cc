@@ -513,7 +513,7 @@ TEST_F(Command, WhatIsNoFileIsRefusedAtOnce) {
   // The good files are judged all the same.
   const Ran all = Qualm({"replay", "cases", "-s", "native"});
   EXPECT_EQ(all.status, 2);
-  EXPECT_NE(all.out.find("1 cases"), std::string::npos) << all.out;
+  EXPECT_NE(all.out.find("1 case; "), std::string::npos) << all.out;
   ASSERT_FALSE(Lines(all.err).empty());
   EXPECT_TRUE(
       Lines(all.err).back().starts_with("qualm: cases/folder.case.json: file: is a directory"))

@@ -20,7 +20,8 @@ Contract ContractOfClaim(const Case& c, const Subject& subject, bool named);
 
 struct ClaimAgain {
   Judgement judgement = Judgement::kPassed;
-  std::optional<Finding> finding;  // if the claim fails
+  // If the claim fails, and it is not that the answer is exact: that finding goes with the answer.
+  std::optional<Finding> finding;
   // What the answer to the case alone does not show, a few lines; "" if there is nothing to add.
   std::string text;
 };

@@ -113,8 +113,10 @@ std::string FindingText(const Finding& finding, std::string_view label) {
   if (finding.first_divergence) {
     const Divergence& d = *finding.first_divergence;
     text += fmt::format("  at index {}: expected {}, actual {}", d.index, d.expected, d.actual);
-    // A divergence without a number, such as "at least 0", has no distance.
-    if (d.distance_lsb > 0) text += fmt::format(" ({} lsb)", d.distance_lsb);
+    // A divergence without a number, such as "at least 0", has no distance. Floats are written in
+    // hexadecimal, and count units in the last place.
+    const char* const unit = d.actual.find("0x") == std::string::npos ? "lsb" : "ulp";
+    if (d.distance_lsb > 0) text += fmt::format(" ({} {})", d.distance_lsb, unit);
     text += "\n";
   }
   if (!finding.explanation.empty()) text += "  " + finding.explanation + "\n";

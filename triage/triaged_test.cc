@@ -387,6 +387,10 @@ TEST(FindingTexts, HaveALineForWhatIsKnown) {
   EXPECT_EQ(FindingText(finding),
             "FINDING: linear.matches_exact fails on test [tail]\n"
             "  at index 3: expected 7, actual 9 (2 lsb)\n  departs\n");
+  finding.first_divergence = Divergence{0, "0x1p+0", "0x1.000004p+0", 2};
+  EXPECT_EQ(FindingText(finding),
+            "FINDING: linear.matches_exact fails on test [tail]\n"
+            "  at index 0: expected 0x1p+0, actual 0x1.000004p+0 (2 ulp)\n  departs\n");
   finding.first_divergence = Divergence{3, "at least 0", "-1", 0};
   finding.explanation.clear();
   finding.case_file = "/nowhere/near.case.json";

@@ -1896,7 +1896,10 @@ TEST(Examined, AShortCaseIsExaminedWithAllItsRows) {
       [&](const Case& of, const RunContext&) { return of.M >= 6 ? With(of, cause) : Right(of); });
   const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
   EXPECT_EQ(found.causes, cause);
-  EXPECT_EQ(found.diagnosis, "the subject ignores the weight zero point, where M is 6 or more");
+  EXPECT_EQ(
+      found.diagnosis,
+      "the subject ignores the weight zero point, where M is 6 or more, and not where it is 2 "
+      "or less");
 }
 
 // The case found shows one of two faults, further cases show both. What is known of the other does

@@ -625,16 +625,18 @@ TEST_F(ExamineTest, AConditionOnValuesTakesSixAnswersAndThreeAgainst) {
 
 TEST_F(ExamineTest, TheLeastSizeThatTheCauseNeedsIsNamed) {
   AskNearCasesOnly();
-  const auto expect_least = [&](const char* name, int64_t Case::* size, int64_t least) {
+  // The largest size that was asked and is too small belongs to what is known.
+  const auto expect_least = [&](const char* name, int64_t Case::* size, int64_t least,
+                                const std::string& most) {
     const Examination found =
         Ask({cause_}, Balanced(cause_, [=](const Case& c) { return c.*size >= least; }), kPatient);
     const std::string where =
-        "where " + std::string(name) + " is " + std::to_string(least) + " or more";
+        "where " + std::string(name) + " is " + std::to_string(least) + " or more" + most;
     EXPECT_TRUE(Names(found, cause_, where, 1)) << where;
   };
-  expect_least("K", &Case::K, 16);
-  expect_least("N", &Case::N, 13);
-  expect_least("M", &Case::M, 7);
+  expect_least("K", &Case::K, 16, ", and not where it is 8 or less");
+  expect_least("N", &Case::N, 13, ", and not where it is 8 or less");
+  expect_least("M", &Case::M, 7, "");
 }
 
 // Sizes for which the answers depart, and others for which they do not.
@@ -671,11 +673,13 @@ TEST_P(SizesTest, OfOneRemainderAreNamed) {
 }
 
 const Sizes kSizes[] = {
-    {&Case::K, {8, 16}, {9, 10}, "where K % 4 is 0"},
+    {&Case::K, {8, 16, 24}, {9, 10}, "where K % 4 is 0"},
     {&Case::K, {8, 16, 24}, {9, 12}, "where K % 8 is 0"},
-    {&Case::N, {5, 9}, {6, 10}, "where N % 4 is 1"},
-    {&Case::M, {3, 7}, {4, 5}, "where M % 4 is 3"},
-    // One size, on either side, has no remainder of its own.
+    {&Case::N, {5, 9, 13}, {6, 10}, "where N % 4 is 1"},
+    {&Case::M, {3, 7, 11}, {4, 5}, "where M % 4 is 3"},
+    // One size, on either side, has no remainder of its own, and two have the same by chance.
+    {&Case::K, {8, 16}, {9, 10}, "in some cases"},
+    {&Case::N, {5, 9}, {6, 10}, "in some cases"},
     {&Case::K, {8}, {9, 10}, "in some cases"},
     {&Case::K, {8, 16}, {9}, "in some cases"},
     // Another remainder, or right answers for this one.

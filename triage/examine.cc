@@ -135,9 +135,10 @@ std::string Separating(const Tested& tested) {
           most + 1 < least ? fmt::format(", and not where it is {} or less", most) : "";
       return fmt::format("where {} is {} or more{}", name, least, gap);
     }
-    // Two sizes have the same remainder by chance.
-    if (in.size() < 3 || out.size() < 2) continue;
+    if (in.size() < 2 || out.size() < 2) continue;
     for (const int64_t lanes : {4, 8, 16, 32, 64}) {
+      // Two sizes have the same remainder by chance, unless many others have none such.
+      if (in.size() < 3 && std::ssize(out) < lanes) continue;
       const int64_t rest = *in.begin() % lanes;
       const auto has_rest = [&](int64_t size) { return size % lanes == rest; };
       if (std::ranges::all_of(in, has_rest) && std::ranges::none_of(out, has_rest)) {

@@ -680,6 +680,7 @@ const Sizes kSizes[] = {
     // One size, on either side, has no remainder of its own, and two have the same by chance.
     {&Case::K, {8, 16}, {9, 10}, "in some cases"},
     {&Case::N, {5, 9}, {6, 10}, "in some cases"},
+    {&Case::N, {5, 9}, {6, 7, 8, 10}, "where N % 4 is 1"},
     {&Case::K, {8}, {9, 10}, "in some cases"},
     {&Case::K, {8, 16}, {9}, "in some cases"},
     // Another remainder, or right answers for this one.

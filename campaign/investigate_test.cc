@@ -371,8 +371,9 @@ TEST_F(InvestigateTest, EachOfTwoNewInstancesHasToFail) {
     EXPECT_EQ(fault.before.empty(), replay.replayed != Replayed::kStateful)
         << "cases that it does not need";
     EXPECT_EQ(fault.row.minimized, replay.replayed == Replayed::kFlaky) << "nothing to hold on to";
-    if (replay.replayed != Replayed::kReproducible)
+    if (replay.replayed != Replayed::kReproducible) {
       EXPECT_EQ(fault.row.kind, FindingKind::kNondeterminism);
+    }
     TearDown();
   }
   SetUp();

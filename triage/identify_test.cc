@@ -733,7 +733,9 @@ TEST_F(IdentifyTest, ANewInstanceOfASubjectRefusesAndAnswersAsTheSubject) {
     const std::string reason = subject->CannotRun(c);
     EXPECT_EQ(anew->cannot_run(c), reason);
     (reason.empty() ? answered : refused) = true;
-    if (reason.empty()) EXPECT_EQ(anew->run(c).y, subject->Run(c, RunContext{}).y);
+    if (reason.empty()) {
+      EXPECT_EQ(anew->run(c).y, subject->Run(c, RunContext{}).y);
+    }
   }
   EXPECT_TRUE(answered && refused);
   TestSubject nobody;

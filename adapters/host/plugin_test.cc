@@ -166,7 +166,9 @@ TEST(Plugin, WorkersHaveTheirMemoryLimitAndDumpNoCore) {
     return soft;
   };
   EXPECT_EQ(limit("Max core file size"), "0");
-  if (!kSanitized) EXPECT_EQ(limit("Max data size"), "3221225472");
+  if (!kSanitized) {
+    EXPECT_EQ(limit("Max data size"), "3221225472");
+  }
 }
 
 TEST(Plugin, AnAlarmDoesNotDisturbAWorkerThatHasItsParent) {

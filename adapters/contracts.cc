@@ -50,8 +50,7 @@ constexpr const char* kOnednnFivePixels =
     "the ones that they are multiplied by in 28 and 29 (oneDNN 2.6 src/cpu/x64/"
     "jit_avx512_core_x8s8s32x_1x1_conv_kernel.hpp, vmm_tmp and vmm_one)";
 constexpr const char* kOnednn3Nan =
-    "relu comes before the output scale, whose reciprocal can be infinite; 0 times it is NaN, "
-    "which "
+    "relu comes before the output scale, whose reciprocal can be infinite; 0 times it is NaN, and "
     "saturates to the lowest code, below the zero point (oneDNN 3.7 src/cpu/x64, "
     "jit_brgemm_post_ops.cpp)";
 constexpr const char* kOnednnStride =

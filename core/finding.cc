@@ -92,8 +92,7 @@ bool IsDeclared(const Finding& finding, const Subject& subject, const Contract& 
     return Concerns(row, subject, contract, finding.op, finding.property) &&
            (row.kind == "*" ? finding.first_divergence.has_value()
                             : row.kind == Name(finding.kind)) &&
-           (row.where == nullptr || row.where(finding.test_case)) &&
-           finding.explanation.find(row.shape) != std::string::npos;
+           Fits(row, finding.test_case, finding.explanation);
   });
 }
 

@@ -94,6 +94,11 @@ bool Concerns(const ExpectedDivergence& row, const Subject& subject, const Contr
          (std::string(KindOf(subject.name())) + ": " + subject.Version()).starts_with(row.library);
 }
 
+bool Fits(const ExpectedDivergence& row, const Case& c, std::string_view sentence) {
+  return sentence.find(row.shape) != std::string_view::npos &&
+         (row.where == nullptr || row.where(c));
+}
+
 SubjectRegistry& SubjectRegistry::Get() {
   static SubjectRegistry registry;
   return registry;

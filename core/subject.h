@@ -170,6 +170,9 @@ class BasicSubject : public Subject {
 bool Concerns(const ExpectedDivergence& row, const Subject& subject, const Contract& contract,
               std::string_view op, std::string_view claim);
 
+// Whether the row speaks of this failure of `c`, told in `sentence`: of its words and of its case.
+bool Fits(const ExpectedDivergence& row, const Case& c, std::string_view sentence);
+
 // The list of subject kinds. Filled by RegisterAllSubjects() (adapters/registry.h) in each
 // executable's main; nothing registers itself.
 struct SubjectKind {

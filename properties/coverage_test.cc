@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/layer_test_util.h"
 #include "core/slice.h"
 #include "oracles/headroom/headroom.h"
 #include "properties/gen/gen.h"
@@ -32,13 +33,7 @@ void Fill(Tensor& tensor, int32_t code) {
 }
 
 Case Linear(int64_t m, int64_t n, int64_t k) {
-  Case c;
-  c.op = Op::kLinear;
-  c.M = m;
-  c.N = n;
-  c.K = k;
-  c.x = Tensor(DType::kU8, {m, k});
-  c.w = Tensor(DType::kS8, {n, k});
+  Case c = ZeroLayer(m, n, k);
   Fill(c.x, 1);
   Fill(c.w, 1);
   return c;

@@ -56,9 +56,7 @@ class Forgetting : public ForwardingSubject {
     return SubjectRegistry::Get().MakeAnew(inner())->Run(c, context);
   }
   std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {
-    std::vector<Outcome> outcomes;
-    for (const Case& c : cases) outcomes.push_back(Run(c, context));
-    return outcomes;
+    return Subject::RunMany(cases, context);  // each by Run
   }
 };
 
@@ -86,8 +84,7 @@ Judgement Declared(const Case& c, const Property& property, Subject& subject, Me
   if (!verdict.failed() || !attribute) return verdict.judgement;
   for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
     if (!Concerns(row, subject, subject.contract(), Name(c.op), property.claim) ||
-        verdict.reason.find(row.shape) == std::string::npos ||
-        (row.where != nullptr && !row.where(c))) {
+        !Fits(row, c, verdict.reason)) {
       continue;
     }
     if (row.kind == "*" && verdict.divergence) return Judgement::kExpected;

@@ -19,6 +19,7 @@
 
 #include "adapters/registry.h"
 #include "core/io/case_json.h"
+#include "core/layer_test_util.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "properties/gen/library.h"
@@ -763,16 +764,6 @@ TEST_F(MadeConventions, HowTheFirstBrokenCaseEndedIsSaid) {
   EXPECT_TRUE(Compared({same_}, {.cases = 4}).any_compared());
 }
 
-Case Layer(int64_t m, int64_t n, int64_t k) {
-  Case c;
-  c.M = m;
-  c.N = n;
-  c.K = k;
-  c.x = Tensor(DType::kU8, {m, k});
-  c.w = Tensor(DType::kS8, {n, k});
-  return c;
-}
-
 std::string TextOf(const Cases& cases) {
   Domain domain;
   for (const Case& c : cases) domain.Add(c);
@@ -780,11 +771,11 @@ std::string TextOf(const Cases& cases) {
 }
 
 TEST(Domain, SaysWhichTypesSizesAndFeaturesWereCompared) {
-  const Case plain = Layer(2, 3, 4);
+  const Case plain = ZeroLayer(2, 3, 4);
   EXPECT_EQ(TextOf({plain}),
             "u8*s8->u8 (1), sums of up to 4 terms; never with clamps, bias, bias_i32, relu, "
             "requant, per channel, zero points of x, zero points of w, zero points of the output");
-  Case rich = Layer(1, 1, 9);
+  Case rich = ZeroLayer(1, 1, 9);
   rich.x = Tensor(DType::kS8, {1, 9});
   rich.relu = true;
   rich.bias = {{1}};
@@ -832,7 +823,7 @@ TEST(Domain, NamesOperandsAndChoicesAsTheOperationHasThem) {
 }
 
 TEST(Observed, ComparesEachOperationInItsOrderAndSaysHowFarItIs) {
-  Case linear = Layer(1, 1, 1),
+  Case linear = ZeroLayer(1, 1, 1),
        rescale =
            CaseOver(Op::kRescale, Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{5}), DType::kU8);
   linear.observed = Observed{"a library", Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{9})};
@@ -882,7 +873,7 @@ TEST(BitEqual, CountsVariantsBesideTheConventionThatIsListed) {
 }
 
 TEST(Brief, NamesCodesAndListsThatAreNotTheDefault) {
-  Case c = Layer(1, 1, 2);
+  Case c = ZeroLayer(1, 1, 2);
   c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{129, 132});
   c.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{127, -127});
   EXPECT_EQ(Brief(c), "x 129 132, w 127 -127");

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/layer_test_util.h"
 #include "oracles/exact/exact.h"
 #include "properties/property.h"
 #include "properties/test_subject.h"
@@ -20,15 +21,6 @@ namespace {
 using Strings = std::vector<std::string>;
 
 const Property& MatchesExact() { return *FindProperty("matches_exact"); }
-
-Case Linear(int64_t m, int64_t n, int64_t k) {
-  Case c;
-  c.op = Op::kLinear;
-  c.M = m, c.N = n, c.K = k;
-  c.x = Tensor(DType::kU8, {m, k});
-  c.w = Tensor(DType::kS8, {n, k});
-  return c;
-}
 
 TestSubject CrashesWhere(std::function<bool(const Case&)> crashes) {
   return TestSubject([=](const Case& c, const RunContext&) -> Outcome {
@@ -45,7 +37,7 @@ MinimizeResult Minimized(const Case& c, std::function<bool(const Case&)> crashes
 
 // A case with everything that a case of linear can have.
 Case Full(int64_t m, int64_t n, int64_t k) {
-  Case c = Linear(m, n, k);
+  Case c = ZeroLayer(m, n, k);
   c.bias_i32 = std::vector<int32_t>(static_cast<size_t>(n), 7);
   c.relu = true;
   c.requant = Requant::kFloat32;
@@ -61,7 +53,7 @@ Case Full(int64_t m, int64_t n, int64_t k) {
 TEST(Minimized, SaysWhatDidNotMatterAndWhichSizesDid) {
   const MinimizeResult result = Minimized(Full(4, 5, 6), [](const Case& c) { return c.K >= 3; });
   EXPECT_TRUE(result.reproduced);
-  EXPECT_EQ(ProblemOf(result.minimized), Linear(1, 1, 3)) << Describe(result.minimized);
+  EXPECT_EQ(ProblemOf(result.minimized), ZeroLayer(1, 1, 3)) << Describe(result.minimized);
   EXPECT_EQ(result.irrelevant,
             (Strings{"bias_i32", "relu", "requant", "per-channel scales", "input zero point",
                      "weight zero point", "output zero point", "other rows", "other channels",
@@ -83,7 +75,7 @@ TEST(Minimized, WhatIsNeededIsNotCalledIrrelevant) {
 
 TEST(Minimized, WhatTheCaseNeverHadIsNotCalledIrrelevant) {
   const MinimizeResult result =
-      Minimized(Linear(2, 2, 2), [](const Case& c) { return c.M >= 2 && c.N >= 2 && c.K >= 2; });
+      Minimized(ZeroLayer(2, 2, 2), [](const Case& c) { return c.M >= 2 && c.N >= 2 && c.K >= 2; });
   EXPECT_EQ(result.irrelevant, Strings{});
   EXPECT_EQ(result.needs, Strings{}) << "a size of two is not worth a word";
 }
@@ -118,7 +110,7 @@ TEST(Minimized, OnlySizesThatUsersChooseAreNeeds) {
 
 // Nothing simpler fails, and the candidates never end.
 Case Endless() {
-  Case c = Linear(8, 8, 40);
+  Case c = ZeroLayer(8, 8, 40);
   for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, 100);
   for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, 100);
   return c;
@@ -137,7 +129,7 @@ TEST(Budget, IsSpentButForTheReserveAndNotMore) {
 }
 
 TEST(Budget, AStopEndsTheSearchWithTheSmallestCaseSoFar) {
-  const Case c = Linear(8, 8, 40);
+  const Case c = ZeroLayer(8, 8, 40);
   for (const int64_t after : {1, 2, 5}) {
     TestSubject subject = CrashesWhere([](const Case&) { return true; });
     MinimizeOptions options;
@@ -161,7 +153,7 @@ TEST(Kept, TheKindUnlessItNeedNot) {
       return TestSubject::Good(y);
     });
   };
-  const Case c = Linear(2, 2, 5);
+  const Case c = ZeroLayer(2, 2, 5);
   TestSubject kept = subject();
   const MinimizeResult same = Minimize(c, kept, MatchesExact());
   EXPECT_EQ(same.minimized.K, 3);
@@ -177,7 +169,7 @@ TEST(Kept, ACrashDoesNotBecomeAHang) {
     if (c.K >= 3) return {RunStatus::kCrashed, "killed by a signal", {}, {}};
     return {RunStatus::kHung, "no answer", {}, {}};
   });
-  const MinimizeResult result = Minimize(Linear(1, 1, 5), subject, MatchesExact());
+  const MinimizeResult result = Minimize(ZeroLayer(1, 1, 5), subject, MatchesExact());
   EXPECT_EQ(result.minimized.K, 3);
   EXPECT_EQ(result.attribution.kind, FindingKind::kCrash);
 }
@@ -185,7 +177,7 @@ TEST(Kept, ACrashDoesNotBecomeAHang) {
 TEST(Kept, WhatTheSubjectCannotRunIsNotAsked) {
   TestSubject subject = CrashesWhere([](const Case&) { return true; });
   subject.cannot_run = [](const Case& c) { return c.K < 4 ? "too short" : ""; };
-  const MinimizeResult result = Minimize(Linear(2, 2, 8), subject, MatchesExact());
+  const MinimizeResult result = Minimize(ZeroLayer(2, 2, 8), subject, MatchesExact());
   EXPECT_EQ(result.minimized.K, 4);
   EXPECT_EQ(result.needs, Strings{"K >= 4"});
 }
@@ -226,7 +218,7 @@ TestSubject Answers(Answer answer) {
 
 // Output -50 with a relu, and 20 of it from the bias.
 Case Negative() {
-  Case c = Linear(2, 2, 3);
+  Case c = ZeroLayer(2, 2, 3);
   for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, 10);
   for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, -1);
   c.bias_i32 = {{-20, -20}};
@@ -416,7 +408,7 @@ const Cause& Term() { return CauseNamed("K*zx*zw ignored"); }
 
 // The product of its zero points is 147 * 13; of small ones many causes give the same output.
 Case WithZeroPoints(int64_t k) {
-  Case c = Linear(1, 1, k);
+  Case c = ZeroLayer(1, 1, k);
   for (int64_t i = 0; i < k; ++i) c.x.SetInt(i, static_cast<int32_t>(200 + i));
   for (int64_t i = 0; i < k; ++i) c.w.SetInt(i, static_cast<int32_t>(110 - i));
   c.x_q.zero_point = {147};
@@ -509,7 +501,7 @@ TEST(ClearCase, IsNotLookedForWhereThereIsNoNeed) {
   ASSERT_TRUE(IsAmbiguous(c, subject.Run(c, {}).y));
   EXPECT_LE(MinimizedTerm(c, subject).calls, 30);
   // Nor if the smallest case is clear.
-  Case pair = Linear(1, 1, 2);
+  Case pair = ZeroLayer(1, 1, 2);
   for (int64_t i = 0; i < 2; ++i) pair.x.SetInt(i, 200), pair.w.SetInt(i, 110);
   pair.out_dtype = DType::kS32;
   OpenClamp(&pair);
@@ -538,7 +530,7 @@ TEST(ClearCase, OfASubjectThatNoLongerFailsIsNone) {
 
 // Negative sums of 40 terms, of which no pass gets to one output with few terms in one step.
 Case Long() {
-  Case c = Linear(2, 2, 40);
+  Case c = ZeroLayer(2, 2, 40);
   for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, static_cast<int32_t>(100 + i % 50));
   for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, static_cast<int32_t>(-20 - i % 50));
   c.relu = true;
@@ -682,7 +674,7 @@ TEST(Smallest, CarriesClaimExpectedObservedAndNote) {
     for (int64_t i = 0; i < y.size(); ++i) y.SetInt(i, y.IntAt(i) + (y.IntAt(i) != 0 ? 1 : 0));
     return TestSubject::Good(y);
   };
-  Case c = Linear(2, 2, 2);
+  Case c = ZeroLayer(2, 2, 2);
   c.x.SetInt(0, 3);
   c.w.SetInt(0, 4);
   Versioned subject(wrong);
@@ -708,7 +700,7 @@ TEST(Smallest, IsWhatVerdictAndDiagnosisSpeakOf) {
     if (c.K < 3) return TestSubject::Good(exact::Evaluate(c));
     return {RunStatus::kCrashed, "died of " + std::to_string(c.K) + " terms", {}, {}};
   });
-  const MinimizeResult result = Minimize(Linear(1, 1, 9), subject, MatchesExact());
+  const MinimizeResult result = Minimize(ZeroLayer(1, 1, 9), subject, MatchesExact());
   EXPECT_NE(result.verdict.reason.find("died of 3 terms"), std::string::npos)
       << result.verdict.reason;
   EXPECT_NE(result.attribution.diagnosis.find("died of 3 terms"), std::string::npos)
@@ -716,7 +708,7 @@ TEST(Smallest, IsWhatVerdictAndDiagnosisSpeakOf) {
   EXPECT_EQ(result.calls, subject.runs - 1);
   TestSubject unable;
   unable.cannot_run = [](const Case&) { return "too long"; };
-  const MinimizeResult none = Minimize(Linear(1, 1, 9), unable, MatchesExact());
+  const MinimizeResult none = Minimize(ZeroLayer(1, 1, 9), unable, MatchesExact());
   EXPECT_FALSE(none.reproduced);
   EXPECT_EQ(none.verdict.judgement, Judgement::kSkipped);
 }
@@ -725,18 +717,18 @@ TEST(Smallest, HoldsNoAnswerThatIsNone) {
   TestSubject spoils([](const Case& c, const RunContext&) -> Outcome {
     return {RunStatus::kModifiedInput, "wrote over x", exact::Evaluate(c), {}};
   });
-  EXPECT_FALSE(Minimize(Linear(1, 1, 1), spoils, MatchesExact()).minimized.observed);
+  EXPECT_FALSE(Minimize(ZeroLayer(1, 1, 1), spoils, MatchesExact()).minimized.observed);
   TestSubject other_shape([](const Case& c, const RunContext&) {
     return TestSubject::Good(Tensor(c.out_dtype, {c.M, c.N + 1}));
   });
   const MinimizeResult result =
-      Minimize(Linear(1, 1, 1), other_shape, MatchesExact(), {.max_calls = 50});
+      Minimize(ZeroLayer(1, 1, 1), other_shape, MatchesExact(), {.max_calls = 50});
   EXPECT_FALSE(result.minimized.observed);
 }
 
 // Two products of 255 * 127 saturate in the convention, which is right by its own claim alone.
 TEST(Smallest, ExpectsWhatTheClaimSays) {
-  Case c = Linear(1, 1, 2);
+  Case c = ZeroLayer(1, 1, 2);
   for (int64_t i = 0; i < 2; ++i) c.x.SetInt(i, 255), c.w.SetInt(i, 127);
   c.out_q.scale = {1024};
   ASSERT_EQ(Validate(c), "");

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/layer_test_util.h"
 #include "core/slice.h"
 #include "properties/gen/gen.h"
 #include "properties/test_subject.h"
@@ -25,25 +26,14 @@ namespace {
 
 // --- Complexity ---------------------------------------------------------------------------------
 
-Case Linear(int64_t m, int64_t n, int64_t k) {
-  Case c;
-  c.op = Op::kLinear;
-  c.M = m;
-  c.N = n;
-  c.K = k;
-  c.x = Tensor(DType::kU8, {m, k});
-  c.w = Tensor(DType::kS8, {n, k});
-  return c;
-}
-
 using Numbers = std::vector<int64_t>;
 
 TEST(Complexity, CountsInTheOrderOfThePage) {
   // parameters, outputs, rows, terms, x, window, not zero, zero points, scales, codes, biases. The
   // window of an operation that has none is five ones.
-  EXPECT_EQ(Complexity(Linear(2, 3, 4)), (Numbers{0, 6, 2, 4, 0, 5, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(Complexity(ZeroLayer(2, 3, 4)), (Numbers{0, 6, 2, 4, 0, 5, 0, 0, 0, 0, 0}));
   const auto change = [](size_t at, int64_t by, const std::function<void(Case&)>& edit) {
-    Case c = Linear(2, 3, 4);
+    Case c = ZeroLayer(2, 3, 4);
     Numbers expected = Complexity(c);
     expected[at] += by;
     edit(c);
@@ -60,7 +50,7 @@ TEST(Complexity, CountsInTheOrderOfThePage) {
   change(8, 3, [](Case& c) { c.out_q.scale = {0.125f}; });
   change(8, 1 + 23 * 512, [](Case& c) { c.out_q.scale = {std::nextafter(0.5f, 1.0f)}; });
   const auto bias = [](int64_t by, const std::function<void(Case&)>& edit) {
-    Case c = Linear(2, 3, 4);
+    Case c = ZeroLayer(2, 3, 4);
     edit(c);
     EXPECT_EQ(Complexity(c), (Numbers{1, 6, 2, 4, 0, 5, 0, 0, 0, 0, by}));
   };
@@ -68,14 +58,14 @@ TEST(Complexity, CountsInTheOrderOfThePage) {
   bias(1 + 1 + 2, [](Case& c) { c.bias = {{-1, 0, 4}}; });
   const auto zero_points = [](QParams Case::* q, const std::vector<int32_t>& zeros, int64_t nonzero,
                               int64_t sum) {
-    Case c = Linear(2, 3, 4);
+    Case c = ZeroLayer(2, 3, 4);
     (c.*q).zero_point = zeros;
     EXPECT_EQ(Complexity(c), (Numbers{0, 6, 2, 4, 0, 5, nonzero, sum, 0, 0, 0}));
   };
   zero_points(&Case::x_q, {-5}, 1, 5);
   zero_points(&Case::w_q, {3, 0, -4}, 2, 7);
   zero_points(&Case::out_q, {INT32_MIN}, 1, int64_t{1} << 31);
-  Case codes = Linear(2, 3, 4);
+  Case codes = ZeroLayer(2, 3, 4);
   codes.x.SetInt(7, 9);
   codes.w.SetInt(0, -9);  // of two codes of one size the one above 0 is simpler
   codes.w.SetInt(11, 1);
@@ -116,7 +106,7 @@ TEST(Complexity, OfFloatsAndWindowsAndMultipliers) {
 }
 
 TEST(Complexity, TheSameSizeIsTheFirstFourNumbers) {
-  const Case c = Linear(2, 3, 4);
+  const Case c = ZeroLayer(2, 3, 4);
   EXPECT_TRUE(SameSize(c, c));
   Case codes = c;
   codes.x.SetInt(0, 9);
@@ -126,15 +116,15 @@ TEST(Complexity, TheSameSizeIsTheFirstFourNumbers) {
   Case relu = c;
   relu.relu = true;
   EXPECT_FALSE(SameSize(c, relu));
-  EXPECT_FALSE(SameSize(c, Linear(2, 3, 5)));
-  EXPECT_FALSE(SameSize(c, Linear(3, 2, 4))) << "as many outputs, more rows";
-  EXPECT_FALSE(SameSize(c, Linear(2, 4, 4)));
+  EXPECT_FALSE(SameSize(c, ZeroLayer(2, 3, 5)));
+  EXPECT_FALSE(SameSize(c, ZeroLayer(3, 2, 4))) << "as many outputs, more rows";
+  EXPECT_FALSE(SameSize(c, ZeroLayer(2, 4, 4)));
 }
 
 // --- Reduce -------------------------------------------------------------------------------------
 
 TEST(Reduce, GoesDownToTheSmallestCaseThatHolds) {
-  const Case c = Linear(6, 7, 9);
+  const Case c = ZeroLayer(6, 7, 9);
   Case wide = c;
   wide.x.SetInt(3, 200);
   wide.relu = true;
@@ -149,14 +139,14 @@ TEST(Reduce, GoesDownToTheSmallestCaseThatHolds) {
   EXPECT_EQ(small.M, 2);
   EXPECT_EQ(small.N, 1);
   EXPECT_EQ(small.K, 3);
-  EXPECT_EQ(small, Linear(2, 1, 3));
+  EXPECT_EQ(small, ZeroLayer(2, 1, 3));
   EXPECT_GT(asked, 5);
 }
 
 TEST(Reduce, AsksAtMostSoOften) {
   for (const int64_t most : {0, 1, 2, 7}) {
     int64_t asked = 0;
-    Reduce(Linear(6, 7, 9), [&](const Case&) { return ++asked, true; }, most);
+    Reduce(ZeroLayer(6, 7, 9), [&](const Case&) { return ++asked, true; }, most);
     EXPECT_EQ(asked, most);
   }
 }
@@ -168,14 +158,14 @@ TEST(Reduce, OffersNoCaseTwiceAndNothingThatIsNotSimplerOrNotValid) {
   const Pass offer = [](const Case& c, const Visit& visit) {
     Case more = c;
     more.relu = true;
-    Case invalid = Linear(c.M, c.N, c.K - 1);
+    Case invalid = ZeroLayer(c.M, c.N, c.K - 1);
     invalid.K = 77;
-    for (const Case& candidate : {c, more, invalid, Linear(c.M, c.N, c.K - 1)}) {
+    for (const Case& candidate : {c, more, invalid, ZeroLayer(c.M, c.N, c.K - 1)}) {
       ++offers;
       if (visit(candidate)) return;
     }
   };
-  const Case c = Linear(1, 1, 5);
+  const Case c = ZeroLayer(1, 1, 5);
   int64_t asked = 0;
   const auto never = [] { return false; };
   const auto step = [&](bool holds) {
@@ -220,7 +210,7 @@ std::optional<std::string> Influence(const Case& base,
 }
 
 Case Random(int64_t m, int64_t n, int64_t k) {
-  Case c = Linear(m, n, k);
+  Case c = ZeroLayer(m, n, k);
   Rng rng(7);
   for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, static_cast<int32_t>(rng.Below(256)));
   for (int64_t i = 0; i < c.w.size(); ++i)

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/layer_test_util.h"
 #include "core/slice.h"
 #include "triage/passes_test_util.h"
 #include "triage/triage.h"
@@ -29,11 +30,7 @@ float CutTo(float value, int bits) {
 
 // Codes 10, 11, ... of x and 1, 2, ... of w.
 Case Linear(int64_t m, int64_t n, int64_t k, DType x = DType::kU8, DType w = DType::kS8) {
-  Case c;
-  c.op = Op::kLinear;
-  c.M = m, c.N = n, c.K = k;
-  c.x = Tensor(x, {m, k});
-  c.w = Tensor(w, {n, k});
+  Case c = ZeroLayer(m, n, k, x, w);
   for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, static_cast<int32_t>(10 + i % 100));
   for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, static_cast<int32_t>(1 + i % 100));
   EXPECT_EQ(Validate(c), "");

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/layer_test_util.h"
 #include "core/slice.h"
 #include "oracles/exact/exact.h"
 
@@ -20,11 +21,7 @@ namespace qualm::triage {
 namespace {
 
 Case Linear(int64_t m, int64_t n, int64_t k) {
-  Case c;
-  c.op = Op::kLinear;
-  c.M = m, c.N = n, c.K = k;
-  c.x = Tensor(DType::kU8, {m, k});
-  c.w = Tensor(DType::kS8, {n, k});
+  Case c = ZeroLayer(m, n, k);
   for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, static_cast<int32_t>(100 + i % 100));
   for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, static_cast<int32_t>(-100 + i % 50));
   return c;
@@ -168,6 +165,13 @@ void ExpectShares(const std::vector<T>& values, const Shares<T>& expected, doubl
   }
 }
 
+// How often each float is tried that is to be a round number.
+Shares<float> OfRoundReals() {
+  const double each = 1.0 / 14;
+  return {{0, 4 * each}, {1, 2 * each}, {-1, each}, {0.5f, each},   {-0.5f, each},
+          {1.5f, each},  {2, each},     {3, each},  {127.5f, each}, {256, each}};
+}
+
 // Three rows, seven channels and everything that a case of linear can have: whatever is made of it
 // is simpler.
 Case Complex() {
@@ -277,17 +281,7 @@ TEST(RoundNumbers, BiasesAreSmallOrAtAnEndOfInt32) {
   for (const Case& t : Tried(floats)) {
     if (t.bias) reals.insert(reals.end(), t.bias->begin(), t.bias->end());
   }
-  const double each = 1.0 / 14;
-  ExpectShares<float>(reals, {{0, 4 * each},
-                              {1, 2 * each},
-                              {-1, each},
-                              {0.5f, each},
-                              {-0.5f, each},
-                              {1.5f, each},
-                              {2, each},
-                              {3, each},
-                              {127.5f, each},
-                              {256, each}});
+  ExpectShares(reals, OfRoundReals());
 }
 
 TEST(RoundNumbers, ZeroPointsAndScalesStayOrAreRound) {
@@ -363,19 +357,7 @@ TEST(RoundNumbers, FloatsAreRoundToo) {
   std::vector<Case> tried = Tried(c);
   for (const Case& t : tried)
     values.insert(values.end(), t.x.as<float>().begin(), t.x.as<float>().end());
-  const double each = 1.0 / 14;
-  ExpectShares<float>(values,
-                      {{0, 4 * each},
-                       {1, 2 * each},
-                       {-1, each},
-                       {0.5f, each},
-                       {-0.5f, each},
-                       {1.5f, each},
-                       {2, each},
-                       {3, each},
-                       {127.5f, each},
-                       {256, each}},
-                      0.015);
+  ExpectShares(values, OfRoundReals(), 0.015);
 }
 
 TEST(RoundNumbers, OfADynamicLinearTermsGoButNoneComes) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "adapters/qualm_plugin.h"
+#include "core/layer_test_util.h"
 
 namespace qualm {
 namespace {
@@ -25,17 +26,6 @@ PluginLimits Unlimited() {
   limits.x_zero_point_min = limits.w_zero_point_min = limits.out_zero_point_min = INT32_MIN;
   limits.x_zero_point_max = limits.w_zero_point_max = limits.out_zero_point_max = INT32_MAX;
   return limits;
-}
-
-Case Linear(int64_t m = 2, int64_t n = 3, int64_t k = 4) {
-  Case c;
-  c.op = Op::kLinear;
-  c.M = m;
-  c.N = n;
-  c.K = k;
-  c.x = Tensor(DType::kU8, {m, k});
-  c.w = Tensor(DType::kS8, {n, k});
-  return c;
 }
 
 Case Windowed(Op op, Window window) {
@@ -97,7 +87,7 @@ TEST(PluginLimits, OfAPluginMakeSense) {
 }
 
 TEST(PluginLimits, NameTheTypeThatAPluginDoesNotTake) {
-  const Case c = Linear();
+  const Case c = ZeroLayer(2, 3, 4);
   PluginLimits limits = Unlimited();
   EXPECT_EQ(OutsideLimits(limits, c), "");
   limits.x_dtypes = kAllTypes & ~QUALM_TYPE_BIT(QUALM_U8);
@@ -123,7 +113,7 @@ TEST(PluginLimits, NameTheFeatureThatAPluginLacks) {
   };
   std::vector<Needs> all;
   const auto linear = [&](uint32_t feature, const char* why, auto edit) {
-    Case c = Linear();
+    Case c = ZeroLayer(2, 3, 4);
     edit(c);
     all.push_back({feature, why, c});
   };
@@ -140,9 +130,9 @@ TEST(PluginLimits, NameTheFeatureThatAPluginLacks) {
     c.w_q = {{1, 1, 1}, {0, 0, 0}};
   });
   linear(QUALM_CAN_PER_ROW, "parameters per row", [](Case& c) { c.x_gran = Granularity::kRow; });
-  linear(QUALM_CAN_EMPTY, "empty output", [](Case& c) { c = Linear(0, 3, 4); });
-  linear(QUALM_CAN_EMPTY, "empty output", [](Case& c) { c = Linear(2, 0, 4); });
-  linear(QUALM_CAN_EMPTY_K, "K = 0", [](Case& c) { c = Linear(2, 3, 0); });
+  linear(QUALM_CAN_EMPTY, "empty output", [](Case& c) { c = ZeroLayer(0, 3, 4); });
+  linear(QUALM_CAN_EMPTY, "empty output", [](Case& c) { c = ZeroLayer(2, 0, 4); });
+  linear(QUALM_CAN_EMPTY_K, "K = 0", [](Case& c) { c = ZeroLayer(2, 3, 0); });
   const char* const clamp = "clamp other than the range of the output type";
   linear(QUALM_CAN_CLAMP, clamp, [](Case& c) { c.out_min = 1; });
   linear(QUALM_CAN_CLAMP, clamp, [](Case& c) { c.out_max = 254; });
@@ -168,7 +158,7 @@ TEST(PluginLimits, NameTheFeatureThatAPluginLacks) {
 
   PluginLimits nothing = Unlimited();
   nothing.features = 0;
-  EXPECT_EQ(OutsideLimits(nothing, Linear()), "");
+  EXPECT_EQ(OutsideLimits(nothing, ZeroLayer(2, 3, 4)), "");
   EXPECT_EQ(OutsideLimits(nothing, Windowed(Op::kConv2d, kImage)), "");
   Window v = kImage;
   v.groups = 2;  // one for each channel is what depthwise means
@@ -186,22 +176,22 @@ TEST(PluginLimits, NameTheFeatureThatAPluginLacks) {
 TEST(PluginLimits, BoundTheSizes) {
   PluginLimits limits = Unlimited();
   limits.m_max = 2;
-  EXPECT_EQ(OutsideLimits(limits, Linear(2, 3, 4)), "");
-  EXPECT_EQ(OutsideLimits(limits, Linear(3, 3, 4)), "M = 3 is more than 2");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(2, 3, 4)), "");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(3, 3, 4)), "M = 3 is more than 2");
   limits = Unlimited();
   limits.n_max = 4;
   limits.n_multiple = 2;
-  EXPECT_EQ(OutsideLimits(limits, Linear(9, 4, 9)), "");
-  EXPECT_EQ(OutsideLimits(limits, Linear(9, 5, 9)), "N = 5 is more than 4");
-  EXPECT_EQ(OutsideLimits(limits, Linear(9, 3, 9)), "N = 3 is no multiple of 2");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(9, 4, 9)), "");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(9, 5, 9)), "N = 5 is more than 4");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(9, 3, 9)), "N = 3 is no multiple of 2");
   limits = Unlimited();
   limits.k_max = 8;
   limits.k_multiple = 4;
-  EXPECT_EQ(OutsideLimits(limits, Linear(9, 9, 8)), "");
-  EXPECT_EQ(OutsideLimits(limits, Linear(9, 9, 12)), "K = 12 is more than 8");
-  EXPECT_EQ(OutsideLimits(limits, Linear(9, 9, 6)), "K = 6 is no multiple of 4");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(9, 9, 8)), "");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(9, 9, 12)), "K = 12 is more than 8");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(9, 9, 6)), "K = 6 is no multiple of 4");
   limits.k_multiple = 1;
-  EXPECT_EQ(OutsideLimits(limits, Linear(9, 9, 7)), "");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(9, 9, 7)), "");
   // K of a window over the whole image is no choice of the kernel.
   limits.k_max = 1;
   Window whole{.batch = 1, .in_h = 3, .in_w = 3, .in_c = 2, .kernel_h = 3, .kernel_w = 3};
@@ -209,12 +199,12 @@ TEST(PluginLimits, BoundTheSizes) {
   EXPECT_EQ(OutsideLimits(limits, Windowed(Op::kGlobalAvgPool, whole)), "");
   // The first that does not fit is named.
   limits.m_max = limits.n_max = 1;
-  EXPECT_EQ(OutsideLimits(limits, Linear(2, 2, 2)), "M = 2 is more than 1");
-  EXPECT_EQ(OutsideLimits(limits, Linear(1, 2, 2)), "N = 2 is more than 1");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(2, 2, 2)), "M = 2 is more than 1");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(1, 2, 2)), "N = 2 is more than 1");
 }
 
 TEST(PluginLimits, BoundTheZeroPoints) {
-  Case c = Linear();
+  Case c = ZeroLayer(2, 3, 4);
   c.per_channel = true;
   c.w_q = {{1, 1, 1}, {0, 0, 0}};
   PluginLimits limits = Unlimited();
@@ -241,7 +231,7 @@ TEST(PluginLimits, BoundTheZeroPoints) {
   EXPECT_EQ(zero_points(0, 2, 8), "M = 2 is more than 1") << "sizes come before";
 
   // Floats have no zero point, and an operation without w has none of w.
-  Case floats = Linear();
+  Case floats = ZeroLayer(2, 3, 4);
   floats.out_dtype = DType::kF32;
   OpenClamp(&floats);
   limits.m_max = 0;
@@ -260,8 +250,9 @@ TEST(PluginLimits, NameThePlaceThatAPluginDoesNotWorkIn) {
   Case add = CaseOver(Op::kAdd, Tensor(DType::kU8, {1, 1}), DType::kU8);
   add.w = add.x;
   EXPECT_EQ(OutsideLimits(limits, add, {.in_place = true}), "");
-  EXPECT_EQ(OutsideLimits(limits, Linear(), {.in_place = true}), "linear does not run in place");
-  EXPECT_EQ(OutsideLimits(limits, Linear(), {}), "");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(2, 3, 4), {.in_place = true}),
+            "linear does not run in place");
+  EXPECT_EQ(OutsideLimits(limits, ZeroLayer(2, 3, 4), {}), "");
   struct Place {
     RunContext context;
     uint32_t feature;
@@ -300,7 +291,7 @@ TEST(PluginLimits, NameThePlaceThatAPluginDoesNotWorkIn) {
 TEST(PluginLimits, NameTheParameterThatAnInterfaceDoesNotTell) {
   constexpr static std::array<std::string_view, 3> kTold{"multiplier", "relu", "bias"};
   constexpr static std::array<std::string_view, 1> kFirst{"multiplier"}, kBias{"bias"};
-  Case c = Linear();
+  Case c = ZeroLayer(2, 3, 4);
   EXPECT_EQ(NotTold({}, c), "");
   EXPECT_EQ(NotTold(kTold, c), "");
   c.relu = true;
@@ -314,7 +305,7 @@ TEST(PluginLimits, NameTheParameterThatAnInterfaceDoesNotTell) {
   EXPECT_EQ(NotTold({}, c), "bias") << "the first of several";
   c.requant = Requant::kFloat32;
   EXPECT_EQ(NotTold(kTold, c), "requantization " + std::string(Name(Requant::kFloat32)));
-  c = Linear();
+  c = ZeroLayer(2, 3, 4);
   c.multiplier = {1};
   EXPECT_EQ(NotTold(kFirst, c), "");
   EXPECT_EQ(NotTold(kBias, c), "multiplier") << "another list of one name";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "properties/gen/float_ties.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -12,12 +13,6 @@ using Wide = unsigned __int128;
 uint64_t Mantissa(float value) {
   int exponent = 0;
   return static_cast<uint64_t>(std::ldexp(std::frexp(value, &exponent), 24));
-}
-
-int BitWidth(Wide value) {
-  int bits = 0;
-  for (; value != 0; value >>= 1) ++bits;
-  return bits;
 }
 
 }  // namespace
@@ -39,7 +34,11 @@ std::optional<uint64_t> FirstBetween(uint64_t factor, uint64_t modulus, uint64_t
 std::optional<int32_t> SumBesideFloatTie(Rng& rng, float x_scale, float w_scale) {
   const uint64_t scale = Mantissa(x_scale) * Mantissa(w_scale);
   const auto least = static_cast<uint64_t>(rng.Between(int64_t{1} << 28, int64_t{1} << 30));
-  const int bits = BitWidth(Wide{scale} * least);
+  // The products have 75 bits or more.
+  const auto bits_of = [&](uint64_t sum) -> int {
+    return 32 + std::bit_width(static_cast<uint64_t>(Wide{scale} * sum >> 32));
+  };
+  const int bits = bits_of(least);
   // float32 keeps 24 of the bits, double 53.
   const uint64_t modulus = uint64_t{1} << (bits - 24);
   const uint64_t near = uint64_t{1} << (bits - 54);
@@ -50,7 +49,7 @@ std::optional<int32_t> SumBesideFloatTie(Rng& rng, float x_scale, float w_scale)
   const auto further = FirstBetween(scale % modulus, modulus, low, high);
   if (!further || *further > std::numeric_limits<int32_t>::max() - least) return std::nullopt;
   const uint64_t sum = least + *further;
-  if (BitWidth(Wide{scale} * sum) != bits) return std::nullopt;
+  if (bits_of(sum) != bits) return std::nullopt;
   return static_cast<int32_t>(sum);
 }
 

@@ -36,12 +36,22 @@ Value ElementOf(const Case& c, int64_t index) {
   return value;
 }
 
-Value Input(const Definition& definition, const Case& c, int64_t i, Trace* trace) {
-  if (definition.gather) {
-    if (const std::optional<Value> gathered = definition.gather(c, i, trace)) return *gathered;
+// What the steps begin with, output by output.
+class InputOf {
+ public:
+  InputOf(const Definition& definition, const Case& c)
+      : case_(c), gather_(definition.gather ? definition.gather(c) : nullptr) {}
+  Value operator()(int64_t index, Trace* trace) const {
+    if (gather_) {
+      if (const std::optional<Value> gathered = gather_(index, trace)) return *gathered;
+    }
+    return ElementOf(case_, index);
   }
-  return ElementOf(c, i);
-}
+
+ private:
+  const Case& case_;
+  Definition::Gatherer gather_;
+};
 
 Channel ChannelOf(const Definition& definition, const Case& c, int64_t index) {
   Channel channel = definition.channel(c, index % c.N);
@@ -77,6 +87,7 @@ ConventionOutput Run(const Definition& definition, const Case& c) {
   const StepsOf steps(definition, c);
   std::optional<Sums> sums;
   if (has_sums) sums.emplace(c, definition.accumulation(c));
+  const InputOf input(definition, c);
   for (int64_t i = 0; i < c.M * c.N; ++i) {
     Channel& channel = channels[static_cast<size_t>(i % c.N)];
     channel.element.index = i;
@@ -86,7 +97,7 @@ ConventionOutput Run(const Definition& definition, const Case& c) {
       output.acc->SetInt(i, sum.accumulator);
       value = sum.value;
     } else {
-      value = Input(definition, c, i, nullptr);
+      value = input(i, nullptr);
     }
     Apply(steps(i), channel, value, nullptr);
     Store(output.y, i, value);
@@ -133,9 +144,10 @@ std::optional<CodeRange> Enclose(const Definition& definition, const Case& ends)
   // two elements alone lie in it.
   if (definition.body && definition.body(ends) < ends.M * ends.N)
     variants.push_back(definition.tail_steps(ends));
+  const InputOf input(definition, ends);
   CodeRange all{INT32_MAX, INT32_MIN};
   for (const std::vector<Step>& steps : variants) {
-    Value lo = Input(definition, ends, 0, nullptr), hi = Input(definition, ends, 1, nullptr);
+    Value lo = input(0, nullptr), hi = input(1, nullptr);
     if (!ApplyToEnds(steps, channel, lo, hi) || lo.real || hi.real) return std::nullopt;
     all.min = std::min(all.min, static_cast<int32_t>(lo.integer));
     all.max = std::max(all.max, static_cast<int32_t>(hi.integer));
@@ -149,13 +161,17 @@ Trace TraceOf(const Definition& definition, const Case& c, int64_t index) {
   Trace trace;
   Value value = definition.accumulation && HasSums(c.op)
                     ? Sums(c, definition.accumulation(c)).At(index, &trace).value
-                    : Input(definition, c, index, &trace);
+                    : InputOf(definition, c)(index, &trace);
   const StepsOf steps(definition, c);
   Apply(steps(index), ChannelOf(definition, c, index), value, &trace);
   return trace;
 }
 
 }  // namespace
+
+Definition::Gatherer EachAlone(const Case& c, Value (*make)(const Case&, int64_t, Trace*)) {
+  return [&c, make](int64_t index, Trace* trace) { return make(c, index, trace); };
+}
 
 void Append(std::vector<std::string>& list, std::initializer_list<const char*> more) {
   list.insert(list.end(), more.begin(), more.end());

@@ -39,7 +39,9 @@ struct Definition {
   std::function<Channel(const Case&, int64_t channel)> channel;
   // Optional: makes the value that the steps begin with (pools, rows, sums in floating point), and
   // notes it in `trace` if given. Where it gives nullopt, the steps begin with the element of x.
-  std::function<std::optional<Value>(const Case&, int64_t index, Trace* trace)> gather;
+  // One is made for each run of a case, so it may keep what the outputs of a row share.
+  using Gatherer = std::function<std::optional<Value>(int64_t index, Trace* trace)>;
+  std::function<Gatherer(const Case&)> gather;
   // The steps from a sum without its zero points (with them, where Accumulation::lossy_how is
   // empty) to the output; without sums, from the input.
   std::function<std::vector<Step>(const Case&)> steps;
@@ -48,6 +50,9 @@ struct Definition {
   std::function<int64_t(const Case&)> body;
   std::function<std::vector<Step>(const Case&)> tail_steps;
 };
+
+// A gatherer that makes each output's value alone, by `make`, and keeps nothing.
+Definition::Gatherer EachAlone(const Case& c, Value (*make)(const Case&, int64_t, Trace*));
 
 Convention MakeConvention(Definition definition);
 // Adds the operation of `one`, with the claims and variations of `one`, to the convention `all`.

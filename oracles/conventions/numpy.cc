@@ -15,7 +15,6 @@
 #include <array>
 #include <cmath>
 #include <concepts>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -108,7 +107,7 @@ Value DequantizedOperands(const Case& c, int64_t index, Trace* trace) {
 }
 
 template <std::floating_point T>
-std::optional<Value> Gather(const Case& c, int64_t index, Trace* trace) {
+Value Gather(const Case& c, int64_t index, Trace* trace) {
   if (c.op == Op::kLinear) return DequantizedSum<T>(c, index, trace);
   if (HasTwoOperands(c.op)) return DequantizedOperands<T>(c, index, trace);
   Value value;
@@ -199,7 +198,7 @@ Definition Dequantizing() {
   definition.variations = {"V8", "V13", "V14", "V17", "V18", "V19"};
   definition.ops = {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kAdd, Op::kMul};
   definition.cannot_run = CannotRun;
-  definition.gather = Gather<T>;
+  definition.gather = [](const Case& c) { return EachAlone(c, Gather<T>); };
   definition.channel = ChannelOf;
   definition.steps = Steps<T>;
   return definition;
@@ -226,7 +225,7 @@ Definition HalfClip() {
 }
 
 // Thread 002.
-std::optional<Value> SumWithoutWeightZeroPoint(const Case& c, int64_t index, Trace* trace) {
+Value SumWithoutWeightZeroPoint(const Case& c, int64_t index, Trace* trace) {
   const int64_t m = index / c.N, n = index % c.N;
   const int64_t offset = int64_t{c.x_q.zero_point_at(0)} + c.w_q.zero_point_at(n);
   int64_t sum = 0;  // 2^28 terms below 2^33 * 2^8 may wrap, as NumPy's int64 does
@@ -263,7 +262,7 @@ Definition WeightZeroPointFromX() {
     return FirstReason(
         {CannotRun(c), Require(!c.bias && !c.relu, "this formula has no bias and no relu")});
   };
-  definition.gather = SumWithoutWeightZeroPoint;
+  definition.gather = [](const Case& c) { return EachAlone(c, SumWithoutWeightZeroPoint); };
   definition.channel = [](const Case& c, int64_t n) {
     Channel channel = ChannelOf(c, n);
     channel.a.scale = c.x_q.scale_at(0);

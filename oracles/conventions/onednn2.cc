@@ -30,7 +30,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 namespace qualm::conventions {
 namespace {
@@ -315,8 +314,7 @@ bool HasPoolKernel(const OneDnnIsa& isa, const Case& c) {
 }
 
 // Max pool: the largest code. Average pools: the sum of codes, and in `second` their number.
-std::optional<Value> GatherPool(const Case& c, int64_t index, Trace* trace) {
-  if (!IsPool(c.op)) return std::nullopt;
+Value GatherPool(const Case& c, int64_t index, Trace* trace) {
   const bool is_max = c.op == Op::kMaxPool;
   const std::vector<int32_t> codes = CodesUnderWindow(c, index);
   const auto count = static_cast<int32_t>(codes.size());
@@ -406,7 +404,9 @@ Definition DefinitionOf(const OneDnnIsa& isa) {
     accumulation.zero_point_stays = LosesCompensation(isa, c);
     return accumulation;
   };
-  definition.gather = GatherPool;
+  definition.gather = [](const Case& c) -> Definition::Gatherer {
+    return IsPool(c.op) ? EachAlone(c, GatherPool) : nullptr;
+  };
   definition.channel = [isa](const Case& c, int64_t n) {
     Channel channel = ChannelOf(c, n);
     if (IsConv(c.op) && HalvesBias(OneDnnAccumulation(isa, c))) HalveAndDouble(&channel);

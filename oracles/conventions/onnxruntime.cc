@@ -9,7 +9,6 @@
 // dynamic_linear is DynamicQuantizeLinear, MatMulInteger and float operators.
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "oracles/conventions/definition.h"
@@ -278,9 +277,9 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
     return result;
   };
   definition.channel = [fma](const Case& c, int64_t n) { return ChannelOf(c, n, fma); };
-  definition.gather = [](const Case& c, int64_t index, Trace*) -> std::optional<Value> {
-    if (!IsPoolOrTable(c.op)) return std::nullopt;
-    return ort::PoolOrTableInput(c, index);
+  definition.gather = [](const Case& c) -> Definition::Gatherer {
+    if (!IsPoolOrTable(c.op)) return nullptr;
+    return ort::GatherPoolOrTable(c);
   };
   definition.steps = [fma](const Case& c) { return StepsOf(c, fma); };
   Convention convention = MakeConvention(definition);

@@ -74,18 +74,36 @@ float Exponential(const Case& c, int64_t code) {
 }
 
 // Output codes as a real number: the share of the row's sum, times floor(1 / output scale).
-Value ShareOfRow(const Case& c, int64_t index) {
-  const int64_t first = index / c.N * c.N;
-  int32_t largest = c.x.IntAt(first);
-  for (int64_t i = first; i < first + c.N; ++i) largest = std::max(largest, c.x.IntAt(i));
-  float sum = 0;
-  for (int64_t i = first; i < first + c.N; ++i)
-    sum += Exponential(c, int64_t{255} - largest + c.x.IntAt(i));
-  const float own = Exponential(c, int64_t{255} - largest + c.x.IntAt(index));
-  Value value;
-  value.SetReal(own * std::floor(1.0f / c.out_q.scale[0]) / sum);
-  return value;
-}
+class RowShares {
+ public:
+  explicit RowShares(const Case& c) : case_(c) {}
+
+  Value operator()(int64_t index, Trace*) {
+    if (index / case_.N != row_) Sum(index / case_.N);
+    Value value;
+    value.SetReal(Of(index) * std::floor(1.0f / case_.out_q.scale[0]) / sum_);
+    return value;
+  }
+
+ private:
+  float Of(int64_t index) const {
+    return Exponential(case_, int64_t{255} - largest_ + case_.x.IntAt(index));
+  }
+
+  void Sum(int64_t row) {
+    row_ = row;
+    const int64_t first = row * case_.N, end = first + case_.N;
+    largest_ = case_.x.IntAt(first);
+    for (int64_t i = first; i < end; ++i) largest_ = std::max(largest_, case_.x.IntAt(i));
+    sum_ = 0;
+    for (int64_t i = first; i < end; ++i) sum_ += Of(i);
+  }
+
+  const Case& case_;
+  int64_t row_ = -1;  // the row that `largest_` and `sum_` belong to
+  int32_t largest_ = 0;
+  float sum_ = 0;
+};
 
 // ---- Steps ----
 
@@ -176,15 +194,16 @@ std::string CannotPoolOrTable(const Case& c) {
   });
 }
 
-Value PoolOrTableInput(const Case& c, int64_t index) {
-  if (c.op == Op::kMaxPool) return LargestCode(c, index);
-  if (IsAverage(c.op)) return IsGlobal(c) ? SumOfCodes(c, index) : MeanOfReals(c, index);
-  if (c.op == Op::kConcat) return ConcatCode(c, index);
-  if (c.op == Op::kSoftmax) return ShareOfRow(c, index);
-  QUALM_CHECK(c.op == Op::kTable);
-  Value value;
-  value.SetInt(c.x.IntAt(index));
-  return value;
+Definition::Gatherer GatherPoolOrTable(const Case& c) {
+  if (c.op == Op::kSoftmax) return RowShares(c);
+  if (c.op == Op::kTable) return nullptr;  // the element itself
+  const auto input = [&c] {
+    if (c.op == Op::kMaxPool) return LargestCode;
+    if (c.op == Op::kConcat) return ConcatCode;
+    QUALM_CHECK(IsAverage(c.op));
+    return IsGlobal(c) ? SumOfCodes : MeanOfReals;
+  }();
+  return [&c, input](int64_t index, Trace*) { return input(c, index); };
 }
 
 Channel PoolOrTableChannel(const Case& c, int64_t column) {

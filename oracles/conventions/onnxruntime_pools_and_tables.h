@@ -14,8 +14,8 @@ namespace qualm::conventions::ort {
 std::vector<Op> PoolAndTableOps();
 // The reason why the operator refuses a case of these operations, "" if it takes the case.
 std::string CannotPoolOrTable(const Case& c);
-// The value that the steps of output `index` begin with, and the constants of its column.
-Value PoolOrTableInput(const Case& c, int64_t index);
+// The values that the steps begin with, and the constants of a column.
+Definition::Gatherer GatherPoolOrTable(const Case& c);
 Channel PoolOrTableChannel(const Case& c, int64_t column);
 // `fma`: the sigmoid's polynomials are fused. `end` requantizes a float32 number of output codes
 // (clamp, round, zero point).

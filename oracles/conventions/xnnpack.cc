@@ -13,7 +13,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "oracles/conventions/definition.h"
@@ -261,41 +260,60 @@ std::string CannotRunTable(const Case& c) {
 
 // softmax (src/operators/softmax-nc.c, src/u8-lut32norm/scalar.c): numerators from exp in float64,
 // their sum and the quotient in uint32, where the sum wraps.
-Value GatherRow(const Case& c, int64_t index, Trace* trace) {
-  const double largest =
-      std::min(static_cast<double>(UINT32_MAX) / static_cast<double>(c.N), 8388607.0);
-  const auto numerator = [&](int32_t below) {
-    const double power =
-        std::exp(static_cast<double>(-below) * static_cast<double>(c.x_q.scale[0]));
-    return static_cast<uint32_t>(static_cast<int64_t>(RoundNearestEven(largest * power)));
-  };
-  const int64_t row = index / c.N * c.N;
-  std::array<uint32_t, 256> counts{};
-  for (int64_t n = 0; n < c.N; ++n) ++counts[static_cast<size_t>(c.x.IntAt(row + n))];
-  int32_t top = 255;
-  while (counts[static_cast<size_t>(top)] == 0) --top;
-  uint32_t sum = 0;
-  for (int32_t code = 0; code <= top; ++code) {
-    if (const uint32_t count = counts[static_cast<size_t>(code)]; count != 0)
-      sum += count * numerator(top - code);
-  }
-  const uint32_t own = numerator(top - c.x.IntAt(index));
-  Value value;
-  // A sum of 0 has wrapped: the library asserts, and this 0 is never compared.
-  value.SetInt(sum == 0 ? 0 : std::min<uint32_t>(((own << 8) + (sum >> 1)) / sum, 255));
-  if (trace != nullptr) {
-    Note(trace, Stage::kAccumulate,
-         "(256*" + std::to_string(own) + " + " + std::to_string(sum) + "/2) / " +
-             std::to_string(sum) + " in uint32, at most 255",
-         ValueText(value), false);
-  }
-  return value;
-}
+class RowShares {
+ public:
+  explicit RowShares(const Case& c)
+      : case_(c),
+        largest_(std::min(static_cast<double>(UINT32_MAX) / static_cast<double>(c.N), 8388607.0)) {}
 
-std::optional<Value> Gather(const Case& c, int64_t index, Trace* trace) {
-  if (IsPool(c.op)) return GatherWindow(c, index, trace);
-  if (c.op == Op::kSoftmax) return GatherRow(c, index, trace);
-  return std::nullopt;
+  Value operator()(int64_t index, Trace* trace) {
+    if (index / case_.N != row_) Sum(index / case_.N);
+    const uint32_t own = Numerator(top_ - case_.x.IntAt(index));
+    Value value;
+    // A sum of 0 has wrapped: the library asserts, and this 0 is never compared.
+    value.SetInt(sum_ == 0 ? 0 : std::min<uint32_t>(((own << 8) + (sum_ >> 1)) / sum_, 255));
+    if (trace != nullptr) {
+      Note(trace, Stage::kAccumulate,
+           "(256*" + std::to_string(own) + " + " + std::to_string(sum_) + "/2) / " +
+               std::to_string(sum_) + " in uint32, at most 255",
+           ValueText(value), false);
+    }
+    return value;
+  }
+
+ private:
+  // Of a code that lies `below` the largest one of its row.
+  uint32_t Numerator(int32_t below) const {
+    const double power =
+        std::exp(static_cast<double>(-below) * static_cast<double>(case_.x_q.scale[0]));
+    return static_cast<uint32_t>(static_cast<int64_t>(RoundNearestEven(largest_ * power)));
+  }
+
+  void Sum(int64_t row) {
+    row_ = row;
+    std::array<uint32_t, 256> counts{};
+    for (int64_t n = 0; n < case_.N; ++n)
+      ++counts[static_cast<size_t>(case_.x.IntAt(row * case_.N + n))];
+    top_ = 255;
+    while (counts[static_cast<size_t>(top_)] == 0) --top_;
+    sum_ = 0;
+    for (int32_t code = 0; code <= top_; ++code) {
+      if (const uint32_t count = counts[static_cast<size_t>(code)]; count != 0)
+        sum_ += count * Numerator(top_ - code);
+    }
+  }
+
+  const Case& case_;
+  double largest_;
+  int64_t row_ = -1;  // the row that `top_` and `sum_` belong to
+  int32_t top_ = 0;
+  uint32_t sum_ = 0;
+};
+
+Definition::Gatherer GatherOf(const Case& c) {
+  if (IsPool(c.op)) return EachAlone(c, GatherWindow);
+  if (c.op == Op::kSoftmax) return RowShares(c);
+  return nullptr;
 }
 
 std::string CannotMapCodes(const Case& c) {
@@ -457,7 +475,7 @@ Convention Make(bool rndnu) {
   }
   definition.ops = OpsOf(rndnu);
   definition.cannot_run = [rndnu](const Case& c) { return CannotRun(c, rndnu); };
-  definition.gather = Gather;
+  definition.gather = GatherOf;
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;
   definition.steps = [rndnu](const Case& c) {

@@ -410,6 +410,11 @@ const std::vector<Planted>& Table() {
        {"negated-term-int32", "KleidiAI 1cb4545, XNNPACK 3ec5444eb7",
         "x_zp times a column sum other than 1 is negated in int32: -2^31 is its own negative",
         linear, Kind::kInt32Overflow}},
+      {Fault::kCodeSumLanes,
+       {"code-sum-lanes", "XNNPACK 06e8397fe1, Highway c5ef9339",
+        "sums of s8 codes are kept in int16 lanes that are emptied after 257 vectors of 8: 256 "
+        "hold",
+        linear, Kind::kZeroPoint}},
   };
   return table;
 }

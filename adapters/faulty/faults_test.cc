@@ -347,6 +347,7 @@ std::map<std::string, Witness> Witnesses() {
   late.back() = 255;
   of["observer-first-block"] = {Observing(late, 1, {}), {1, 0}};
   of["power-shift-wraps"] = {Requantize({1}, 0x1p-32f), {0}};
+  of["code-sum-lanes"] = {Linear(1, 1, 2056, U8(2056, 0), S8(2056, -128), 1), {263168}};
   of["negated-term-int32"] = {Linear(1, 1, 1, U8{0}, S8{2}, INT32_MIN / 2), {INT32_MAX}};
 
   Case twice = WithOutput(Linear(1, 1, 1, U8{1}, S8{1}), DType::kF32);

@@ -2,12 +2,14 @@
 #include "adapters/faulty/reference.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cfenv>
 #include <climits>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -253,6 +255,26 @@ int64_t Reference::RawSum(const Placed& p, const uint8_t* x, const uint8_t* w) c
   return sum;
 }
 
+// The sum of K codes, which a zero point is multiplied with.
+int64_t Reference::CodeSum(const Case& c, const uint8_t* codes, DType dtype) const {
+  int64_t sum = 0;
+  if (!Has(Fault::kCodeSumLanes) || dtype != DType::kS8) {
+    for (int64_t k = 0; k < c.K; ++k) sum += CodeAt(codes, dtype, k);
+    return sum;
+  }
+  constexpr int64_t kVectors = 257;  // 256 codes of -128 are the last that an int16 holds
+  std::array<int16_t, kLanes> lanes{};
+  for (int64_t k = 0; k < c.K; ++k) {
+    int16_t& lane = lanes[static_cast<size_t>(k % kLanes)];
+    lane = static_cast<int16_t>(lane + CodeAt(codes, dtype, k));
+    if ((k + 1) % (kVectors * kLanes) == 0) {
+      sum = std::accumulate(lanes.begin(), lanes.end(), sum);
+      lanes.fill(0);
+    }
+  }
+  return std::accumulate(lanes.begin(), lanes.end(), sum);
+}
+
 // sum_k (x - zx)(w - zw_n) + bias_i32, from the raw sum and the sums of x and w.
 __int128 Reference::CorrectedSum(const Placed& p, int64_t m, int64_t n) {
   const Case& c = *p.problem;
@@ -267,8 +289,7 @@ __int128 Reference::CorrectedSum(const Placed& p, int64_t m, int64_t n) {
   if (Has(Fault::kRowSumOfRow0)) row_of_sum = 0;
   if (Has(Fault::kRowIndexU8)) row_of_sum = m % 256;
   const uint8_t* const x_of_sum = Row<uint8_t>(p.x, row_of_sum, x_stride);
-  __int128 row_sum = 0;
-  for (int64_t k = 0; k < c.K; ++k) row_sum += CodeAt(x_of_sum, c.x.dtype(), k);
+  const __int128 row_sum = CodeSum(c, x_of_sum, c.x.dtype());
   const __int128 column_sum = column_sums_[static_cast<size_t>(n)];
 
   __int128 zx = c.x_q.zero_point[0];
@@ -384,9 +405,7 @@ void Reference::Linear(const Placed& p) {
     column_sums_of_k_ = c.K;
     for (int64_t n = 0; n < c.N; ++n) {
       const uint8_t* const w = Row<uint8_t>(p.w, n, p.w_stride);
-      for (int64_t k = 0; k < c.K; ++k) {
-        column_sums_[static_cast<size_t>(n)] += CodeAt(w, c.w.dtype(), k);
-      }
+      column_sums_[static_cast<size_t>(n)] = CodeSum(c, w, c.w.dtype());
     }
   }
   const auto size = static_cast<int64_t>(SizeOf(c.out_dtype));

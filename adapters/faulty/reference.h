@@ -115,6 +115,7 @@ enum class Fault : uint8_t {
   // Edges of parameters.
   kPowerShiftWraps,
   kNegatedTermInt32,
+  kCodeSumLanes,
 };
 
 // The faults of one implementation: none, one, or several, as a real kernel may have.
@@ -124,7 +125,7 @@ class Faults {
   bool Has(Fault fault) const { return has_.test(static_cast<size_t>(fault)); }
 
  private:
-  std::bitset<static_cast<size_t>(Fault::kNegatedTermInt32) + 1> has_;
+  std::bitset<static_cast<size_t>(Fault::kCodeSumLanes) + 1> has_;
 };
 
 // The reason why 128-bit arithmetic (for real functions: long double) may be too narrow for an
@@ -185,6 +186,7 @@ class Reference {
   int64_t ParametersOf(const Case& c, int64_t n) const;
 
   int64_t QuantizeOne(float x, float scale, int32_t zero_point, RoundTo rule, const Case& c) const;
+  int64_t CodeSum(const Case& c, const uint8_t* codes, DType dtype) const;
   int64_t RawSum(const Placed& p, const uint8_t* x, const uint8_t* w) const;
   __int128 CorrectedSum(const Placed& p, int64_t m, int64_t n);
   void StoreLinear(const Placed& p, __int128 sum, int64_t n, uint8_t* to) const;

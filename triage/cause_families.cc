@@ -67,6 +67,54 @@ int64_t Saturated(int64_t value) {
                              std::numeric_limits<Narrow>::max());
 }
 
+// ---- Lanes of 16 bits.
+
+// Adds products in lanes of 16 bits, which are emptied into the sum after `every` additions.
+struct Lanes {
+  int64_t step = 1;  // products that are added before they come to a lane, saturating if two
+  size_t lanes = 1;
+  int64_t every = 0;  // 0: at the end alone
+  bool wraps = false;
+
+  std::string text() const {
+    return fmt::format("{} int16 {} that {}{}", lanes, lanes == 1 ? "lane" : "lanes",
+                       wraps ? "wrap" : "saturate",
+                       every == 0 ? "" : fmt::format(", emptied every {} additions", every));
+  }
+};
+
+int64_t AddInLanes(const Lanes& how, DType x_dtype, Codes x, Codes w) {
+  // vpmaddubsw wants one operand unsigned.
+  const int32_t shift = how.step == 2 && x_dtype == DType::kS8 ? 128 : 0;
+  std::array<int32_t, 32> lanes{};
+  int64_t sum = 0, weights = 0, additions = 0;
+  const auto count = std::ssize(x);
+  const auto spill = [&] {
+    for (int32_t& lane : std::span(lanes).first(how.lanes)) sum += std::exchange(lane, 0);
+  };
+  for (int64_t k = 0; k < count; k += how.step) {
+    int64_t narrow = 0;  // x may be any int32: a cause is asked about cases that it does not fit
+    for (int64_t i = k; i < std::min(k + how.step, count); ++i) {
+      const auto at = static_cast<size_t>(i);
+      weights += w[at];
+      narrow += (int64_t{x[at]} + shift) * w[at];
+    }
+    if (how.step == 2) narrow = std::clamp<int64_t>(narrow, INT16_MIN, INT16_MAX);
+    int32_t& lane = lanes[static_cast<size_t>(k / how.step) % how.lanes];
+    narrow += lane;
+    lane = static_cast<int32_t>(how.wraps ? Wrapped<int16_t>(narrow) : Saturated<int16_t>(narrow));
+    ++additions;
+    if (how.every != 0 && additions % (how.every * static_cast<int64_t>(how.lanes)) == 0) spill();
+  }
+  spill();
+  return sum - int64_t{shift} * weights;
+}
+
+// A sum of codes alone.
+int64_t AddCodesInLanes(const Lanes& how, Codes codes) {
+  return AddInLanes(how, DType::kU8, codes, std::vector<int32_t>(codes.size(), 1));
+}
+
 // ---- Zero-point terms.
 
 void AddOffsets(std::vector<Cause>& rows) {
@@ -166,6 +214,21 @@ void AddOffsets(std::vector<Cause>& rows) {
   sums("in an int16 that wraps", Wrapped<int16_t>);
   sums("in an int16 that saturates", Saturated<int16_t>);
   sums("in a uint16 that wraps", Wrapped<uint16_t>);
+  // A lane of u8 codes is full after 128 of them, one of s8 codes after 256.
+  for (const size_t lanes : {8, 16, 32}) {
+    for (const int64_t every : {0, 256, 257}) {
+      const Lanes how{1, lanes, every, true};
+      const Applies applies = SumsLongerThan(128 * static_cast<int64_t>(lanes));
+      offset(
+          Kind::kInt32Overflow, "column sum in " + how.text(),
+          "adds the weights in " + how.text() + ", for the zero point of the input",
+          [how](SumTerms& t) { t.w_sum = AddCodesInLanes(how, t.w); }, applies);
+      offset(
+          Kind::kInt32Overflow, "row sum in " + how.text(),
+          "adds the codes of the input in " + how.text() + ", for the zero point of the weights",
+          [how](SumTerms& t) { t.x_sum = AddCodesInLanes(how, t.x); }, applies);
+    }
+  }
   const auto term16 = [](int64_t& sum, int64_t zero) {
     // No sum of codes gives the term that is kept, so the term is added to the products.
     const auto whole = static_cast<int64_t>(static_cast<__int128>(zero) * sum);
@@ -244,41 +307,6 @@ void AddOffsets(std::vector<Cause>& rows) {
 
 // ---- Sums.
 
-// Adds products in lanes of 16 bits, which are emptied into the sum after `every` additions.
-struct Lanes {
-  int64_t step = 1;  // products that are added before they come to a lane, saturating if two
-  size_t lanes = 1;
-  int64_t every = 0;  // 0: at the end alone
-  bool wraps = false;
-};
-
-int64_t AddInLanes(const Lanes& how, DType x_dtype, Codes x, Codes w) {
-  // vpmaddubsw wants one operand unsigned.
-  const int32_t shift = how.step == 2 && x_dtype == DType::kS8 ? 128 : 0;
-  std::array<int32_t, 32> lanes{};
-  int64_t sum = 0, weights = 0, additions = 0;
-  const auto count = std::ssize(x);
-  const auto spill = [&] {
-    for (int32_t& lane : std::span(lanes).first(how.lanes)) sum += std::exchange(lane, 0);
-  };
-  for (int64_t k = 0; k < count; k += how.step) {
-    int64_t narrow = 0;  // x may be any int32: a cause is asked about cases that it does not fit
-    for (int64_t i = k; i < std::min(k + how.step, count); ++i) {
-      const auto at = static_cast<size_t>(i);
-      weights += w[at];
-      narrow += (int64_t{x[at]} + shift) * w[at];
-    }
-    if (how.step == 2) narrow = std::clamp<int64_t>(narrow, INT16_MIN, INT16_MAX);
-    int32_t& lane = lanes[static_cast<size_t>(k / how.step) % how.lanes];
-    narrow += lane;
-    lane = static_cast<int32_t>(how.wraps ? Wrapped<int16_t>(narrow) : Saturated<int16_t>(narrow));
-    ++additions;
-    if (how.every != 0 && additions % (how.every * static_cast<int64_t>(how.lanes)) == 0) spill();
-  }
-  spill();
-  return sum - int64_t{shift} * weights;
-}
-
 int64_t AddInFloat(size_t lanes, Codes x, Codes w) {
   std::array<float, 16> sums{};
   for (size_t k = 0; k < x.size(); ++k)
@@ -286,6 +314,17 @@ int64_t AddInFloat(size_t lanes, Codes x, Codes w) {
   float sum = 0;
   for (const float each : std::span(sums).first(lanes)) sum += each;
   return static_cast<int64_t>(sum);
+}
+
+// The sum goes through a float32 between two blocks of terms.
+int64_t AddThroughFloat(int64_t block, Codes x, Codes w) {
+  int64_t sum = 0;
+  for (size_t k = 0; k < x.size(); ++k) {
+    if (k != 0 && k % static_cast<size_t>(block) == 0)
+      sum = static_cast<int64_t>(static_cast<float>(sum));
+    sum += int64_t{x[k]} * w[k];
+  }
+  return sum;
 }
 
 void AddSums(std::vector<Cause>& rows) {
@@ -312,21 +351,28 @@ void AddSums(std::vector<Cause>& rows) {
         for (const int64_t every : {0, 4, 8, 16, 32, 64, 128, 256}) {
           if (step == 2 && !wraps && lanes == 1 && every == 128) continue;  // has a row of its own
           const std::string what = step == 2 ? "saturated pairs" : "products";
-          const std::string how =
-              fmt::format("{} int16 {} that {}{}", lanes, lanes == 1 ? "lane" : "lanes",
-                          wraps ? "wrap" : "saturate",
-                          every == 0 ? "" : fmt::format(", emptied every {} additions", every));
+          const Lanes how{step, lanes, every, wraps};
+          const std::string text = what + " in " + how.text();
           products(
-              Kind::kPairSaturation, what + " in " + how, "adds " + what + " in " + how,
-              [=](SumSteps& steps, const Case&) {
-                steps.add = [=](DType x_dtype, Codes x, Codes w) {
-                  return AddInLanes({step, lanes, every, wraps}, x_dtype, x, w);
+              Kind::kPairSaturation, text, "adds " + text,
+              [how](SumSteps& steps, const Case&) {
+                steps.add = [how](DType x_dtype, Codes x, Codes w) {
+                  return AddInLanes(how, x_dtype, x, w);
                 };
               },
               [=](const Case& c) { return SumsOfCodes(c) && c.K > (step == 1 ? 2 : 3); });
         }
       }
     }
+  }
+  for (const int64_t block : kBlocks) {
+    products(
+        Kind::kRounding, fmt::format("float32 sum between blocks of {}", block),
+        fmt::format("keeps the sum in a float32 from each block of {} terms to the next", block),
+        [block](SumSteps& steps, const Case&) {
+          steps.add = [block](DType, Codes x, Codes w) { return AddThroughFloat(block, x, w); };
+        },
+        SumsLongerThan(block));
   }
   const auto counted = [&](std::string_view width, int64_t modulo) {
     products(
@@ -344,16 +390,30 @@ void AddSums(std::vector<Cause>& rows) {
         [block](SumSteps& steps, const Case& c) { steps.first_added = (c.K - 1) / block * block; },
         SumsLongerThan(block));
     products(
-        Kind::kTail, fmt::format("first block of {} alone", block),
-        fmt::format("adds the products of the first block of {} terms alone", block),
-        [block](SumSteps& steps, const Case&) { steps.added = block; }, SumsLongerThan(block));
-    products(
         Kind::kTail, fmt::format("last partial block of {} dropped", block),
         fmt::format("drops the last K % {} products where blocks of {} stand before them", block,
                     block),
         [block](SumSteps& steps, const Case& c) { steps.added = c.K - c.K % block; },
         [block](const Case& c) { return SumsOfCodes(c) && c.K > block && c.K % block > 1; });
+    products(
+        Kind::kTail, fmt::format("first block of {} alone", block),
+        fmt::format("adds the products of the first block of {} terms alone", block),
+        [block](SumSteps& steps, const Case&) { steps.added = block; }, SumsLongerThan(block));
   }
+
+  // A loop that leaves the last block to a tail of K % block products, which is none.
+  for (const int64_t block : {4, 8, 16, 32, 64}) {
+    products(
+        Kind::kTail, fmt::format("last whole block of {} dropped", block),
+        fmt::format("drops the last {} products where K is a multiple of {}", block, block),
+        [block](SumSteps& steps, const Case& c) { steps.added = c.K - block; },
+        [block](const Case& c) { return SumsOfCodes(c) && c.K >= block && c.K % block == 0; });
+  }
+  products(
+      Kind::kTail, "last pass of 8 taps dropped",
+      "adds 9 taps and then 8 at a time, and drops the last 8 where no more are left",
+      [](SumSteps& steps, const Case& c) { steps.added = c.K - 8; },
+      [](const Case& c) { return c.op == Op::kDepthwise && c.K > 9 && (c.K - 9) % 8 == 0; });
 
   // Codes that are read from the wrong place.
   const auto index = [&](std::string name, std::string sentence, bool of_w, auto from,
@@ -433,9 +493,108 @@ void AddSums(std::vector<Cause>& rows) {
   }
 }
 
+// ---- Lines of an image.
+
+// The pixel at (y, x) of the image under output pixel m, where lines are `pitch` pixels apart. None
+// lies before the first pixel of the image or behind its last.
+int64_t PixelAt(const Window& v, int64_t m, int64_t y, int64_t x, int64_t pitch) {
+  const int64_t image = m / (v.out_h() * v.out_w()), pixels = v.in_h * v.in_w;
+  return (image * pixels + std::clamp<int64_t>(y * pitch + x, 0, pixels - 1)) * v.in_c;
+}
+
+struct Place {
+  int64_t y = 0, x = 0;
+};
+Place PlaceOf(const Window& v, int64_t m, const Tap& tap) {
+  return {m / v.out_w() % v.out_h() * v.stride_h - v.pad_top + tap.r * v.dilation_h,
+          m % v.out_w() * v.stride_w - v.pad_left + tap.s * v.dilation_w};
+}
+
+int64_t LinesAsWideAsOutputs(const Window& v, int64_t m, const Tap& tap) {
+  if (tap.x_row < 0) return -1;
+  const Place at = PlaceOf(v, m, tap);
+  return PixelAt(v, m, at.y, at.x, v.out_w() * v.stride_w);
+}
+
+int64_t PastTheRightEdge(const Window& v, int64_t m, const Tap& tap) {
+  const Place at = PlaceOf(v, m, tap);
+  const bool reads_on = at.y >= 0 && at.y < v.in_h && at.x >= v.in_w;
+  return reads_on ? PixelAt(v, m, at.y, at.x, v.in_w) : tap.x_row;
+}
+
+int64_t BeforeTheLeftEdge(const Window& v, int64_t m, const Tap& tap) {
+  const Place at = PlaceOf(v, m, tap);
+  const bool reads_on = at.y >= 0 && at.y < v.in_h && at.x < 0;
+  return reads_on ? PixelAt(v, m, at.y, at.x, v.in_w) : tap.x_row;
+}
+
+// A window counts as inside, where no tap is looked at, if its taps would lie inside undilated.
+int64_t InsideWithoutDilation(const Window& v, int64_t m, const Tap& tap) {
+  const bool inside = m % v.out_w() * v.stride_w - v.pad_left + v.kernel_w <= v.in_w;
+  return inside ? PastTheRightEdge(v, m, tap) : tap.x_row;
+}
+
+void AddLines(std::vector<Cause>& rows) {
+  const auto line = [&](std::string name, std::string sentence,
+                        int64_t (*x_row)(const Window&, int64_t, const Tap&),
+                        bool (*applies)(const Window&)) {
+    rows.push_back({Stage::kGeometry, Kind::kIndex, std::move(name), std::move(sentence),
+                    [applies](const Case& c) { return IsConv(c.op) && applies(c.window); },
+                    [x_row](Stages& s) {
+                      SumsOf(s).x_row = x_row;
+                      return true;
+                    }});
+  };
+  line("lines as wide as the outputs", "takes lines of the image to be stride times outputs wide",
+       LinesAsWideAsOutputs,
+       [](const Window& v) { return v.in_h > 1 && v.out_w() * v.stride_w != v.in_w; });
+  line("past the right edge",
+       "reads on in the next line where a window reaches past the right edge", PastTheRightEdge,
+       [](const Window& v) { return v.pad_right > 0; });
+  line("before the left edge", "reads the line before where a window reaches past the left edge",
+       BeforeTheLeftEdge, [](const Window& v) { return v.pad_left > 0; });
+  line("inside without dilation",
+       "reads past the right edge where the window would lie inside without its dilation",
+       InsideWithoutDilation, [](const Window& v) { return v.pad_right > 0 && v.dilation_w > 1; });
+}
+
 // ---- Elements of two operands.
 
+// Changes a code of the first operand, of the second, or of both.
+void EditElements(Stages& s, void (*edit)(const CodeRange& range, int32_t& a, int32_t& b)) {
+  const CodeRange range = RangeOf(s.c.x.dtype());
+  for (int64_t i = 0; i < s.c.x.size(); ++i) {
+    int32_t a = s.c.x.IntAt(i), b = s.c.w.IntAt(i);
+    edit(range, a, b);
+    s.c.x.SetInt(i, a);
+    s.c.w.SetInt(i, b);
+  }
+}
+
 void AddElements(std::vector<Cause>& rows) {
+  const auto codes = [&](Kind kind, std::string name, std::string sentence, Applies applies,
+                         void (*edit)(const CodeRange&, int32_t&, int32_t&)) {
+    rows.push_back({Stage::kOperands, kind, std::move(name), std::move(sentence),
+                    std::move(applies), [edit](Stages& s) {
+                      const Tensor x = s.c.x, w = s.c.w;
+                      EditElements(s, edit);
+                      return s.c.x != x || s.c.w != w;
+                    }});
+  };
+  codes(
+      Kind::kClamp, "negated operand saturates",
+      "negates the codes of b in an int8 that saturates: -128 becomes 127",
+      [](const Case& c) { return c.op == Op::kSub && c.w.dtype() == DType::kS8; },
+      [](const CodeRange&, int32_t&, int32_t& b) { b = std::max(b, -127); });
+  codes(
+      Kind::kClamp, "saturating sum of codes",
+      "adds codes of one scale in 8 bits that saturate, before the zero points are taken out",
+      [](const Case& c) {
+        return c.op == Op::kAdd && c.x_q.scale == c.w_q.scale && c.x_q.scale == c.out_q.scale;
+      },
+      [](const CodeRange& range, int32_t& a, int32_t& b) {
+        a = std::clamp(a + b, range.min, range.max) - b;
+      });
   for (const auto& [which, operand] : {std::pair{"first", &Case::x}, {"second", &Case::w}}) {
     for (const int64_t modulo : {256, 65536}) {
       rows.push_back(
@@ -626,6 +785,13 @@ RoundedOutput HalfAddedAndCut(const RealOutput& o) {
   return {up + (up < 0 && !o.is_tie() ? 1 : 0)};
 }
 
+// A value half a code from a bound counts as beyond it: v >= max - 0.5.
+RoundedOutput HalfToBound(const RealOutput& o) {
+  const bool above = o.exact.rest > 0 && o.exact.value == o.c.out_max - 1;
+  const bool below = o.exact.rest < 0 && o.exact.value == o.exact.lo + 1;
+  return {o.rounded() + (o.is_tie() && (above || below) ? o.exact.rest : 0)};
+}
+
 RoundedOutput NarrowAfter(const RealOutput& o, bool saturates) {
   const auto code = static_cast<int64_t>(std::clamp(o.rounded(), -0x1p62, 0x1p62));
   const int64_t narrow = saturates ? Saturated<int16_t>(code) : Wrapped<int16_t>(code);
@@ -654,6 +820,8 @@ void AddRounding(std::vector<Cause>& rows) {
         HalfAddedAndCut);
   round(Kind::kTie, "half down", "rounds ties down", HalfDown);
   round(Kind::kTie, "half towards zero", "rounds ties towards zero", HalfToZero);
+  round(Kind::kTie, "half to the bound", "gives the bound where a value is half a code from it",
+        HalfToBound);
   round(Kind::kClamp, "int16 that wraps", "keeps the rounded value in an int16 that wraps",
         [](const RealOutput& o) { return NarrowAfter(o, false); });
   round(Kind::kClamp, "zero point added in int16",
@@ -707,6 +875,7 @@ void AddRounding(std::vector<Cause>& rows) {
 std::vector<Cause> CausesOfFamilies() {
   std::vector<Cause> rows;
   AddOffsets(rows);
+  AddLines(rows);
   AddElements(rows);
   AddChannels(rows);
   AddRounding(rows);

@@ -136,6 +136,34 @@ TEST(FamilyOfZeroPoints, SumsOfCodesInNarrowTypes) {
   EXPECT_EQ(rows(300, -1, "a uint16 that wraps"), Values{300 - 65536});
 }
 
+// 256 codes of -128 are the most that an int16 holds: -32768. One more wraps.
+TEST(FamilyOfZeroPoints, SumsOfCodesInLanes) {
+  const auto name = [](const char* sum, int lanes, int every) {
+    return fmt::format("{} sum in {} int16 lanes that wrap{}", sum, lanes,
+                       every == 0 ? "" : fmt::format(", emptied every {} additions", every));
+  };
+  for (const int lanes : {8, 16, 32}) {
+    const auto all = static_cast<size_t>(lanes) * 257;
+    const int32_t right = 128 * 257 * lanes;
+    const Case columns = WithZeroPoints(Values(all, 0), Values(all, -128), 1, 0);
+    const Case rows = WithZeroPoints(Values(all, -128), Values(all, 0), 0, 1, kS8);
+    for (const int every : {0, 257}) {
+      EXPECT_EQ(Answer(columns, name("column", lanes, every)), Values{right - 65536 * lanes});
+      EXPECT_EQ(Answer(rows, name("row", lanes, every)), Values{right - 65536 * lanes});
+    }
+    EXPECT_EQ(Answer(columns, name("column", lanes, 256)), Values{right});
+    EXPECT_EQ(Answer(rows, name("row", lanes, 256)), Values{right});
+    // 129 codes of 255 are 32895, 256 of them 65280.
+    const auto few = static_cast<size_t>(lanes) * 129;
+    const Case u8 = WithZeroPoints(Values(few, 255), Values(few, 0), 0, 1);
+    EXPECT_EQ(Answer(u8, name("row", lanes, 256)), Values{(65536 - 32895) * lanes});
+    const Case full = WithZeroPoints(Values(few - static_cast<size_t>(lanes), 255),
+                                     Values(few - static_cast<size_t>(lanes), 0), 0, 1);
+    EXPECT_FALSE(IsAsked(full, name("row", lanes, 256))) << "no lane is full";
+    EXPECT_FALSE(IsAsked(full, name("column", lanes, 0)));
+  }
+}
+
 TEST(FamilyOfZeroPoints, TermsInAnInt16) {
   constexpr auto* kName = "zero-point terms in int16";
   EXPECT_EQ(Answer(WithZeroPoints({0}, {127}, 300, 0), kName), Values{65536 - 38100});
@@ -218,6 +246,27 @@ TEST(FamilyOfSums, InFloat32) {
         << "16807823, rounded once";
   }
   EXPECT_EQ(Answer(Layer(kU8, {3, 5}, kS8, {-7, 11}), "float32 sum, in 4 lanes"), Values{34});
+}
+
+// The sum before the last block is 2^24 + 1, which no float32 holds.
+TEST(FamilyOfSums, InFloat32BetweenBlocks) {
+  for (const int32_t block : {32, 64, 128, 256, 512}) {
+    const auto name = fmt::format("float32 sum between blocks of {}", block);
+    const auto terms = static_cast<size_t>(block) * 16 + 1;
+    Values x(terms, 0), w(terms, 0);
+    std::fill_n(x.begin(), 258, 255), std::fill_n(w.begin(), 258, 255);
+    x[258] = 255, w[258] = 3;
+    x[259] = 2, w[259] = 1;
+    x.back() = w.back() = 1;
+    const Case c = Layer(kU8, x, kU8, w);
+    ASSERT_EQ(exact::Evaluate(c).IntAt(0), (1 << 24) + 2);
+    EXPECT_EQ(Answer(c, name), Values{(1 << 24) + 1}) << "2^24, and 1 more";
+    x.pop_back(), w.pop_back();
+    x.back() = w.back() = 1;
+    EXPECT_EQ(Answer(Layer(kU8, x, kU8, w), name), Values{(1 << 24) + 1})
+        << "the last block is whole";
+    EXPECT_FALSE(IsAsked(Layer(kU8, Ones(block), kS8, Ones(block)), name)) << "one block";
+  }
 }
 
 std::string Lanes(const char* what, int lanes, const char* end, int every) {
@@ -322,6 +371,94 @@ TEST(FamilyOfSums, BlocksThatAreDropped) {
     EXPECT_EQ(answer(2 * block, kPartial), std::nullopt);
     EXPECT_EQ(answer(block - 1, kPartial), std::nullopt) << "no block stands before it";
   }
+}
+
+TEST(FamilyOfSums, TheLastWholeBlockIsDropped) {
+  for (const int32_t block : {4, 8, 16, 32, 64}) {
+    const auto name = fmt::format("last whole block of {} dropped", block);
+    const auto layer = [](int64_t terms) { return Layer(kU8, Ones(terms), kS8, Ones(terms)); };
+    EXPECT_EQ(Answer(layer(block), name), Values{0});
+    EXPECT_EQ(Answer(layer(3 * block), name), Values{2 * block});
+    EXPECT_FALSE(IsAsked(layer(3 * block + 1), name));
+    EXPECT_FALSE(IsAsked(layer(0), name));
+  }
+}
+
+TEST(FamilyOfSums, TheLastPassOfADepthwiseKernelIsDropped) {
+  constexpr auto* kName = "last pass of 8 taps dropped";
+  const auto line = [](Op op, int64_t taps) {
+    Window v{.batch = 1, .in_h = 1, .in_w = taps, .in_c = 1, .kernel_h = 1, .kernel_w = taps};
+    return Windowed(op, v, kU8, Ones(taps), Ones(taps));
+  };
+  EXPECT_EQ(Answer(line(Op::kDepthwise, 17), kName), Values{9});
+  EXPECT_EQ(Answer(line(Op::kDepthwise, 25), kName), Values{17});
+  EXPECT_FALSE(IsAsked(line(Op::kDepthwise, 9), kName)) << "one pass";
+  EXPECT_FALSE(IsAsked(line(Op::kDepthwise, 16), kName)) << "a tail";
+  EXPECT_FALSE(IsAsked(line(Op::kConv2d, 17), kName));
+}
+
+// ---- Lines of an image.
+
+TEST(FamilyOfLines, AsWideAsTheOutputs) {
+  constexpr auto* kName = "lines as wide as the outputs";
+  Window v{.batch = 2, .in_h = 2, .in_w = 3, .in_c = 1};
+  v.stride_w = 2;
+  const Values images{1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16};
+  const Case c = Windowed(Op::kConv2d, v, kU8, images, {1});
+  ASSERT_EQ(exact::Evaluate(c).IntAt(2), 4);
+  EXPECT_EQ(Answer(c, kName), (Values{1, 3, 5, 6, 11, 13, 15, 16}))
+      << "line 1 begins 4 pixels behind line 0, and the image ends at its sixth";
+  v.in_w = 4;
+  EXPECT_FALSE(IsAsked(Windowed(Op::kConv2d, v, kU8, Ones(16), {1}), kName));
+  v.in_w = 3, v.in_h = 1;
+  EXPECT_FALSE(IsAsked(Windowed(Op::kConv2d, v, kU8, Ones(6), {1}), kName)) << "one line";
+  // A tap in the padding stays there.
+  Window padded{.batch = 1, .in_h = 2, .in_w = 2, .in_c = 1, .kernel_h = 1, .kernel_w = 2};
+  padded.pad_left = 1, padded.stride_w = 3;
+  const Case left = Windowed(Op::kConv2d, padded, kU8, {1, 2, 3, 4}, {10, 1});
+  ASSERT_EQ(exact::Evaluate(left).IntAt(1), 3);
+  EXPECT_EQ(Answer(left, kName), (Values{1, 4}));
+}
+
+TEST(FamilyOfLines, ReadOnBeyondAnEdge) {
+  Window v{.batch = 1, .in_h = 2, .in_w = 2, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
+  v.pad_left = v.pad_right = v.pad_top = 1;
+  Case c = Windowed(Op::kDepthwise, v, kU8, {1, 2, 3, 4}, {1, 10, 100, -50});
+  c.x_q.zero_point = {7};
+  const auto codes = [&](const char* name) {
+    const std::optional<Values> y = Answer(c, name);
+    EXPECT_TRUE(y) << name;
+    return y.value_or(Values{});
+  };
+  const Tensor right = exact::Evaluate(c);
+  // Row 1: taps (0,-1) (0,0) over (1,-1) (1,0); then columns 0 and 1; then 1 and 2.
+  Values past, before;
+  for (int32_t i = 0; i < 6; ++i) past.push_back(right.IntAt(i)), before.push_back(right.IntAt(i));
+  past[2] -= 50 * (3 - 7);                 // behind (0,1) lies 3
+  past[5] += 10 * (3 - 7) - 50 * (4 - 7);  // behind (1,1) the image ends: its last pixel
+  before[0] += 100 * (1 - 7);              // before (0,0) the image begins
+  before[3] += 1 * (1 - 7) + 100 * (2 - 7);
+  EXPECT_EQ(codes("past the right edge"), past);
+  EXPECT_EQ(codes("before the left edge"), before);
+  EXPECT_FALSE(IsAsked(c, "inside without dilation"));
+  Window none = v;
+  none.pad_left = none.pad_right = 0;
+  const Case inside = Windowed(Op::kDepthwise, none, kU8, {1, 2, 3, 4}, {1, 10, 100, -50});
+  EXPECT_FALSE(IsAsked(inside, "past the right edge"));
+  EXPECT_FALSE(IsAsked(inside, "before the left edge"));
+}
+
+TEST(FamilyOfLines, ADilatedWindowTakenForAnUndilatedOne) {
+  constexpr auto* kName = "inside without dilation";
+  Window v{.batch = 1, .in_h = 2, .in_w = 3, .in_c = 1, .kernel_h = 1, .kernel_w = 2};
+  v.dilation_w = 2, v.pad_right = 2;
+  const Case c = Windowed(Op::kConv2d, v, kU8, {1, 2, 3, 4, 5, 6}, {1, 10});
+  ASSERT_EQ(exact::Evaluate(c).IntAt(1), 2);
+  EXPECT_EQ(Answer(c, kName), (Values{31, 42, 3, 64, 65, 6}))
+      << "columns 1 and 2 lie inside, columns 2 and 3 do not";
+  EXPECT_EQ(Answer(c, "past the right edge"), (Values{31, 42, 53, 64, 65, 66}));
+  v.pad_right = 0;
+  EXPECT_FALSE(IsAsked(Windowed(Op::kConv2d, v, kU8, {1, 2, 3, 4, 5, 6}, {1, 10}), kName));
 }
 
 TEST(FamilyOfSums, CodesFromTheWrongPlace) {
@@ -440,6 +577,33 @@ TEST(FamilyOfSums, ActTogetherWithCausesOfOtherStages) {
 }
 
 // ---- Elements, bias and parameters of channels.
+
+TEST(FamilyOfElements, ANegatedOperandSaturates) {
+  constexpr auto* kName = "negated operand saturates";
+  EXPECT_EQ(Answer(Elements(Op::kSub, kS8, {-5, -5}, {-128, -127}), kName), (Values{122, 122}));
+  EXPECT_FALSE(IsAsked(Elements(Op::kSub, kS8, {0}, {-127}), kName));
+  EXPECT_FALSE(IsAsked(Elements(Op::kSub, kU8, {0}, {0}), kName));
+  EXPECT_FALSE(IsAsked(Elements(Op::kAdd, kS8, {0}, {-128}), kName));
+}
+
+TEST(FamilyOfElements, SumsOfCodesSaturate) {
+  constexpr auto* kName = "saturating sum of codes";
+  const auto add = [](DType dtype, const Values& a, const Values& b, int32_t zero) {
+    Case c = Elements(Op::kAdd, dtype, a, b);
+    c.x_q.zero_point = c.w_q.zero_point = {zero};
+    return c;
+  };
+  // 200 + 100 is 255, less both zero points of 100.
+  EXPECT_EQ(Answer(add(kU8, {200, 10, 120}, {100, 20, 100}, 100), kName), (Values{55, -128, 20}));
+  EXPECT_EQ(Answer(add(kS8, {-100, 100, 1}, {-90, 90, 2}, -50), kName), (Values{-28, 127, 103}));
+  EXPECT_FALSE(IsAsked(add(kU8, {1}, {2}, 0), kName)) << "nothing saturates";
+  for (QParams Case::* const q : {&Case::x_q, &Case::w_q, &Case::out_q}) {
+    Case other = add(kU8, {200}, {100}, 0);
+    (other.*q).scale = {2};
+    EXPECT_FALSE(IsAsked(other, kName)) << "scales differ";
+  }
+  EXPECT_FALSE(IsAsked(Elements(Op::kSub, kU8, {0}, {255}), kName));
+}
 
 TEST(FamilyOfElements, AnOperandOfAnotherElement) {
   for (const int32_t modulo : {256, 65536}) {
@@ -631,6 +795,20 @@ TEST(FamilyOfRounding, HalvesAndQuarters) {
             (Values{0, 1, 1, 1, 2, 2, 0, 0, 0, 0, -1, -1, 0, 1, 0}));
 }
 
+// Bounds of -3 and 3: the ties -2.5 and 2.5 are rounded to -2 and 2, and are half a code from them.
+TEST(FamilyOfRounding, HalvesNextToTheBounds) {
+  constexpr auto* kName = "half to the bound";
+  Case c = Requantized({-13, -10, -6, -9, 9, 6, 10, 13}, 0.25f);
+  c.out_min = -3, c.out_max = 3;
+  EXPECT_EQ(Answer(c, kName), (Values{-3, -3, -2, -2, 2, 2, 3, 3}));
+  c.out_min = -2, c.out_max = 2;
+  EXPECT_EQ(Answer(c, kName), (Values{-2, -2, -2, -2, 2, 2, 2, 2}));
+  c.relu = true, c.out_q.zero_point = {-1};  // the lower bound is -1, 0.5 becomes -1
+  c.out_min = -128;
+  c.x.SetInt(0, 2);
+  EXPECT_EQ(Answer(c, kName)->front(), -1);
+}
+
 TEST(FamilyOfRounding, NarrowIntegersBehindTheRounding) {
   const Values x{40000, -40000, 65536 + 5, 100, -65536 - 5, 32765};
   EXPECT_EQ(Answer(Requantized(x, 1, 10), "int16 that wraps"),
@@ -763,9 +941,9 @@ TEST(FamiliesAsked, AreThoseOfTheStepsOfAnOperation) {
          cause.stage == CauseStage::kOffset || cause.stage == CauseStage::kGeometry);
     for (const Case& c : others) EXPECT_FALSE(of_sums && cause.applies(c)) << cause.name;
   }
-  for (const char* const name :
-       {"floor", "ceiling", "half down", "int16 that wraps", "multiplier cut to 8 bits",
-        "multiplier rounded to 8 bits", "rounded twice in fixed point"}) {
+  for (const char* const name : {"floor", "ceiling", "half down", "half to the bound",
+                                 "int16 that wraps", "multiplier cut to 8 bits",
+                                 "multiplier rounded to 8 bits", "rounded twice in fixed point"}) {
     const Cause& cause = CauseNamed(name);
     EXPECT_TRUE(cause.applies(linear)) << name;
     EXPECT_TRUE(cause.applies(add)) << name;
@@ -807,6 +985,11 @@ TEST(FamiliesSay, WhatTheSubjectDoes) {
   EXPECT_EQ(sentence("multiplier rounded to 8 bits"), "rounds the multiplier to 8 bits");
   EXPECT_EQ(sentence("bias of channel n % 1"), "takes the bias of channel n from channel 0");
   EXPECT_EQ(sentence("bias of channel n % 4"), "takes the bias of channel n from channel n % 4");
+  EXPECT_EQ(sentence("row sum in 8 int16 lanes that wrap, emptied every 257 additions"),
+            "adds the codes of the input in 8 int16 lanes that wrap, emptied every 257 additions, "
+            "for the zero point of the weights");
+  EXPECT_EQ(sentence("column sum in 8 int16 lanes that wrap"),
+            "adds the weights in 8 int16 lanes that wrap, for the zero point of the input");
   const std::string stride =
       "reads the last, shorter block of a panel of 4 rows by 32 terms with the stride of ";
   EXPECT_EQ(sentence("stride of the last block, panels of 4 by 32"), stride + "a whole block");

@@ -109,6 +109,14 @@ float WithoutDenormal(float value) {
   return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0f, value) : value;
 }
 
+bool FlushDenormalInputs(Stages& s) {
+  bool changes = false;
+  for (float& x : s.c.x.as<float>()) {
+    if (!std::isnan(x)) changes |= Replace(x, WithoutDenormal(x));
+  }
+  return changes;
+}
+
 bool FlushDenormals(Stages& s) {
   if (s.c.op != Op::kQuantize) return Set<&Stages::finish, WithoutDenormal>(s);
   bool changes = false;
@@ -178,7 +186,9 @@ bool EditWindow(Stages& s, void (*edit)(Window& window)) {
 
 void IgnoreDilation(Window& v) { v.dilation_h = v.dilation_w = 1; }
 
-bool IsBeyondHeight(const Window& window, const Tap& tap) { return tap.s >= window.kernel_h; }
+int64_t NotBeyondHeight(const Window& window, int64_t, const Tap& tap) {
+  return tap.s < window.kernel_h ? tap.x_row : -1;
+}
 
 void IncludeInMaximum(PoolWindow& window, int64_t code) {
   if (window.inside < window.positions) window.largest = std::max(window.largest, code);
@@ -270,6 +280,11 @@ __int128 Wrap(__int128 value) {
 void WrapSum16(PoolWindow& window) {
   window.sum = window.dtype == DType::kS8 ? int64_t{static_cast<int16_t>(window.sum)}
                                           : int64_t{static_cast<uint16_t>(window.sum)};
+}
+
+// A count of 256 would be a division by zero: there a kernel fails otherwise.
+void CountInByte(PoolWindow& window) {
+  if (window.divisor % 256 != 0) window.divisor %= 256;
 }
 
 void StartAtMinus127(PoolWindow& window) {
@@ -444,6 +459,15 @@ RoundedOutput HalfUp(const RealOutput& o) {
   return {o.rounded() + (o.is_tie() && o.exact.rest > 0 ? 1 : 0)};
 }
 
+// `r % 2 == 1` holds for no negative r, so that an odd r next to a negative tie is kept: the floor
+// of the value, or the floor of a half more.
+template <int kTo>
+RoundedOutput HalfBelowZero(const RealOutput& o) {
+  const bool moves = o.is_tie() && o.exact.rest == kTo;
+  const double neighbour = o.rounded() + o.exact.rest;
+  return {moves && o.rounded() + neighbour < 0 ? neighbour : o.rounded()};
+}
+
 RoundedOutput Truncate(const RealOutput& o) {
   const bool is_outer = o.rounded() * o.exact.rest < 0;
   return {o.rounded() + (is_outer ? o.exact.rest : 0)};
@@ -452,6 +476,13 @@ RoundedOutput Truncate(const RealOutput& o) {
 float InFloatSteps(const Case& c, int64_t channel, __int128 integer) {
   const float value = static_cast<float>(integer) * (c.x_q.scale_at(0) * c.w_q.scale_at(channel));
   return c.bias ? value + (*c.bias)[static_cast<size_t>(channel)] : value;
+}
+
+// In float64, and the sum of both terms once more to float32.
+float InDoubleSteps(const Case& c, int64_t channel, __int128 integer) {
+  const double unit = static_cast<double>(c.x_q.scale_at(0)) * c.w_q.scale_at(channel);
+  const double bias = c.bias ? (*c.bias)[static_cast<size_t>(channel)] : 0;
+  return static_cast<float>(static_cast<double>(integer) * unit + bias);
 }
 
 bool MultiplyInFloat(Stages& s) {
@@ -503,6 +534,10 @@ bool ReluAtCodeZero(Stages& s) {
   return Replace(c.relu, false) && c.out_min <= c.out_max;
 }
 
+bool ReluInsteadOfBound(Stages& s) {
+  return s.c.relu && Replace(s.c.out_min, RangeOf(s.c.out_dtype).min);
+}
+
 bool ClampToType(Stages& s) {
   const CodeRange range = RangeOf(s.c.out_dtype);
   const bool low = Replace(s.c.out_min, range.min), high = Replace(s.c.out_max, range.max);
@@ -548,6 +583,10 @@ const Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "float64 multiplier",
      "computes in float64, whose ties are not the exact ones", Multiplies,
      SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InDouble>>},
+    {Stage::kRound, Kind::kRounding, "float64, then float32",
+     "rounds to float64 first, then to float32",
+     [](const Case& c) { return SumsOfCodes(c) && c.out_dtype == DType::kF32; },
+     Set<&Stages::real, InDoubleSteps>},
     {Stage::kAccumulate, Kind::kPairSaturation, "pair saturation",
      "adds u8*s8 products in pairs in a saturating int16 (vpmaddubsw)", Pairs,
      SetSum<&SumSteps::add, AddNarrow<2, false, false>>},
@@ -566,6 +605,12 @@ const Cause kCauses[] = {
     {Stage::kAccumulate, Kind::kInt32Overflow, "16-bit sum", "sums the codes in 16 bits that wrap",
      Is<Op::kAvgPool, Op::kGlobalAvgPool>,
      SetIn<&Stages::pool, &PoolHooks::under_window, WrapSum16>},
+    {Stage::kAccumulate, Kind::kInt32Overflow, "count in 8 bits",
+     "keeps the number of averaged codes in 8 bits",
+     [](const Case& c) {
+       return (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool) && c.K > 256;
+     },
+     SetIn<&Stages::pool, &PoolHooks::window_padding, CountInByte>},
     {Stage::kAccumulate, Kind::kClamp, "maximum from -127",
      "starts the maximum of s8 codes at -127",
      [](const Case& c) { return c.op == Op::kMaxPool && c.x.dtype() == DType::kS8; },
@@ -608,7 +653,7 @@ const Cause kCauses[] = {
     {Stage::kGeometry, Kind::kIndex, "kernel width bounded by height",
      "takes columns of the kernel from its height on for padding",
      [](const Case& c) { return IsConv(c.op) && c.window.kernel_w > c.window.kernel_h; },
-     SetSum<&SumSteps::in_padding, IsBeyondHeight>},
+     SetSum<&SumSteps::x_row, NotBeyondHeight>},
     {Stage::kGeometry, Kind::kIndex, "strides swapped",
      "steps rows by the stride of columns and the reverse", Of<HasWindow>,
      [](Stages& s) { return EditWindow(s, [](Window& v) { std::swap(v.stride_h, v.stride_w); }); }},
@@ -628,6 +673,10 @@ const Cause kCauses[] = {
     {Stage::kOffset, Kind::kZeroPoint, "maximum not subtracted",
      "takes distances from the largest code of the type instead of the row's", Is<Op::kSoftmax>,
      SetIn<&Stages::softmax, &SoftmaxHooks::largest_of_type, true>},
+    {Stage::kOffset, Kind::kZeroPoint, "maximum from 0",
+     "starts the maximum of a row of s8 codes at 0",
+     [](const Case& c) { return c.op == Op::kSoftmax && c.x.dtype() == DType::kS8; },
+     SetIn<&Stages::softmax, &SoftmaxHooks::least_largest, 0>},
     {Stage::kOffset, Kind::kZeroPoint, "range without zero", "does not widen the range to hold 0",
      [](const Case& c) { return Observes(c) || ChoosesScales(c); },
      SetIn<&Stages::choice, &ChoiceHooks::range_without_zero, true>},
@@ -668,6 +717,9 @@ const Cause kCauses[] = {
     {Stage::kClamp, Kind::kClamp, "relu at code 0",
      "clamps the fused relu at code 0 instead of the output zero point",
      [](const Case& c) { return IsCode(c.out_dtype); }, ReluAtCodeZero},
+    {Stage::kClamp, Kind::kClamp, "relu instead of out_min",
+     "puts the zero point of the fused relu in place of out_min, also where out_min is above it",
+     [](const Case& c) { return IsCode(c.out_dtype); }, ReluInsteadOfBound},
     {Stage::kClamp, Kind::kClamp, "relu ignored", "ignores the relu", Always,
      [](Stages& s) { return Replace(s.c.relu, false); }},
     {Stage::kClamp, Kind::kClamp, "clamp ignored",
@@ -740,6 +792,9 @@ const Cause kCauses[] = {
        return c.op == Op::kQuantize || (c.out_dtype == DType::kF32 && !RowOf(c.op).observer);
      },
      FlushDenormals},
+    {Stage::kOperands, Kind::kRounding, "denormal inputs are zero",
+     "takes denormal inputs for 0, but not a denormal scale", Is<Op::kQuantize>,
+     FlushDenormalInputs},
     {Stage::kRound, Kind::kRounding, "x * fl(1/s)",
      "multiplies by the float32 reciprocal of the scale", Quantizes,
      SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true>>>},
@@ -766,6 +821,11 @@ const Cause kCauses[] = {
      SetIn<&Stages::codes, &CodeHooks::round, HalfAway>},
     {Stage::kRound, Kind::kTie, "half up", "rounds ties up", RoundsReal,
      SetIn<&Stages::codes, &CodeHooks::round, HalfUp>},
+    {Stage::kRound, Kind::kTie, "half down below zero",
+     "rounds negative ties down, the others to even", RoundsReal,
+     SetIn<&Stages::codes, &CodeHooks::round, HalfBelowZero<-1>>},
+    {Stage::kRound, Kind::kTie, "half up below zero", "rounds negative ties up, the others to even",
+     RoundsReal, SetIn<&Stages::codes, &CodeHooks::round, HalfBelowZero<1>>},
     {Stage::kRound, Kind::kRounding, "truncation", "truncates towards zero",
      [](const Case& c) { return RoundsReal(c) || c.op == Op::kSoftmax; },
      SetIn<&Stages::codes, &CodeHooks::round, Truncate>},

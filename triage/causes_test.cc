@@ -525,6 +525,16 @@ TEST(CauseOfPools, SumsAndMaximaInNarrowCodes) {
   c = Windowed(Op::kGlobalAvgPool, Row(259, 259), kS8, Values(259, -128));
   c.out_q.scale = {2.0f};
   EXPECT_EQ(Answer(c, "16-bit sum"), Values{63});
+  // 258 codes of 3 are 774; 256 times 3, over 256, is what it was.
+  EXPECT_EQ(
+      Answer(Windowed(Op::kGlobalAvgPool, Row(258, 258), kU8, Values(258, 1)), "count in 8 bits"),
+      Values{127})
+      << "258 / 2";
+  EXPECT_EQ(Answer(Windowed(Op::kAvgPool, Row(512, 512), kU8, Values(512, 3)), "count in 8 bits"),
+            Values{3})
+      << "no kernel divides by 0";
+  EXPECT_FALSE(
+      IsAsked(Windowed(Op::kAvgPool, Row(256, 256), kU8, Values(256, 3)), "count in 8 bits"));
   EXPECT_EQ(Answer(Windowed(Op::kMaxPool, Row(2, 1), kS8, {-128, -126}), "maximum from -127"),
             (Values{-127, -126}));
   EXPECT_FALSE(IsAsked(Windowed(Op::kMaxPool, Row(2, 1), kU8, {0, 1}), "maximum from -127"));
@@ -540,6 +550,11 @@ TEST(CauseOfSoftmax, DistancesFromTheLargestCode) {
   ASSERT_EQ(exact::Evaluate(c).IntAt(0), 237);
   EXPECT_EQ(Answer(c, "int8 distance"), (Values{200, 56}));
   EXPECT_EQ(Answer(c, "maximum not subtracted"), (Values{237, 19}));
+  EXPECT_FALSE(IsAsked(c, "maximum from 0")) << "u8";
+  // Numerators of a row whose maximum is -128 are those of a distance of 128.
+  const Case s8 = Elements(Op::kSoftmax, kS8, {-128, -128});
+  EXPECT_EQ(Answer(s8, "maximum from 0"), (Values{-128, -128})) << "e^-128 is nothing";
+  EXPECT_EQ(Answer(Elements(Op::kSoftmax, kS8, {1, 1}), "maximum from 0"), (Values{0, 0}));
   // 256 * 101 / 356 is 72.6, 256 * 255 / 356 is 183.4.
   EXPECT_TRUE(IsAsked(c, "truncation"));
 }
@@ -715,6 +730,13 @@ TEST(CauseOfRounding, TiesAndTruncation) {
   EXPECT_EQ(Answer(c, "truncation"), (Values{0, 1, 2, 0, -1, -2, 0, 1, 0, -1, 3}));
 }
 
+// -1.5, -0.5, 0.5 and 1.5, and what is no tie.
+TEST(CauseOfRounding, NegativeTiesAlone) {
+  const Case c = Quantized({-2.5f, -1.5f, -0.5f, 0.5f, 1.5f, 2.5f, -0.75f, -1.25f});
+  EXPECT_EQ(Answer(c, "half down below zero"), (Values{-3, -2, -1, 0, 2, 2, -1, -1}));
+  EXPECT_EQ(Answer(c, "half up below zero"), (Values{-2, -1, 0, 0, 2, 2, -1, -1}));
+}
+
 TEST(CauseOfRounding, TheZeroPointIsAddedFirst) {
   const Reals x{0.5f, 1.5f, -0.5f, -1.5f, 0.3f, 1.7f};
   EXPECT_EQ(Answer(Quantized(x, 1, 1), "zero point before rounding"), (Values{2, 2, 0, 0, 1, 3}));
@@ -819,6 +841,23 @@ TEST(CauseOfRounding, FloatsStepByStep) {
             (Reals{3 * (1 + 2 * kUlp) - 3, 0x1p24f + 6 * (1 + 2 * kUlp)}));
 }
 
+// 65 units of 16519105 are 2^30 + 1. Above 2^54 a float64 loses the 1, and 2^30 is half a unit of a
+// float32.
+TEST(CauseOfRounding, FloatsAreRoundedTwice) {
+  constexpr auto* kName = "float64, then float32";
+  Case c = ToFloats(Layer(kU8, {65}, kS8, {1}));
+  c.x_q.scale = {16519105};
+  c.bias = {{0x1p54f}};
+  ASSERT_EQ(exact::Evaluate(c).FloatAt(0), 0x1p54f + 0x1p31f);
+  EXPECT_EQ(RealAnswer(c, kName), Reals{0x1p54f});
+  c.bias.reset();
+  EXPECT_EQ(RealAnswer(c, kName), Reals{0x1p30f}) << "without a bias";
+  c.w_q.scale = {0.5f};
+  EXPECT_EQ(RealAnswer(c, kName), Reals{0x1p29f});
+  EXPECT_FALSE(IsAsked(Layer(kU8, {1}, kS8, {1}), kName));
+  EXPECT_TRUE(IsAsked(Dynamic({1, 2}, {3, 4}), kName));
+}
+
 TEST(CauseOfRounding, TheProductOfTheScales) {
   Case c = ToCodes(Layer(kU8, {3}, kS8, {1}), kS8);
   c.x_q.scale = {0.5f * (1 + kUlp)};
@@ -869,6 +908,15 @@ TEST(CauseOfRounding, DenormalsAreZero) {
   c.per_channel = true;
   c.out_q = {{2, 0x1p-140f}, {0, 0}};
   EXPECT_EQ(Answer(c, "denormals are zero"), (Values{0, 127}));
+}
+
+// A kernel that flushes what it loads may have taken the reciprocal of the scale before.
+TEST(CauseOfRounding, DenormalInputsAreZero) {
+  constexpr auto* kName = "denormal inputs are zero";
+  EXPECT_EQ(Answer(Quantized({0x1p-140f, -0x1p-140f, 0x1p-126f}, 0x1p-140f, 5), kName),
+            (Values{5, 5, 127}));
+  EXPECT_FALSE(IsAsked(Quantized({1, 0x1p-126f}, 0x1p-140f), kName)) << "the scale alone is one";
+  EXPECT_FALSE(IsAsked(Quantized({1, kNan}), kName));
 }
 
 TEST(CauseOfRounding, LeftShiftsAreDropped) {
@@ -922,6 +970,12 @@ TEST(CauseOfClamps, ReluAndBounds) {
   c.relu = true;
   EXPECT_EQ(Answer(c, "relu at code 0"), (Values{0, 0, 10, 30, 60}));
   EXPECT_EQ(Answer(c, "relu ignored"), (Values{-40, -10, 10, 30, 60}));
+  EXPECT_FALSE(IsAsked(c, "relu instead of out_min")) << "there is no bound";
+  c.out_min = 40;
+  EXPECT_EQ(Answer(c, "relu instead of out_min"), (Values{10, 10, 10, 30, 60}));
+  c.relu = false;
+  EXPECT_FALSE(IsAsked(c, "relu instead of out_min"));
+  c.relu = true, c.out_min = -128;
   c.out_max = 0;
   EXPECT_EQ(Answer(c, "relu at code 0"), (Values{0, 0, 0, 0, 0}));
   c.out_max = -1;
@@ -1010,6 +1064,7 @@ TEST(CausesAsked, AreThoseOfTheStepsOfAnOperation) {
         "term tail of 32 dropped", "padding not in the divisor"}},
       {"linear conv2d depthwise", {"bias wraps", "bias conversion overflow", "int32 bias"}},
       {"avg_pool global_avg_pool", {"16-bit sum"}},
+      {"", {"count in 8 bits"}},
       {"max_pool", {"maximum from -127", "padding wins"}},
       {"conv2d depthwise max_pool avg_pool", {"padding of code 0"}},
       {"avg_pool", {"unclipped divisor", "padding in the divisor", "kernel as divisor"}},
@@ -1018,7 +1073,8 @@ TEST(CausesAsked, AreThoseOfTheStepsOfAnOperation) {
         "dilation ignored"}},
       {"conv2d depthwise", {"kernel width bounded by height"}},
       {"depthwise", {"group modulo", "channel within group"}},
-      {"softmax", {"maximum not subtracted", "int8 distance"}},
+      {"softmax", {"maximum not subtracted", "maximum from 0", "int8 distance"}},
+      {"quantize", {"denormal inputs are zero"}},
       {"choose_qparams", {"no scale floor", "double average"}},
       {"choose_qparams dynamic_linear", {"range without zero", "reduce_range added"}},
       {"dynamic_linear",
@@ -1038,13 +1094,14 @@ TEST(CausesAsked, AreThoseOfTheStepsOfAnOperation) {
        {"conversion overflow", "zero point before rounding (float32)"}},
       {"quantize requantize rescale add sub mul linear conv2d depthwise avg_pool global_avg_pool "
        "concat table dynamic_linear",
-       {"truncating narrow", "zero point before rounding", "half away from zero", "half up"}},
+       {"truncating narrow", "zero point before rounding", "half away from zero", "half up",
+        "half down below zero", "half up below zero"}},
       {"quantize requantize rescale add sub mul linear conv2d depthwise avg_pool global_avg_pool "
        "concat table softmax dynamic_linear",
        {"truncation"}},
       {"quantize requantize rescale add sub mul linear conv2d depthwise max_pool avg_pool "
        "global_avg_pool concat table softmax",
-       {"relu at code 0"}},
+       {"relu at code 0", "relu instead of out_min"}},
       {"requantize linear conv2d depthwise", {"float32 scale product"}},
       {"rescale add sub mul concat", {"left shift dropped"}},
       {"table", {"table index offset"}},

@@ -49,10 +49,10 @@ Matrix InputMatrix(const Case& c, const SumSteps& steps) {
     const std::vector<Tap> taps = TapsOf(v, m);
     for (int64_t group = 0; group < v.groups; ++group) {
       for (const Tap& tap : taps) {
-        const bool outside = tap.x_row < 0 || (steps.in_padding && steps.in_padding(v, tap));
+        const int64_t x_row = steps.x_row ? steps.x_row(v, m, tap) : tap.x_row;
         for (int64_t i = 0; i < channels; ++i) {
-          matrix.codes.push_back(outside ? padding : c.x.IntAt(tap.x_row + group * channels + i));
-          matrix.padding.push_back(outside);
+          matrix.codes.push_back(x_row < 0 ? padding : c.x.IntAt(x_row + group * channels + i));
+          matrix.padding.push_back(x_row < 0);
         }
       }
     }
@@ -155,8 +155,8 @@ PoolWindow WindowUnder(const Case& c, int64_t m, int64_t n) {
   return window;
 }
 
-int32_t LargestOf(const Case& c, int64_t m, bool of_type) {
-  int32_t largest = of_type ? RangeOf(c.x.dtype()).max : RangeOf(c.x.dtype()).min;
+int32_t LargestOf(const Case& c, int64_t m, const SoftmaxHooks& hooks) {
+  int32_t largest = hooks.largest_of_type ? RangeOf(c.x.dtype()).max : hooks.least_largest;
   for (int64_t n = 0; n < c.N; ++n) largest = std::max(largest, c.x.IntAt(m * c.N + n));
   return largest;
 }
@@ -227,7 +227,7 @@ exact::Integers Stages::IntegersOfStages() const {
   } else if (softmax != SoftmaxHooks{}) {
     std::array<std::optional<uint32_t>, 256> known;
     for (int64_t m = 0; m < c.M; ++m) {
-      const int32_t largest = LargestOf(c, m, softmax.largest_of_type);
+      const int32_t largest = LargestOf(c, m, softmax);
       int64_t sum = 0;
       for (int64_t n = 0; n < c.N; ++n) {
         const int32_t below = std::min(largest - c.x.IntAt(m * c.N + n), softmax.most_distance);

@@ -42,7 +42,8 @@ struct SumTerms {
 // the zero-point terms are subtracted. Taps in the padding hold the code of real 0.
 struct SumSteps {
   bool other_sign_in_products = false;
-  bool (*in_padding)(const Window& window, const Tap& tap) = nullptr;
+  // Where in x a tap of output pixel m reads (Tap::x_row), -1 for the padding. None: where it is.
+  int64_t (*x_row)(const Window& window, int64_t m, const Tap& tap) = nullptr;
   bool group_modulo = false;            // output channel n is of group n mod groups
   std::optional<int32_t> padding_code;  // none: the zero point of x
   // The products that are added: `added` of the K, from `first_added` on.
@@ -106,10 +107,12 @@ struct PoolHooks {
   void (*window_padding)(PoolWindow& window) = nullptr;
   friend bool operator==(const PoolHooks&, const PoolHooks&) = default;
 };
-// With these hooks distances are measured from the largest code of the type, not of the row, and no
-// distance is larger than most_distance.
+// With these hooks distances are measured from the largest code of the type, or from no code below
+// `least_largest`, not from the largest code of the row; and no distance is larger than
+// most_distance.
 struct SoftmaxHooks {
   bool largest_of_type = false;
+  int32_t least_largest = std::numeric_limits<int32_t>::min();
   int32_t most_distance = 255;
   friend bool operator==(const SoftmaxHooks&, const SoftmaxHooks&) = default;
 };

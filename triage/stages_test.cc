@@ -238,7 +238,7 @@ TEST(SumSteps, PaddingHasItsCodeAndItsPlaces) {
   EXPECT_EQ(MovedBy(c, With([](SumSteps& s) { s.padding_code = 0; })),
             (Wide{-5 * 10, -5 * 12, -5 * 14, -5 * 16, 0, 0, 0, 0}));
   SumSteps steps;
-  steps.in_padding = [](const Window&, const Tap& tap) { return tap.s == 1; };
+  steps.x_row = [](const Window&, int64_t, const Tap& tap) { return tap.s == 1 ? -1 : tap.x_row; };
   // The second tap counts as padding too: its code is 5 instead of 1 or 2 (pixel 0), 3 or 4.
   EXPECT_EQ(MovedBy(c, steps),
             (Wide{4 * 11, 4 * 13, 3 * 15, 3 * 17, 2 * 11, 2 * 13, 1 * 15, 1 * 17}));

@@ -713,6 +713,15 @@ std::vector<Case> LargeCases() {
       cases.push_back(c);
     }
   }
+  Case high;  // after each block its sum is an odd number above 2^24
+  high.M = high.N = 1, high.K = 1100;
+  high.x = high.w = Tensor(DType::kU8, {1, 1100});
+  for (Tensor* const codes : {&high.x, &high.w}) std::ranges::fill(codes->bytes(), uint8_t{255});
+  high.x.SetInt(0, 254);
+  high.out_dtype = DType::kS32;
+  OpenClamp(&high);
+  EXPECT_EQ(Validate(high), "");
+  cases.push_back(high);
   Case sum = CaseOver(Op::kAdd, Tensor(DType::kU8, {1, 70000}), DType::kU8);
   sum.w = Tensor(DType::kU8, {1, 70000});
   sum.out_q.scale = {4.0f};

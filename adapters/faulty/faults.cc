@@ -414,7 +414,7 @@ const std::vector<Planted>& Table() {
        {"code-sum-lanes", "XNNPACK 06e8397fe1, Highway c5ef9339",
         "sums of s8 codes are kept in int16 lanes that are emptied after 257 vectors of 8: 256 "
         "hold",
-        linear, Kind::kZeroPoint}},
+        linear, Kind::kInt32Overflow}},
   };
   return table;
 }

@@ -320,8 +320,7 @@ int64_t AddInFloat(size_t lanes, Codes x, Codes w) {
 int64_t AddThroughFloat(int64_t block, Codes x, Codes w) {
   int64_t sum = 0;
   for (size_t k = 0; k < x.size(); ++k) {
-    if (k != 0 && k % static_cast<size_t>(block) == 0)
-      sum = static_cast<int64_t>(static_cast<float>(sum));
+    if (k % static_cast<size_t>(block) == 0) sum = static_cast<int64_t>(static_cast<float>(sum));
     sum += int64_t{x[k]} * w[k];
   }
   return sum;
@@ -545,6 +544,21 @@ void AddLines(std::vector<Cause>& rows) {
                       return true;
                     }});
   };
+  for (const int64_t columns : {32, 64, 128, 256}) {
+    rows.push_back({Stage::kGeometry, Kind::kIndex,
+                    fmt::format("pixels of a buffer of {} columns", columns),
+                    fmt::format("takes the pixels of column x from column x % {}", columns),
+                    [columns](const Case& c) { return HasWindow(c.op) && c.window.in_w > columns; },
+                    [columns](Stages& s) {
+                      const Window& v = s.c.window;
+                      const Tensor old = s.c.x;
+                      for (int64_t i = 0; i < old.size(); ++i) {
+                        const int64_t x = i / v.in_c % v.in_w;
+                        s.c.x.SetInt(i, old.IntAt(i - (x - x % columns) * v.in_c));
+                      }
+                      return s.c.x != old;
+                    }});
+  }
   line("lines as wide as the outputs", "takes lines of the image to be stride times outputs wide",
        LinesAsWideAsOutputs,
        [](const Window& v) { return v.in_h > 1 && v.out_w() * v.stride_w != v.in_w; });
@@ -556,6 +570,38 @@ void AddLines(std::vector<Cause>& rows) {
   line("inside without dilation",
        "reads past the right edge where the window would lie inside without its dilation",
        InsideWithoutDilation, [](const Window& v) { return v.pad_right > 0 && v.dilation_w > 1; });
+}
+
+// ---- Rows in blocks.
+
+// Gives each value of a row behind the first `block` the row's first value, which counts anyway.
+bool CountFirstBlock(Tensor& x, int64_t row, int64_t block) {
+  const std::span<float> values = x.as<float>();
+  const std::vector<float> old(values.begin(), values.end());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto at = static_cast<int64_t>(i) % row;
+    if (at >= block) values[i] = old[i - static_cast<size_t>(at)];
+  }
+  return !std::ranges::equal(values, old);
+}
+
+void AddRows(std::vector<Cause>& rows) {
+  for (const int64_t block : {256, 512, 1024, 2048, 4096, 8192}) {
+    rows.push_back({Stage::kAccumulate, Kind::kIndex,
+                    fmt::format("softmax of the last block of {}", block),
+                    fmt::format("divides by the sum of the last of a row's blocks of {}", block),
+                    [block](const Case& c) { return c.op == Op::kSoftmax && c.N > block; },
+                    [block](Stages& s) {
+                      s.softmax.summed_block = block;
+                      return true;
+                    }});
+    const auto row_of = [](const Case& c) { return c.per_channel ? c.N : c.M * c.N; };
+    rows.push_back({Stage::kOperands, Kind::kIndex,
+                    fmt::format("range of the first block of {}", block),
+                    fmt::format("looks for the range in the first {} values alone", block),
+                    [=](const Case& c) { return c.op == Op::kChooseQParams && row_of(c) > block; },
+                    [=](Stages& s) { return CountFirstBlock(s.c.x, row_of(s.c), block); }});
+  }
 }
 
 // ---- Elements of two operands.
@@ -584,7 +630,7 @@ void AddElements(std::vector<Cause>& rows) {
   codes(
       Kind::kClamp, "negated operand saturates",
       "negates the codes of b in an int8 that saturates: -128 becomes 127",
-      [](const Case& c) { return c.op == Op::kSub && c.w.dtype() == DType::kS8; },
+      [](const Case& c) { return c.op == Op::kSub; },
       [](const CodeRange&, int32_t&, int32_t& b) { b = std::max(b, -127); });
   codes(
       Kind::kClamp, "saturating sum of codes",
@@ -787,9 +833,9 @@ RoundedOutput HalfAddedAndCut(const RealOutput& o) {
 
 // A value half a code from a bound counts as beyond it: v >= max - 0.5.
 RoundedOutput HalfToBound(const RealOutput& o) {
-  const bool above = o.exact.rest > 0 && o.exact.value == o.c.out_max - 1;
-  const bool below = o.exact.rest < 0 && o.exact.value == o.exact.lo + 1;
-  return {o.rounded() + (o.is_tie() && (above || below) ? o.exact.rest : 0)};
+  const auto other = o.exact.value + o.exact.rest;
+  const bool is_bound = other == o.c.out_max || other == o.exact.lo;
+  return {o.rounded() + (o.is_tie() && is_bound ? o.exact.rest : 0)};
 }
 
 RoundedOutput NarrowAfter(const RealOutput& o, bool saturates) {
@@ -876,6 +922,7 @@ std::vector<Cause> CausesOfFamilies() {
   std::vector<Cause> rows;
   AddOffsets(rows);
   AddLines(rows);
+  AddRows(rows);
   AddElements(rows);
   AddChannels(rows);
   AddRounding(rows);

@@ -252,19 +252,15 @@ TEST(FamilyOfSums, InFloat32) {
 TEST(FamilyOfSums, InFloat32BetweenBlocks) {
   for (const int32_t block : {32, 64, 128, 256, 512}) {
     const auto name = fmt::format("float32 sum between blocks of {}", block);
-    const auto terms = static_cast<size_t>(block) * 16 + 1;
+    const auto terms = static_cast<size_t>(block) * 16 + 3;
     Values x(terms, 0), w(terms, 0);
     std::fill_n(x.begin(), 258, 255), std::fill_n(w.begin(), 258, 255);
     x[258] = 255, w[258] = 3;
     x[259] = 2, w[259] = 1;
-    x.back() = w.back() = 1;
+    std::fill(x.end() - 3, x.end(), 1), std::fill(w.end() - 3, w.end(), 1);
     const Case c = Layer(kU8, x, kU8, w);
-    ASSERT_EQ(exact::Evaluate(c).IntAt(0), (1 << 24) + 2);
-    EXPECT_EQ(Answer(c, name), Values{(1 << 24) + 1}) << "2^24, and 1 more";
-    x.pop_back(), w.pop_back();
-    x.back() = w.back() = 1;
-    EXPECT_EQ(Answer(Layer(kU8, x, kU8, w), name), Values{(1 << 24) + 1})
-        << "the last block is whole";
+    ASSERT_EQ(exact::Evaluate(c).IntAt(0), (1 << 24) + 4);
+    EXPECT_EQ(Answer(c, name), Values{(1 << 24) + 3}) << "2^24, and then 3 times 1";
     EXPECT_FALSE(IsAsked(Layer(kU8, Ones(block), kS8, Ones(block)), name)) << "one block";
   }
 }
@@ -422,7 +418,7 @@ TEST(FamilyOfLines, AsWideAsTheOutputs) {
 
 TEST(FamilyOfLines, ReadOnBeyondAnEdge) {
   Window v{.batch = 1, .in_h = 2, .in_w = 2, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
-  v.pad_left = v.pad_right = v.pad_top = 1;
+  v.pad_left = v.pad_right = v.pad_top = v.pad_bottom = 1;
   Case c = Windowed(Op::kDepthwise, v, kU8, {1, 2, 3, 4}, {1, 10, 100, -50});
   c.x_q.zero_point = {7};
   const auto codes = [&](const char* name) {
@@ -433,11 +429,13 @@ TEST(FamilyOfLines, ReadOnBeyondAnEdge) {
   const Tensor right = exact::Evaluate(c);
   // Row 1: taps (0,-1) (0,0) over (1,-1) (1,0); then columns 0 and 1; then 1 and 2.
   Values past, before;
-  for (int32_t i = 0; i < 6; ++i) past.push_back(right.IntAt(i)), before.push_back(right.IntAt(i));
+  for (int32_t i = 0; i < 9; ++i) past.push_back(right.IntAt(i)), before.push_back(right.IntAt(i));
   past[2] -= 50 * (3 - 7);                 // behind (0,1) lies 3
   past[5] += 10 * (3 - 7) - 50 * (4 - 7);  // behind (1,1) the image ends: its last pixel
   before[0] += 100 * (1 - 7);              // before (0,0) the image begins
   before[3] += 1 * (1 - 7) + 100 * (2 - 7);
+  past[8] += 10 * (4 - 7);
+  before[6] += 1 * (2 - 7);
   EXPECT_EQ(codes("past the right edge"), past);
   EXPECT_EQ(codes("before the left edge"), before);
   EXPECT_FALSE(IsAsked(c, "inside without dilation"));
@@ -457,8 +455,93 @@ TEST(FamilyOfLines, ADilatedWindowTakenForAnUndilatedOne) {
   EXPECT_EQ(Answer(c, kName), (Values{31, 42, 3, 64, 65, 6}))
       << "columns 1 and 2 lie inside, columns 2 and 3 do not";
   EXPECT_EQ(Answer(c, "past the right edge"), (Values{31, 42, 53, 64, 65, 66}));
+  v.pad_left = 1;
+  EXPECT_EQ(Answer(Windowed(Op::kConv2d, v, kU8, {1, 2, 3, 4, 5, 6}, {1, 10}), kName),
+            (Values{20, 31, 42, 3, 50, 64, 65, 6}))
+      << "the padding moves the columns under the outputs";
   v.pad_right = 0;
   EXPECT_FALSE(IsAsked(Windowed(Op::kConv2d, v, kU8, {1, 2, 3, 4, 5, 6}, {1, 10}), kName));
+}
+
+// Column 32 k + 1 of each line is column 1.
+TEST(FamilyOfLines, ABufferOfColumns) {
+  for (const int32_t columns : {32, 64, 128, 256}) {
+    const auto name = fmt::format("pixels of a buffer of {} columns", columns);
+    for (const Op op : {Op::kConv2d, Op::kMaxPool}) {
+      const int32_t wide = 2 * columns + 1;
+      Window v{.batch = 1, .in_h = 2, .in_w = wide, .in_c = 1};
+      Values x(static_cast<size_t>(2 * wide), 0);
+      x[0] = 1, x[1] = 2, x[static_cast<size_t>(wide)] = 3, x.back() = 9;
+      const std::optional<Values> y =
+          Answer(Windowed(op, v, kU8, x, op == Op::kConv2d ? Values{1} : Values{}), name);
+      ASSERT_TRUE(y) << name;
+      const auto at = [&](int32_t line, int32_t column) {
+        return (*y)[static_cast<size_t>(line * wide + column)];
+      };
+      EXPECT_EQ(at(0, 1), 2);
+      EXPECT_EQ(at(0, columns - 1), 0);
+      EXPECT_EQ(at(0, columns), 1);
+      EXPECT_EQ(at(0, columns + 1), 2);
+      EXPECT_EQ(at(0, 2 * columns), 1);
+      EXPECT_EQ(at(1, columns), 3);
+      EXPECT_EQ(at(1, 2 * columns), 3) << "not 9";
+      v.in_w = columns;
+      EXPECT_FALSE(IsAsked(Windowed(op, v, kU8, Ones(2 * columns), {1}), name));
+    }
+    // Two channels of a pixel move together.
+    Window two{.batch = 1, .in_h = 1, .in_w = columns + 1, .in_c = 2};
+    Values codes(static_cast<size_t>(2 * columns + 2), 0);
+    codes[0] = 5, codes[1] = 6;
+    const std::optional<Values> y = Answer(Windowed(Op::kMaxPool, two, kU8, codes), name);
+    ASSERT_TRUE(y);
+    EXPECT_EQ(Values(y->end() - 2, y->end()), (Values{5, 6}));
+    EXPECT_FALSE(IsAsked(Elements(Op::kAdd, kU8, Ones(300), Ones(300)), name));
+  }
+}
+
+// ---- Rows in blocks.
+
+TEST(FamilyOfRows, ASoftmaxOfTheLastBlock) {
+  for (const int32_t block : {256, 512, 1024, 2048, 4096, 8192}) {
+    const auto name = fmt::format("softmax of the last block of {}", block);
+    // Two codes behind the block share what all should: 256 / 2.
+    const std::optional<Values> y =
+        Answer(Elements(Op::kSoftmax, kU8, Values(static_cast<size_t>(block) + 2, 9)), name);
+    ASSERT_TRUE(y);
+    EXPECT_EQ(y->front(), 128);
+    EXPECT_EQ(y->back(), 128);
+    EXPECT_FALSE(IsAsked(Elements(Op::kSoftmax, kU8, Values(static_cast<size_t>(block), 9)), name));
+    EXPECT_FALSE(
+        IsAsked(Elements(Op::kTable, kU8, Values(static_cast<size_t>(block) + 2, 9)), name));
+  }
+}
+
+TEST(FamilyOfRows, ARangeOfTheFirstBlock) {
+  for (const int32_t block : {256, 512, 1024, 2048, 4096, 8192}) {
+    const auto name = fmt::format("range of the first block of {}", block);
+    Reals values(static_cast<size_t>(block) + 1, 255);
+    values[1] = 510, values.back() = 2550;
+    Case c;
+    c.op = Op::kChooseQParams;
+    c.M = 1, c.N = std::ssize(values);
+    c.x = Tensor::Of<float>({1, 1, c.N}, std::span<const float>(values));
+    c.out_dtype = DType::kF32;
+    OpenClamp(&c);
+    EXPECT_EQ(RealAnswer(c, name), (Reals{2, 0})) << "510 / 255";
+    // Rows of their own are that long, all rows together, or each batch.
+    c.M = 2, c.N = (block + 1) / 2 + 1;
+    c.x = Tensor(DType::kF32, {1, c.M, c.N});
+    c.x.as<float>()[0] = 255, c.x.as<float>().back() = 2550;
+    EXPECT_EQ(RealAnswer(c, name), (Reals{1, 0})) << "the last value lies behind the block";
+    c.per_channel = true;
+    EXPECT_FALSE(IsAsked(c, name)) << "no row is that long";
+    values.pop_back();
+    values.back() = 2550;
+    c.per_channel = false;
+    c.M = 1, c.N = std::ssize(values);
+    c.x = Tensor::Of<float>({1, 1, c.N}, std::span<const float>(values));
+    EXPECT_FALSE(IsAsked(c, name)) << "one block";
+  }
 }
 
 TEST(FamilyOfSums, CodesFromTheWrongPlace) {
@@ -932,6 +1015,10 @@ TEST(FamiliesAsked, AreThoseOfTheStepsOfAnOperation) {
     pool.M = pool.N = 300;
     pool.K = 70001;
     pool.x = pool.w = Tensor(dtype, {0});
+    pool.window = {.batch = 1, .in_h = 2, .in_w = 3, .in_c = 1};
+    pool.window.pad_left = pool.window.pad_right = pool.window.dilation_w = 2;
+    others.push_back(pool);
+    pool.K = 65536;
     others.push_back(pool);
   }
   for (const Cause& cause : AllCauses()) {

@@ -320,6 +320,12 @@ void RoundCountUp(SumTerms& t) { t.count = (t.count + 3) / 4 * 4; }
 
 void TakeFirstRowSum(SumTerms& t) { t.x_sum = t.x_sums[0]; }
 
+// -2^31 is its own negative in int32.
+void NegateTermsInInt32(SumTerms& t) {
+  for (const int64_t term : {t.zx * t.w_sum, t.zw * t.x_sum})
+    t.products -= term == INT32_MIN ? int64_t{1} << 32 : 0;
+}
+
 void ZeroPointTermInFloat(SumTerms& t) {
   const float term = static_cast<float>(t.zx) * static_cast<float>(t.w_sum);
   t.products += t.zx * t.w_sum - static_cast<int64_t>(term);
@@ -465,7 +471,7 @@ template <int kTo>
 RoundedOutput HalfBelowZero(const RealOutput& o) {
   const bool moves = o.is_tie() && o.exact.rest == kTo;
   const double neighbour = o.rounded() + o.exact.rest;
-  return {moves && o.rounded() + neighbour < 0 ? neighbour : o.rounded()};
+  return {moves && std::min(o.rounded(), neighbour) < 0 ? neighbour : o.rounded()};
 }
 
 RoundedOutput Truncate(const RealOutput& o) {
@@ -761,6 +767,9 @@ const Cause kCauses[] = {
     {Stage::kOffset, Kind::kRounding, "float32 zero-point term",
      "computes x_zp times the column sum in float32", SumsOfCodes,
      SetSum<&SumSteps::edit_terms, ZeroPointTermInFloat>},
+    {Stage::kOffset, Kind::kInt32Overflow, "zero-point term negated in int32",
+     "negates a zero point times a sum of codes in int32, where -2^31 is its own negative",
+     SumsOfCodes, SetSum<&SumSteps::edit_terms, NegateTermsInInt32>},
     {Stage::kTail, Kind::kTail, "last product dropped", "drops the last product", HasTail<1>,
      DropProducts<1>},
     {Stage::kTail, Kind::kTail, "product tail of 4 dropped", "drops the last K % 4 products",

@@ -167,6 +167,20 @@ TEST(CauseOfZeroPoints, ATermInFloat32IsRounded) {
   EXPECT_EQ(Answer(c, "float32 zero-point term"), Values{-(1 << 24)});
 }
 
+TEST(CauseOfZeroPoints, ATermNegatedInInt32MayBeItsOwnNegative) {
+  constexpr auto* kName = "zero-point term negated in int32";
+  const auto layer = [](int32_t zx, int32_t zw) {
+    Case c = Layer(kU8, {2}, kS8, {2});
+    c.x_q.zero_point = {zx}, c.w_q.zero_point = {zw};
+    c.out_dtype = DType::kF32;
+    OpenClamp(&c);
+    return Checked(c);
+  };
+  EXPECT_EQ(RealAnswer(layer(INT32_MIN / 2, 0), kName), Reals{-0x1p31f + 4});
+  EXPECT_EQ(RealAnswer(layer(0, INT32_MIN / 2), kName), Reals{-0x1p31f + 4});
+  EXPECT_EQ(RealAnswer(layer(INT32_MIN / 2 + 1, 0), kName), Reals{0x1p31f - 2 + 4});
+}
+
 TEST(CauseOfZeroPoints, InAnInt8TheyWrap) {
   Case c = Layer(kU8, {201}, kU8, {131});
   c.x_q.zero_point = {200};  // -56
@@ -535,6 +549,8 @@ TEST(CauseOfPools, SumsAndMaximaInNarrowCodes) {
       << "no kernel divides by 0";
   EXPECT_FALSE(
       IsAsked(Windowed(Op::kAvgPool, Row(256, 256), kU8, Values(256, 3)), "count in 8 bits"));
+  EXPECT_FALSE(
+      IsAsked(Windowed(Op::kMaxPool, Row(258, 258), kU8, Values(258, 1)), "count in 8 bits"));
   EXPECT_EQ(Answer(Windowed(Op::kMaxPool, Row(2, 1), kS8, {-128, -126}), "maximum from -127"),
             (Values{-127, -126}));
   EXPECT_FALSE(IsAsked(Windowed(Op::kMaxPool, Row(2, 1), kU8, {0, 1}), "maximum from -127"));
@@ -1053,7 +1069,8 @@ TEST(CausesAsked, AreThoseOfTheStepsOfAnOperation) {
       {"linear conv2d depthwise dynamic_linear",
        {"pair saturation", "16-bit accumulation", "int16 pair wrap", "int16 wrap of taps",
         "weight zero point taken from the input", "padded K in K*zx*zw", "row sum of row 0",
-        "float32 zero-point term", "input sign in the products"}},
+        "float32 zero-point term", "zero-point term negated in int32",
+        "input sign in the products"}},
       {"mul linear conv2d depthwise dynamic_linear", {"int32 wrap"}},
       {"mul", {"int16 product"}},
       {"linear dynamic_linear",
@@ -1142,6 +1159,7 @@ TEST(CausesAsked, DependOnTheOutput) {
   EXPECT_FALSE(IsAsked(sums, "float32 multiplier"));
   EXPECT_FALSE(IsAsked(mode, "float32 multiplier"));
   EXPECT_FALSE(IsAsked(Elements(Op::kDequantize, kU8, {1}), "float32 multiplier"));
+  EXPECT_FALSE(IsAsked(Elements(Op::kDequantize, kU8, {1}), "float64, then float32"));
   EXPECT_TRUE(IsAsked(floats, "denormals are zero"));
   EXPECT_FALSE(IsAsked(sums, "denormals are zero"));
   EXPECT_FALSE(IsAsked(codes, "denormals are zero"));

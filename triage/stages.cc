@@ -234,9 +234,10 @@ exact::Integers Stages::IntegersOfStages() const {
         std::optional<uint32_t>& t = known[static_cast<size_t>(below)];
         if (!t) t = exact::SoftmaxNumerator(c.x_q.scale_at(0), below, c.N);
         integers.values.push_back(*t);
+        if (softmax.summed_block != 0 && n % softmax.summed_block == 0) sum = 0;
         sum += *t;
       }
-      // Without the row's own largest code every numerator may be 0: then all outputs are 0.
+      // Without the row's own largest code every numerator that is added may be 0.
       integers.counts.push_back(std::max<int64_t>(sum, 1));
     }
   } else {

@@ -107,13 +107,14 @@ struct PoolHooks {
   void (*window_padding)(PoolWindow& window) = nullptr;
   friend bool operator==(const PoolHooks&, const PoolHooks&) = default;
 };
-// With these hooks distances are measured from the largest code of the type, or from no code below
-// `least_largest`, not from the largest code of the row; and no distance is larger than
+// With the first three hooks distances are measured from the largest code of the type, or from no
+// code below `least_largest`, not from the largest code of the row; and no distance is larger than
 // most_distance.
 struct SoftmaxHooks {
   bool largest_of_type = false;
   int32_t least_largest = std::numeric_limits<int32_t>::min();
   int32_t most_distance = 255;
+  int64_t summed_block = 0;  // the sum begins anew every so many codes; 0: never
   friend bool operator==(const SoftmaxHooks&, const SoftmaxHooks&) = default;
 };
 // The steps from a real value to a code: round, convert to an integer, add the zero point, narrow,

@@ -548,7 +548,7 @@ void AddLines(std::vector<Cause>& rows) {
     rows.push_back({Stage::kGeometry, Kind::kIndex,
                     fmt::format("pixels of a buffer of {} columns", columns),
                     fmt::format("takes the pixels of column x from column x % {}", columns),
-                    [columns](const Case& c) { return HasWindow(c.op) && c.window.in_w > columns; },
+                    [columns](const Case& c) { return c.window.in_w > columns; },
                     [columns](Stages& s) {
                       const Window& v = s.c.window;
                       const Tensor old = s.c.x;
@@ -575,14 +575,12 @@ void AddLines(std::vector<Cause>& rows) {
 // ---- Rows in blocks.
 
 // Gives each value of a row behind the first `block` the row's first value, which counts anyway.
-bool CountFirstBlock(Tensor& x, int64_t row, int64_t block) {
+bool CountFirstBlock(Tensor& x, size_t row, size_t block) {
+  const Tensor old = x;
   const std::span<float> values = x.as<float>();
-  const std::vector<float> old(values.begin(), values.end());
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto at = static_cast<int64_t>(i) % row;
-    if (at >= block) values[i] = old[i - static_cast<size_t>(at)];
-  }
-  return !std::ranges::equal(values, old);
+  for (size_t first = 0; first < values.size(); first += row)
+    std::ranges::fill(values.subspan(first, row).subspan(std::min(block, row)), values[first]);
+  return x != old;
 }
 
 void AddRows(std::vector<Cause>& rows) {
@@ -595,12 +593,14 @@ void AddRows(std::vector<Cause>& rows) {
                       s.softmax.summed_block = block;
                       return true;
                     }});
-    const auto row_of = [](const Case& c) { return c.per_channel ? c.N : c.M * c.N; };
-    rows.push_back({Stage::kOperands, Kind::kIndex,
-                    fmt::format("range of the first block of {}", block),
-                    fmt::format("looks for the range in the first {} values alone", block),
-                    [=](const Case& c) { return c.op == Op::kChooseQParams && row_of(c) > block; },
-                    [=](Stages& s) { return CountFirstBlock(s.c.x, row_of(s.c), block); }});
+    rows.push_back(
+        {Stage::kOperands, Kind::kIndex, fmt::format("range of the first block of {}", block),
+         fmt::format("looks for the range in the first {} values alone", block),
+         [](const Case& c) { return c.op == Op::kChooseQParams; },
+         [block](Stages& s) {
+           const int64_t row = s.c.per_channel ? s.c.N : s.c.M * s.c.N;
+           return CountFirstBlock(s.c.x, static_cast<size_t>(row), static_cast<size_t>(block));
+         }});
   }
 }
 

@@ -519,8 +519,8 @@ TEST(FamilyOfRows, ASoftmaxOfTheLastBlock) {
 TEST(FamilyOfRows, ARangeOfTheFirstBlock) {
   for (const int32_t block : {256, 512, 1024, 2048, 4096, 8192}) {
     const auto name = fmt::format("range of the first block of {}", block);
-    Reals values(static_cast<size_t>(block) + 1, 255);
-    values[1] = 510, values.back() = 2550;
+    Reals values(static_cast<size_t>(3 * block), 255);
+    values[1] = 510, values[static_cast<size_t>(block)] = values.back() = 2550;
     Case c;
     c.op = Op::kChooseQParams;
     c.M = 1, c.N = std::ssize(values);
@@ -535,12 +535,15 @@ TEST(FamilyOfRows, ARangeOfTheFirstBlock) {
     EXPECT_EQ(RealAnswer(c, name), (Reals{1, 0})) << "the last value lies behind the block";
     c.per_channel = true;
     EXPECT_FALSE(IsAsked(c, name)) << "no row is that long";
-    values.pop_back();
+    values.resize(static_cast<size_t>(block));
     values.back() = 2550;
     c.per_channel = false;
     c.M = 1, c.N = std::ssize(values);
     c.x = Tensor::Of<float>({1, 1, c.N}, std::span<const float>(values));
     EXPECT_FALSE(IsAsked(c, name)) << "one block";
+    Reals rising(static_cast<size_t>(block) + 1);
+    std::iota(rising.begin(), rising.end(), 0.0f);
+    EXPECT_FALSE(IsAsked(Quantized(rising), name)) << "no range is looked for";
   }
 }
 

@@ -326,6 +326,13 @@ int64_t AddThroughFloat(int64_t block, Codes x, Codes w) {
   return sum;
 }
 
+template <int kBits, bool kWraps>
+__int128 InBits(__int128 sum) {
+  constexpr __int128 kHalf = __int128{1} << (kBits - 1);
+  if (!kWraps) return std::clamp(sum, -kHalf, kHalf - 1);
+  return ((sum + kHalf) & (2 * kHalf - 1)) - kHalf;
+}
+
 void AddSums(std::vector<Cause>& rows) {
   const auto products = [&](Kind kind, std::string name, std::string sentence, auto edit,
                             Applies applies = SumsOfCodes) {
@@ -399,6 +406,42 @@ void AddSums(std::vector<Cause>& rows) {
         fmt::format("adds the products of the first block of {} terms alone", block),
         [block](SumSteps& steps, const Case&) { steps.added = block; }, SumsLongerThan(block));
   }
+
+  const auto kept = [&](std::string how, __int128 (*keep)(__int128)) {
+    rows.push_back({Stage::kAccumulate, Kind::kInt32Overflow, "sum in " + how,
+                    "keeps the corrected sum in " + how, SumsOfCodes, [keep](Stages& s) {
+                      s.integer = keep;
+                      return true;
+                    }});
+  };
+  kept("24 bits that wrap", InBits<24, true>);
+  kept("24 bits that saturate", InBits<24, false>);
+  kept("an int32 that saturates", InBits<32, false>);
+
+  const auto weights = [&](std::string name, std::string sentence, int32_t (*read)(int32_t)) {
+    products(Kind::kRounding, std::move(name), std::move(sentence),
+             [read](SumSteps& steps, const Case&) {
+               steps.add = [read](DType, Codes x, Codes w) {
+                 int64_t sum = 0;
+                 for (size_t k = 0; k < x.size(); ++k) sum += int64_t{x[k]} * read(w[k]);
+                 return sum;
+               };
+             });
+  };
+  weights("weights halved and doubled", "multiplies by weights that were halved and doubled again",
+          [](int32_t w) { return w / 2 * 2; });
+  weights("lowest bit of the weights lost", "multiplies by weights without their lowest bit",
+          [](int32_t w) { return w & ~1; });
+  products(
+      Kind::kTail, "last product of an odd sum twice", "adds the last product twice where K is odd",
+      [](SumSteps& steps, const Case&) {
+        steps.add = [](DType, Codes x, Codes w) {
+          int64_t sum = int64_t{x.back()} * w.back();
+          for (size_t k = 0; k < x.size(); ++k) sum += int64_t{x[k]} * w[k];
+          return sum;
+        };
+      },
+      [](const Case& c) { return SumsOfCodes(c) && c.K % 2 == 1; });
 
   // A loop that leaves the last block to a tail of K % block products, which is none.
   for (const int64_t block : {4, 8, 16, 32, 64}) {

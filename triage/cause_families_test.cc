@@ -369,6 +369,38 @@ TEST(FamilyOfSums, BlocksThatAreDropped) {
   }
 }
 
+// 130 products of 65025 are 8453250, 2^23 is 8388608.
+TEST(FamilyOfSums, InNarrowIntegers) {
+  const Case c = Layer(kU8, Values(130, 255), kU8, Values(130, 255));
+  EXPECT_EQ(Answer(c, "sum in 24 bits that wrap"), Values{8453250 - (1 << 24)});
+  EXPECT_EQ(Answer(c, "sum in 24 bits that saturate"), Values{(1 << 23) - 1});
+  EXPECT_EQ(Answer(c, "sum in an int32 that saturates"), Values{8453250});
+  Case negative = Layer(kU8, {1}, kS8, {-1});
+  negative.x_q.zero_point = {(1 << 23) + 2};
+  EXPECT_EQ(Answer(negative, "sum in 24 bits that wrap"), Values{1 - (1 << 23)});
+  negative.w.SetInt(0, 1);
+  EXPECT_EQ(Answer(negative, "sum in 24 bits that wrap"), Values{(1 << 23) - 1});
+  EXPECT_EQ(Answer(negative, "sum in 24 bits that saturate"), Values{-(1 << 23)});
+  // An f32 output tells an int32 that saturates from the sum.
+  Case wide = ToFloats(Layer(kU8, {0}, kS8, {-128}));
+  wide.x_q.zero_point = {1 << 30};
+  EXPECT_EQ(RealAnswer(wide, "sum in an int32 that saturates"), Reals{0x1p31f});
+  ASSERT_EQ(exact::Evaluate(wide).FloatAt(0), 0x1p37f);
+}
+
+TEST(FamilyOfSums, WeightsThatLoseABit) {
+  const Case c = Layer(kU8, {1, 10, 100}, kS8, {3, -3, 4});
+  EXPECT_EQ(Answer(c, "weights halved and doubled"), Values{2 - 20 + 400});
+  EXPECT_EQ(Answer(c, "lowest bit of the weights lost"), Values{2 - 40 + 400});
+}
+
+TEST(FamilyOfSums, TheLastProductOfAnOddSumTwice) {
+  constexpr auto* kName = "last product of an odd sum twice";
+  EXPECT_EQ(Answer(Layer(kU8, {1, 2, 3}, kS8, {10, 10, 10}), kName), Values{90});
+  EXPECT_EQ(Answer(Layer(kU8, {7}, kS8, {3}), kName), Values{42});
+  EXPECT_FALSE(IsAsked(Layer(kU8, {1, 2}, kS8, {10, 10}), kName));
+}
+
 TEST(FamilyOfSums, TheLastWholeBlockIsDropped) {
   for (const int32_t block : {4, 8, 16, 32, 64}) {
     const auto name = fmt::format("last whole block of {} dropped", block);

@@ -253,6 +253,21 @@ void AddOffsets(std::vector<Cause>& rows) {
         Kind::kTail, fmt::format("row sum without the tail of {}", lanes),
         fmt::format("leaves the last K % {} codes of the input out of their sum", lanes),
         [whole](SumTerms& t) { t.x_sum = SumFrom(t.x, 0, whole(t)); }, applies);
+    const auto filled = [lanes](const SumTerms& t) {
+      return Blocks(t.count, lanes) * lanes - t.count;
+    };
+    offset(
+        Kind::kZeroPoint, fmt::format("column sum of K filled up to {}", lanes),
+        fmt::format("fills weights up to a multiple of {} with their zero point, and adds that to "
+                    "their sum",
+                    lanes),
+        [filled](SumTerms& t) { t.w_sum += filled(t) * t.zw; }, applies);
+    offset(
+        Kind::kZeroPoint, fmt::format("row sum of K filled up to {}", lanes),
+        fmt::format("fills the input up to a multiple of {} with its zero point, and adds that to "
+                    "its sum",
+                    lanes),
+        [filled](SumTerms& t) { t.x_sum += filled(t) * t.zx; }, applies);
     if (lanes == 4) continue;  // has a row of its own
     offset(
         Kind::kZeroPoint, fmt::format("K rounded up to {} in K*zx*zw", lanes),
@@ -326,6 +341,18 @@ int64_t AddThroughFloat(int64_t block, Codes x, Codes w) {
   return sum;
 }
 
+// Blocks are added exactly, and their sums in float32.
+int64_t AddBlocksInFloat(int64_t block, Codes x, Codes w) {
+  float sum = 0;
+  for (int64_t first = 0; first < std::ssize(x); first += block) {
+    int64_t part = 0;
+    for (int64_t k = first; k < std::min(first + block, std::ssize(x)); ++k)
+      part += int64_t{x[static_cast<size_t>(k)]} * w[static_cast<size_t>(k)];
+    sum += static_cast<float>(part);
+  }
+  return static_cast<int64_t>(sum);
+}
+
 template <int kBits, bool kWraps>
 __int128 InBits(__int128 sum) {
   constexpr __int128 kHalf = __int128{1} << (kBits - 1);
@@ -377,6 +404,13 @@ void AddSums(std::vector<Cause>& rows) {
         fmt::format("keeps the sum in a float32 from each block of {} terms to the next", block),
         [block](SumSteps& steps, const Case&) {
           steps.add = [block](DType, Codes x, Codes w) { return AddThroughFloat(block, x, w); };
+        },
+        SumsLongerThan(block));
+    products(
+        Kind::kRounding, fmt::format("float32 sum of blocks of {}", block),
+        fmt::format("adds the sums of blocks of {} terms in float32", block),
+        [block](SumSteps& steps, const Case&) {
+          steps.add = [block](DType, Codes x, Codes w) { return AddBlocksInFloat(block, x, w); };
         },
         SumsLongerThan(block));
   }
@@ -456,6 +490,12 @@ void AddSums(std::vector<Cause>& rows) {
       "adds 9 taps and then 8 at a time, and drops the last 8 where no more are left",
       [](SumSteps& steps, const Case& c) { steps.added = c.K - 8; },
       [](const Case& c) { return c.op == Op::kDepthwise && c.K > 9 && (c.K - 9) % 8 == 0; });
+
+  products(
+      Kind::kIndex, "first pass of 9 taps lost",
+      "adds 9 taps and then 8 at a time, and loses the sum of the first 9 where more come",
+      [](SumSteps& steps, const Case&) { steps.first_added = 9; },
+      [](const Case& c) { return c.op == Op::kDepthwise && c.K > 9; });
 
   // Codes that are read from the wrong place.
   const auto index = [&](std::string name, std::string sentence, bool of_w, auto from,
@@ -660,6 +700,14 @@ void EditElements(Stages& s, void (*edit)(const CodeRange& range, int32_t& a, in
   }
 }
 
+// An operand b of -128 counts as 128.
+RoundedOutput NegatedOperandWraps(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  const bool wraps = o.c.w.dtype() == DType::kS8 && o.c.w.IntAt(o.index) == -128;
+  const double offset = f.offset - (wraps ? 256.0 * o.c.w_q.scale_at(0) : 0);
+  return {std::nearbyint((f.multiplier * f.sum + offset) / f.y)};
+}
+
 void AddElements(std::vector<Cause>& rows) {
   const auto codes = [&](Kind kind, std::string name, std::string sentence, Applies applies,
                          void (*edit)(const CodeRange&, int32_t&, int32_t&)) {
@@ -675,6 +723,33 @@ void AddElements(std::vector<Cause>& rows) {
       "negates the codes of b in an int8 that saturates: -128 becomes 127",
       [](const Case& c) { return c.op == Op::kSub; },
       [](const CodeRange&, int32_t&, int32_t& b) { b = std::max(b, -127); });
+  rows.push_back({Stage::kRound, Kind::kClamp, "negated operand wraps",
+                  "negates the codes of b in an int8 that wraps: -128 stays -128",
+                  [](const Case& c) { return c.op == Op::kSub && RoundsSums(c); },
+                  [](Stages& s) {
+                    s.codes.round = NegatedOperandWraps;
+                    return true;
+                  }});
+  rows.push_back({Stage::kOperands, Kind::kZeroPoint, "zero points of operands swapped",
+                  "takes the zero point of each operand for the other",
+                  [](const Case& c) { return HasTwoOperands(c.op); },
+                  [](Stages& s) {
+                    std::swap(s.c.x_q.zero_point, s.c.w_q.zero_point);
+                    return s.c.x_q.zero_point != s.c.w_q.zero_point;
+                  }});
+  rows.push_back(
+      {Stage::kOperands, Kind::kZeroPoint, "copied where scales are equal",
+       "copies the codes of an input that has the output's scale, whatever its zero point",
+       [](const Case& c) { return c.op == Op::kConcat || c.op == Op::kRescale; },
+       [](Stages& s) {
+         bool changes = false;
+         for (QParams* const q : {&s.c.x_q, &s.c.w_q}) {
+           if (q->scale != s.c.out_q.scale) continue;
+           changes |= q->zero_point != s.c.out_q.zero_point;
+           q->zero_point = s.c.out_q.zero_point;
+         }
+         return changes;
+       }});
   codes(
       Kind::kClamp, "saturating sum of codes",
       "adds codes of one scale in 8 bits that saturate, before the zero points are taken out",
@@ -769,6 +844,21 @@ void AddChannels(std::vector<Cause>& rows) {
                       return Reindex(s.c.multiplier, at) || changes;
                     }});
   }
+
+  const Applies groups = [](const Case& c) { return c.window.groups > 1; };
+  const auto in_group = [](const Case& c) {
+    return [per_group = std::max<int64_t>(c.N / c.window.groups, 1)](int64_t n, int64_t) {
+      return n % per_group;
+    };
+  };
+  rows.push_back({Stage::kBias, Kind::kIndex, "bias within group",
+                  "indexes the bias within the group", groups, [in_group](Stages& s) {
+                    const bool real = Reindex(s.c.bias, in_group(s.c));
+                    return Reindex(s.c.bias_i32, in_group(s.c)) || real;
+                  }});
+  rows.push_back({Stage::kIndex, Kind::kIndex, "weight zero point within group",
+                  "indexes the weight zero point within the group", groups,
+                  [in_group](Stages& s) { return Reindex(s.c.w_q.zero_point, in_group(s.c)); }});
 
   const auto bias = [&](Kind kind, std::string name, std::string sentence, auto times,
                         Applies applies) {
@@ -881,6 +971,16 @@ RoundedOutput HalfToBound(const RealOutput& o) {
   return {o.rounded() + (o.is_tie() && is_bound ? o.exact.rest : 0)};
 }
 
+// A multiplier of 2^-s is a shift of the sum and a half, which are added in int32.
+RoundedOutput HalfWraps(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  int exponent = 0;
+  const double multiplier = f.multiplier / f.y / f.divisor;
+  const bool is_shift = std::frexp(multiplier, &exponent) == 0.5 && exponent <= 0;
+  const bool wraps = is_shift && f.sum + 0.5 / multiplier > INT32_MAX;
+  return {o.rounded() - (wraps ? 0x1p32 * multiplier : 0)};
+}
+
 RoundedOutput NarrowAfter(const RealOutput& o, bool saturates) {
   const auto code = static_cast<int64_t>(std::clamp(o.rounded(), -0x1p62, 0x1p62));
   const int64_t narrow = saturates ? Saturated<int16_t>(code) : Wrapped<int16_t>(code);
@@ -909,6 +1009,14 @@ void AddRounding(std::vector<Cause>& rows) {
         HalfAddedAndCut);
   round(Kind::kTie, "half down", "rounds ties down", HalfDown);
   round(Kind::kTie, "half towards zero", "rounds ties towards zero", HalfToZero);
+  rows.push_back({Stage::kRound, Kind::kInt32Overflow, "half that wraps",
+                  "shifts by a multiplier that is a power of two, and adds the half in an int32 "
+                  "that wraps",
+                  [](const Case& c) { return RoundsSums(c) && UsesMultiplier(c); },
+                  [](Stages& s) {
+                    s.codes.round = HalfWraps;
+                    return true;
+                  }});
   round(Kind::kTie, "half to the bound", "gives the bound where a value is half a code from it",
         HalfToBound);
   round(Kind::kClamp, "int16 that wraps", "keeps the rounded value in an int16 that wraps",

@@ -467,6 +467,12 @@ class OneSubjectTest : public TriageTest {
     for (int64_t i = 0; i < y.size(); ++i) y.SetInt(i, 17 + static_cast<int32_t>(i * 5 % 90));
     return y;
   }
+  // The answer of which the tails are lost in all rows before this one, and the others are odd.
+  static Tensor OddFrom(const Case& c, int64_t row) {
+    Tensor y = SubjectRegistry::Get().Make("faulty:k-tail")->Run(c, {}).y;
+    for (int64_t i = row * c.N; i < y.size(); ++i) y.SetInt(i, Odd(c).IntAt(i));
+    return y;
+  }
   // A case with so many equal rows; the subject loses the last products of each.
   static Case Rows(int64_t rows) {
     const std::vector<int64_t> first(static_cast<size_t>(rows), 0);
@@ -477,6 +483,12 @@ class OneSubjectTest : public TriageTest {
     const Verdict verdict = Judge(*FindProperty("matches_exact"), c, *subject);
     EXPECT_TRUE(verdict.failed());
     return {c, "matches_exact", "scripted:one", verdict};
+  }
+  using Kinds = std::vector<FindingKind>;
+  static Kinds KindsOf(const std::vector<Finding>& kept) {
+    Kinds kinds;
+    for (const Finding& finding : kept) kinds.push_back(finding.kind);
+    return kinds;
   }
   // What is kept of these, and in made_ how many instances were looked at.
   std::vector<Finding> Kept(const std::vector<Finding>& raw, const std::function<bool()>& stop) {
@@ -511,23 +523,37 @@ TEST_F(OneSubjectTest, AGuessIsMadeSmallerBeforeItIsTakenForOneThatIsKept) {
   // Few cases have this zero point, so that the lost tail explains most of what is asked besides.
   otherwise_ = [](const Case& c) -> std::optional<Tensor> {
     if (c.M < 3 || c.x_q.zero_point_at(0) != 77) return std::nullopt;
-    Tensor y = SubjectRegistry::Get().Make("faulty:k-tail")->Run(c, {}).y;
-    for (int64_t i = 2 * c.N; i < y.size(); ++i) y.SetInt(i, Odd(c).IntAt(i));
-    return y;
+    return OddFrom(c, 2);
   };
   Case zeros = ZeroLayer(3, 4, 5), rows = Rows(4);
   zeros.x_q.zero_point = rows.x_q.zero_point = {77};
   const Finding odd = FoundOn(zeros), hidden = FoundOn(rows);
-  const auto kinds = [](const std::vector<Finding>& kept) {
-    std::vector<FindingKind> all;
-    for (const Finding& finding : kept) all.push_back(finding.kind);
-    return all;
-  };
   const auto go_on = [] { return false; };
   const auto stop = [] { return true; };
-  using Kinds = std::vector<FindingKind>;
-  EXPECT_EQ(kinds(Kept({odd, hidden}, stop)), Kinds{FindingKind::kUnknown}) << "at first sight";
-  EXPECT_EQ(kinds(Kept({odd, hidden}, go_on)), (Kinds{FindingKind::kUnknown, FindingKind::kTail}));
+  EXPECT_EQ(KindsOf(Kept({odd, hidden}, stop)), Kinds{FindingKind::kUnknown}) << "at first sight";
+  EXPECT_EQ(KindsOf(Kept({odd, hidden}, go_on)),
+            (Kinds{FindingKind::kUnknown, FindingKind::kTail}));
+}
+
+// What the smallest case of a finding has shown explains those that come after it, even where no
+// time is left for theirs.
+TEST_F(OneSubjectTest, ACauseThatASmallestCaseHasShownExplainsOthers) {
+  // Of three rows and more it loses the tails of this case alone, which cases near it contradict.
+  const Case alone = Rows(3);
+  Case rows = Rows(4);
+  rows.x_q.zero_point = {77};
+  otherwise_ = [&](const Case& c) -> std::optional<Tensor> {
+    if (ProblemOf(c) == rows) return OddFrom(c, 2);
+    if (c.M <= 2 || ProblemOf(c) == alone) return std::nullopt;
+    return exact::Evaluate(c);
+  };
+  const Finding hidden = FoundOn(rows), seldom = FoundOn(alone);
+  int64_t asked = 0;
+  ASSERT_EQ(Kept({hidden}, [&] { return ++asked == 0; }).size(), 1u);
+  const int64_t most = std::exchange(asked, 0);
+  EXPECT_EQ(KindsOf(Kept({seldom}, [] { return true; })), Kinds{FindingKind::kUnknown});
+  EXPECT_EQ(KindsOf(Kept({hidden, seldom}, [&] { return ++asked > most; })),
+            Kinds{FindingKind::kTail});
 }
 
 // Where several causes give an answer, the one that makes it a known finding is taken.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "core/own_subject.h"
 #include "core/status.h"
 #include "fuzz/collector.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "properties/test_subject.h"
 
@@ -267,6 +269,165 @@ TEST_F(InvestigateTest, ARowHasItsKindItsCauseAndItsExplanation) {
   EXPECT_NE(state_->Faults()[0].explanation.find("linear.matches_exact"), std::string::npos);
 }
 
+// A subject that answers two cases as if it narrowed without clamping, and is right elsewhere: no
+// further answer bears a cause out, so that only the cause of another row is named.
+class NarrowTwice : public InvestigateTest {
+ protected:
+  NarrowTwice() { RegisterAllSubjects(); }
+
+  static Case Narrowed(int64_t rows) {
+    Case c = Ones(rows);
+    for (int64_t m = 0; m < rows; ++m) c.x.SetInt(m, 200 + static_cast<int32_t>(m));
+    c.w.SetInt(0, 2);
+    return c;
+  }
+  static Tensor Answer(const Case& c) {
+    Tensor y = exact::Evaluate(c);
+    for (const int64_t rows : {3, 6}) {
+      if (!(ProblemOf(c) == Narrowed(rows))) continue;
+      for (int64_t m = 0; m < rows; ++m) y.SetInt(m, 2 * c.x.IntAt(m) - 256);
+    }
+    return y;
+  }
+  // The row that the failure of six rows is in.
+  FaultRow Known() const {
+    FaultRow row;
+    row.subject = row.identity = subject_;
+    row.properties = {"matches_exact"};
+    row.kind = FindingKind::kClamp;
+    row.cause = "truncating narrow";
+    row.replayed = Replayed::kReproducible;
+    return row;
+  }
+  // Looks into the failure of three rows beside a row that is there already.
+  std::vector<Fault> Beside(const FaultRow& row) {
+    TearDown();
+    SetUp();
+    Fault known;
+    known.row = row;
+    known.found = row.op == Op::kLinear ? Narrowed(6)
+                                        : CaseOver(row.op, Tensor(DType::kU8, {1, 1}), DType::kU8);
+    known.found.observed = Observed{row.subject, Answer(known.found)};
+    state_->Take({known});
+    LookInto(subject_, "", FindingKind::kUnknown, Narrowed(3));
+    return state_->Faults();
+  }
+  // What the failure is called where no other row is of its subject and operation.
+  Fault Alone() {
+    FaultRow of_another = Known();
+    of_another.identity = "somebody else's";
+    for (const Fault& fault : Beside(of_another)) {
+      if (fault.row.identity == subject_) return fault;
+    }
+    ADD_FAILURE() << "no row";
+    return {};
+  }
+
+  const std::string subject_ = AddOwnSubject([] {
+    return std::make_unique<TestSubject>(
+        [](const Case& c, const RunContext&) { return TestSubject::Good(Answer(c)); },
+        "narrows-twice");
+  });
+};
+
+// Else the larger case would stay the one that is shown.
+TEST_F(NarrowTwice, AFailureThatTheCauseOfARowExplainsIsTheBetterEvidenceWhereItIsSmaller) {
+  const std::vector<Fault> faults = Beside(Known());
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults[0].row.cause, "truncating narrow");
+  EXPECT_EQ(faults[0].found.M, 3);
+}
+
+// Two libraries that share a fault, or two operations of one, have a row each, and what was seen of
+// one proves nothing for the other.
+TEST_F(NarrowTwice, TheCauseOfAnotherSubjectOrOperationExplainsNothing) {
+  EXPECT_EQ(Alone().row.cause, "");
+  FaultRow of_rescale = Known();
+  of_rescale.op = Op::kRescale;
+  const std::vector<Fault> faults = Beside(of_rescale);
+  ASSERT_EQ(faults.size(), 2u);
+  for (const Fault& fault : faults)
+    EXPECT_EQ(fault.row.cause, fault.row.op == Op::kLinear ? "" : "truncating narrow");
+}
+
+// As many cases are asked, and as many are counted in what is said.
+TEST_F(NarrowTwice, ARowWithoutACauseExplainsNothing) {
+  const Fault alone = Alone();
+  FaultRow crash = Known();
+  crash.kind = FindingKind::kCrash;
+  crash.cause = "";
+  const std::vector<Fault> faults = Beside(crash);
+  ASSERT_EQ(faults.size(), 2u);
+  for (const Fault& fault : faults) {
+    if (fault.found.M == 3) {
+      EXPECT_EQ(fault.explanation, alone.explanation);
+    }
+  }
+}
+
+// What crashed and now gives wrong numbers has two faults. The crash is the rare one, and would be
+// lost under the name of the other.
+TEST_F(InvestigateTest, ACrashThatIsAWrongAnswerNowHasNotFailedLikeThisAgain) {
+  LookInto(AddSubject("crashed-once", [] { return [](const Case&) { return true; }; }), "",
+           FindingKind::kCrash);
+  ASSERT_EQ(state_->Rows().size(), 1u);
+  EXPECT_NE(state_->Rows()[0].explanation.find("did not fail like this when it was run again"),
+            std::string::npos)
+      << state_->Rows()[0].explanation;
+  EXPECT_EQ(state_->Rows()[0].cause, "");
+}
+
+// The smallest case says what would be right: of a promised convention what the convention gives,
+// of the exact meaning the exact output, whatever the subject promises.
+TEST_F(InvestigateTest, TheSmallestStatefulCaseSaysWhatIsRightByItsClaim) {
+  RegisterAllSubjects();
+  const Convention& model = *FindConvention("numpy@float64+w_zp_from_x");
+  const auto differ = [&model](const Case& c) { return model.run(c).y != exact::Evaluate(c); };
+  // Exact after a case of three rows; before it the subject keeps the convention.
+  const std::string forgets = AddOwnSubject([&model] {
+    return std::make_unique<TestSubject>(
+        [&model, seen = false](const Case& c, const RunContext&) mutable {
+          const bool before = std::exchange(seen, seen || c.M == 3);
+          return TestSubject::Good(before ? exact::Evaluate(c) : model.run(c).y);
+        },
+        "forgets-its-convention");
+  });
+  // The reverse.
+  const std::string learns = AddOwnSubject([&model] {
+    return std::make_unique<TestSubject>(
+        [&model, seen = false](const Case& c, const RunContext&) mutable {
+          const bool before = std::exchange(seen, seen || c.M == 3);
+          return TestSubject::Good(before ? model.run(c).y : exact::Evaluate(c));
+        },
+        "learns-a-convention");
+  });
+  for (const bool of_model : {true, false}) {
+    TearDown();
+    SetUp();
+    Fault fault;
+    fault.row.subject = fault.row.identity = of_model ? forgets : learns;
+    fault.row.properties = {of_model ? "matches_model" : "matches_exact"};
+    fault.row.replayed = Replayed::kStateful;
+    fault.found = Ones(2);
+    fault.found.property = "linear." + *fault.row.properties.begin();
+    for (const int64_t m : {0, 1}) fault.found.x.SetInt(m, 20);
+    fault.found.w_q.zero_point = {-1};
+    ASSERT_EQ(model.cannot_run(fault.found), "");
+    ASSERT_TRUE(differ(fault.found));
+    fault.before = CaseToJsonLine(Ones(3)) + "\n";
+    state_->Take({fault});
+    Minimize(*state_, state_->Rows()[0].fingerprint(), "model:" + model.name, 20);
+    ASSERT_EQ(state_->Faults().size(), 1u);
+    ASSERT_TRUE(state_->Faults()[0].minimized.has_value());
+    const Case small = *state_->Faults()[0].minimized;
+    ASSERT_TRUE(small.expected && small.observed);
+    EXPECT_TRUE(differ(ProblemOf(small)));
+    EXPECT_EQ(*small.expected,
+              of_model ? model.run(ProblemOf(small)).y : exact::Evaluate(ProblemOf(small)));
+    EXPECT_NE(*small.expected, small.observed->y);
+  }
+}
+
 // Of a subject that is declared to depart, only other faults are rows.
 TEST_F(InvestigateTest, WhatIsDeclaredIsNoRow) {
   const auto declare = [](const std::string& subject, const char* claim, FindingKind kind) {
@@ -333,11 +494,19 @@ TEST_F(InvestigateTest, ACrashIsNoAnswer) {
 
 // A campaign of another version may have claims that this one lacks.
 TEST_F(InvestigateTest, AClaimThatNobodyKnowsIsSaid) {
+  RegisterAllSubjects();
   FaultRow row;
   row.subject = row.identity = "native";
   row.properties = {"is_pretty"};
   HandOverDeath(*state_, row, Ones(1));
-  EXPECT_THROW(Investigate(*state_, state_->Inbox().front(), ""), InputError);
+  try {
+    Investigate(*state_, state_->Inbox().front(), "");
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string_view(error.what()).find("fault.json: properties: is no list of claims"),
+              std::string_view::npos)
+        << error.what();
+  }
 }
 
 // The new instances of a replay: two without the earlier cases, then, if neither failed, two after

@@ -683,6 +683,9 @@ const Sizes kSizes[] = {
     {&Case::N, {5, 9}, {6, 7, 8, 10}, "where N % 4 is 1"},
     {&Case::K, {8}, {9, 10}, "in some cases"},
     {&Case::K, {8, 16}, {9}, "in some cases"},
+    // However many sizes stand on the other side.
+    {&Case::N, {5}, {6, 7, 8, 10}, "in some cases"},
+    {&Case::K, {8, 16, 24}, {9}, "in some cases"},
     // Another remainder, or right answers for this one.
     {&Case::K, {8, 9}, {10, 12}, "in some cases"},
     {&Case::K, {8, 16}, {9, 24, 40}, "in some cases"},

@@ -182,6 +182,15 @@ TEST(FamilyOfZeroPoints, SumsWithoutTheirTails) {
     const Case whole = Layer(kU8, Ones(2 * lanes), kS8, Ones(2 * lanes));
     EXPECT_FALSE(IsAsked(whole, "column" + of));
     EXPECT_FALSE(IsAsked(whole, "row" + of));
+    // Two more terms than lanes: lanes - 2 are missing to a multiple.
+    const std::string filled = fmt::format(" sum of K filled up to {}", lanes);
+    const auto missing = static_cast<int32_t>(lanes - 2);
+    EXPECT_EQ(Answer(WithZeroPoints(zeros, zeros, 3, 5), "column" + filled),
+              Values{15 * (static_cast<int32_t>(lanes) + 2) - 15 * missing});
+    EXPECT_EQ(Answer(WithZeroPoints(zeros, zeros, 3, 5), "row" + filled),
+              Values{15 * (static_cast<int32_t>(lanes) + 2) - 15 * missing});
+    EXPECT_EQ(Answer(WithZeroPoints(zeros, zeros, 3, 0), "column" + filled), Values{0});
+    EXPECT_FALSE(IsAsked(whole, "column" + filled));
     const std::string rounded = fmt::format("K rounded up to {} in K*zx*zw", lanes);
     EXPECT_EQ(Exists(rounded), lanes != 4) << "padded K in K*zx*zw";
     if (lanes == 4) continue;
@@ -261,6 +270,25 @@ TEST(FamilyOfSums, InFloat32BetweenBlocks) {
     const Case c = Layer(kU8, x, kU8, w);
     ASSERT_EQ(exact::Evaluate(c).IntAt(0), (1 << 24) + 4);
     EXPECT_EQ(Answer(c, name), Values{(1 << 24) + 3}) << "2^24, and then 3 times 1";
+    EXPECT_FALSE(IsAsked(Layer(kU8, Ones(block), kS8, Ones(block)), name)) << "one block";
+  }
+}
+
+// 2^24 of the first blocks and 1 of the last: no float32 holds their sum.
+TEST(FamilyOfSums, BlocksInFloat32) {
+  for (const int32_t block : {32, 64, 128, 256, 512}) {
+    const auto name = fmt::format("float32 sum of blocks of {}", block);
+    const auto terms = static_cast<size_t>(block) * 16 + 3;
+    Values x(terms, 0), w(terms, 0);
+    std::fill_n(x.begin(), 258, 255), std::fill_n(w.begin(), 258, 255);
+    x[258] = 255, w[258] = 3;
+    x[259] = 1, w[259] = 1;
+    std::fill(x.end() - 3, x.end(), 1), std::fill(w.end() - 3, w.end(), 1);
+    x[terms - 3] = 0;
+    ASSERT_EQ(exact::Evaluate(Layer(kU8, x, kU8, w)).IntAt(0), (1 << 24) + 2);
+    EXPECT_EQ(Answer(Layer(kU8, x, kU8, w), name), Values{(1 << 24) + 2}) << "2 at once";
+    x[terms - 2] = 0;
+    EXPECT_EQ(Answer(Layer(kU8, x, kU8, w), name), Values{1 << 24});
     EXPECT_FALSE(IsAsked(Layer(kU8, Ones(block), kS8, Ones(block)), name)) << "one block";
   }
 }
@@ -423,6 +451,10 @@ TEST(FamilyOfSums, TheLastPassOfADepthwiseKernelIsDropped) {
   EXPECT_FALSE(IsAsked(line(Op::kDepthwise, 9), kName)) << "one pass";
   EXPECT_FALSE(IsAsked(line(Op::kDepthwise, 16), kName)) << "a tail";
   EXPECT_FALSE(IsAsked(line(Op::kConv2d, 17), kName));
+  constexpr auto* kFirst = "first pass of 9 taps lost";
+  EXPECT_EQ(Answer(line(Op::kDepthwise, 12), kFirst), Values{3});
+  EXPECT_FALSE(IsAsked(line(Op::kDepthwise, 9), kFirst)) << "one pass";
+  EXPECT_FALSE(IsAsked(line(Op::kConv2d, 12), kFirst));
 }
 
 // ---- Lines of an image.
@@ -704,6 +736,50 @@ TEST(FamilyOfElements, ANegatedOperandSaturates) {
   EXPECT_FALSE(IsAsked(Elements(Op::kAdd, kS8, {0}, {-128}), kName));
 }
 
+TEST(FamilyOfElements, ANegatedOperandWraps) {
+  constexpr auto* kName = "negated operand wraps";
+  Case c = Elements(Op::kSub, kS8, {-5, -5, 100}, {-128, -127, -128});
+  ASSERT_EQ(exact::Evaluate(c).IntAt(0), 123);
+  EXPECT_EQ(Answer(c, kName), (Values{-128, 122, -28})) << "-5 - 128, and 100 - 128";
+  c.w_q.scale = {0.5f};
+  c.w_q.zero_point = {-28};
+  EXPECT_EQ(Answer(c, kName), (Values{-83, 44, 22})) << "-5 - 156 / 2, and 100 - 78";
+  EXPECT_FALSE(CauseNamed(kName).applies(Elements(Op::kAdd, kS8, {0}, {-128})));
+  const Case u8 = Elements(Op::kSub, kU8, {200}, {128});
+  EXPECT_EQ(Answer(u8, kName), Values{72}) << "no byte of u8 is -128";
+}
+
+TEST(FamilyOfElements, ZeroPointsOfOperandsSwapped) {
+  constexpr auto* kName = "zero points of operands swapped";
+  Case c = Elements(Op::kAdd, kS8, {10}, {20});
+  c.x_q = {{1}, {3}}, c.w_q = {{2}, {5}};
+  ASSERT_EQ(exact::Evaluate(c).IntAt(0), 7 + 30);
+  EXPECT_EQ(Answer(c, kName), Values{5 + 34});
+  c.w_q.zero_point = {3};
+  EXPECT_FALSE(IsAsked(c, kName));
+  EXPECT_FALSE(IsAsked(WithZeroPoints({1}, {1}, 3, 5), kName)) << "another cause's";
+}
+
+TEST(FamilyOfElements, CopiedWhereScalesAreEqual) {
+  constexpr auto* kName = "copied where scales are equal";
+  Case c = Elements(Op::kConcat, kS8, {10}, {20});
+  c.x_q = {{2}, {3}}, c.w_q = {{1}, {5}}, c.out_q = {{2}, {7}};
+  ASSERT_EQ(exact::Evaluate(c).IntAt(0), 14);
+  EXPECT_EQ(Answer(c, kName), (Values{10, 15})) << "8 + 7";
+  c.w_q.scale = {2};
+  EXPECT_EQ(Answer(c, kName), (Values{10, 20}));
+  c.x_q.scale = c.w_q.scale = {1};
+  EXPECT_FALSE(IsAsked(c, kName));
+  Case one = Elements(Op::kRescale, kS8, {10});
+  one.x_q.zero_point = {3};
+  EXPECT_EQ(Answer(one, kName), Values{10});
+  one.x_q.zero_point = {0};
+  EXPECT_FALSE(IsAsked(one, kName)) << "a copy is right";
+  Case add = Elements(Op::kAdd, kS8, {10}, {20});
+  add.x_q.zero_point = {3};
+  EXPECT_FALSE(IsAsked(add, kName));
+}
+
 TEST(FamilyOfElements, SumsOfCodesSaturate) {
   constexpr auto* kName = "saturating sum of codes";
   const auto add = [](DType dtype, const Values& a, const Values& b, int32_t zero) {
@@ -812,6 +888,31 @@ TEST(FamilyOfChannels, TakeTheBiasOrTheParametersOfAnother) {
   }
 }
 
+TEST(FamilyOfChannels, WithinTheirGroup) {
+  // Two groups of two channels over pixels of 1 and 1.
+  Window v{.batch = 1, .in_h = 1, .in_w = 1, .in_c = 2, .groups = 2};
+  Case c = Windowed(Op::kConv2d, v, kU8, {1, 1}, {0, 0, 0, 0});
+  c.per_channel = true;
+  c.w_q = {{1, 1, 1, 1}, {1, 2, 3, 4}};
+  c.bias_i32 = {{10, 20, 30, 40}};
+  ASSERT_EQ(Validate(c), "");
+  ASSERT_EQ(exact::Evaluate(c).IntAt(3), 40 - 4);
+  EXPECT_EQ(Answer(c, "weight zero point within group"), (Values{9, 18, 29, 38}));
+  EXPECT_EQ(Answer(c, "bias within group"), (Values{9, 18, 10 - 3, 20 - 4}));
+  c.bias_i32.reset();
+  EXPECT_FALSE(IsAsked(c, "bias within group"));
+  c = ToFloats(c);
+  c.bias = {{10, 20, 30, 40}};
+  EXPECT_EQ(RealAnswer(c, "bias within group"), (Reals{9, 18, 10 - 3, 20 - 4}));
+  v.groups = 1;
+  Case one = Windowed(Op::kConv2d, v, kU8, {1, 1}, {0, 0, 0, 0});
+  one.per_channel = true;
+  one.w_q = {{1, 1}, {1, 2}};
+  one.bias_i32 = {{10, 20}};
+  EXPECT_FALSE(IsAsked(one, "weight zero point within group"));
+  EXPECT_FALSE(IsAsked(one, "bias within group"));
+}
+
 TEST(FamilyOfChannels, AreAskedWhereChannelsDiffer) {
   for (const int64_t modulo : {1, 4, 8, 16, 32, 64, 128, 256}) {
     const auto layer = [](int64_t channels) {
@@ -911,6 +1012,23 @@ TEST(FamilyOfRounding, HalvesAndQuarters) {
             (Values{0, 0, 1, 1, 1, 2, 0, 0, -1, -1, -1, -2, 0, 1, -1}));
   EXPECT_EQ(Answer(c, "half added and cut"),
             (Values{0, 1, 1, 1, 2, 2, 0, 0, 0, 0, -1, -1, 0, 1, 0}));
+}
+
+// INT32_MAX - 1 and a half of 2 are one too many.
+TEST(FamilyOfRounding, AHalfThatWraps) {
+  constexpr auto* kName = "half that wraps";
+  Case c = Requantized({INT32_MAX - 1, INT32_MAX - 2, 5, -7}, 0.25f);
+  EXPECT_EQ(Answer(c, kName), (Values{-128, 127, 1, -2}));
+  c.multiplier = {0.375f};
+  EXPECT_EQ(Answer(c, kName), (Values{127, 127, 2, -3})) << "is no shift alone";
+  c.multiplier = {2};
+  EXPECT_EQ(Answer(c, kName), (Values{127, 127, 10, -14})) << "a shift to the left";
+  c.multiplier = {0.5f};
+  EXPECT_EQ(Answer(c, kName), (Values{127, 127, 2, -4})) << "half of 2 is 1";
+  c.x.SetInt(0, INT32_MAX);
+  EXPECT_EQ(Answer(c, kName)->front(), -128);
+  c.multiplier.clear();
+  EXPECT_FALSE(CauseNamed(kName).applies(c)) << "a quotient of scales";
 }
 
 // Bounds of -3 and 3: the ties -2.5 and 2.5 are rounded to -2 and 2, and are half a code from them.

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -322,6 +324,11 @@ void AddOffsets(std::vector<Cause>& rows) {
 
 // ---- Sums.
 
+int64_t Dot(Codes x, Codes w) {
+  return std::transform_reduce(x.begin(), x.end(), w.begin(), int64_t{0}, std::plus<>(),
+                               [](int64_t a, int64_t b) { return a * b; });
+}
+
 int64_t AddInFloat(size_t lanes, Codes x, Codes w) {
   std::array<float, 16> sums{};
   for (size_t k = 0; k < x.size(); ++k)
@@ -345,10 +352,9 @@ int64_t AddThroughFloat(int64_t block, Codes x, Codes w) {
 int64_t AddBlocksInFloat(int64_t block, Codes x, Codes w) {
   float sum = 0;
   for (int64_t first = 0; first < std::ssize(x); first += block) {
-    int64_t part = 0;
-    for (int64_t k = first; k < std::min(first + block, std::ssize(x)); ++k)
-      part += int64_t{x[static_cast<size_t>(k)]} * w[static_cast<size_t>(k)];
-    sum += static_cast<float>(part);
+    const auto from = static_cast<size_t>(first);
+    const size_t terms = std::min(static_cast<size_t>(block), x.size() - from);
+    sum += static_cast<float>(Dot(x.subspan(from, terms), w.subspan(from, terms)));
   }
   return static_cast<int64_t>(sum);
 }
@@ -469,11 +475,7 @@ void AddSums(std::vector<Cause>& rows) {
   products(
       Kind::kTail, "last product of an odd sum twice", "adds the last product twice where K is odd",
       [](SumSteps& steps, const Case&) {
-        steps.add = [](DType, Codes x, Codes w) {
-          int64_t sum = int64_t{x.back()} * w.back();
-          for (size_t k = 0; k < x.size(); ++k) sum += int64_t{x[k]} * w[k];
-          return sum;
-        };
+        steps.add = [](DType, Codes x, Codes w) { return Dot(x, w) + Dot(x.last(1), w.last(1)); };
       },
       [](const Case& c) { return SumsOfCodes(c) && c.K % 2 == 1; });
 
@@ -703,7 +705,7 @@ void EditElements(Stages& s, void (*edit)(const CodeRange& range, int32_t& a, in
 // An operand b of -128 counts as 128.
 RoundedOutput NegatedOperandWraps(const RealOutput& o) {
   const Factors f = FactorsOf(o);
-  const bool wraps = o.c.w.dtype() == DType::kS8 && o.c.w.IntAt(o.index) == -128;
+  const bool wraps = o.c.w.IntAt(o.index) == -128;
   const double offset = f.offset - (wraps ? 256.0 * o.c.w_q.scale_at(0) : 0);
   return {std::nearbyint((f.multiplier * f.sum + offset) / f.y)};
 }
@@ -725,7 +727,7 @@ void AddElements(std::vector<Cause>& rows) {
       [](const CodeRange&, int32_t&, int32_t& b) { b = std::max(b, -127); });
   rows.push_back({Stage::kRound, Kind::kClamp, "negated operand wraps",
                   "negates the codes of b in an int8 that wraps: -128 stays -128",
-                  [](const Case& c) { return c.op == Op::kSub && RoundsSums(c); },
+                  [](const Case& c) { return c.op == Op::kSub; },
                   [](Stages& s) {
                     s.codes.round = NegatedOperandWraps;
                     return true;
@@ -845,19 +847,18 @@ void AddChannels(std::vector<Cause>& rows) {
                     }});
   }
 
-  const Applies groups = [](const Case& c) { return c.window.groups > 1; };
+  const Applies any = [](const Case&) { return true; };
   const auto in_group = [](const Case& c) {
-    return [per_group = std::max<int64_t>(c.N / c.window.groups, 1)](int64_t n, int64_t) {
-      return n % per_group;
-    };
+    const int64_t channels = std::max<int64_t>(c.N / c.window.groups, 1);
+    return [channels](int64_t n, int64_t) { return n % channels; };
   };
   rows.push_back({Stage::kBias, Kind::kIndex, "bias within group",
-                  "indexes the bias within the group", groups, [in_group](Stages& s) {
+                  "indexes the bias within the group", any, [in_group](Stages& s) {
                     const bool real = Reindex(s.c.bias, in_group(s.c));
                     return Reindex(s.c.bias_i32, in_group(s.c)) || real;
                   }});
   rows.push_back({Stage::kIndex, Kind::kIndex, "weight zero point within group",
-                  "indexes the weight zero point within the group", groups,
+                  "indexes the weight zero point within the group", any,
                   [in_group](Stages& s) { return Reindex(s.c.w_q.zero_point, in_group(s.c)); }});
 
   const auto bias = [&](Kind kind, std::string name, std::string sentence, auto times,

@@ -1027,6 +1027,11 @@ TEST(FamilyOfRounding, AHalfThatWraps) {
   EXPECT_EQ(Answer(c, kName), (Values{127, 127, 2, -4})) << "half of 2 is 1";
   c.x.SetInt(0, INT32_MAX);
   EXPECT_EQ(Answer(c, kName)->front(), -128);
+  c.multiplier = {2};
+  EXPECT_EQ(Answer(c, kName)->front(), 127) << "no half is added";
+  c.requant = Requant::kFixedQ31;
+  EXPECT_FALSE(CauseNamed(kName).applies(c)) << "has steps of its own";
+  c.requant = Requant::kExact;
   c.multiplier.clear();
   EXPECT_FALSE(CauseNamed(kName).applies(c)) << "a quotient of scales";
 }

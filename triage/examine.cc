@@ -330,7 +330,10 @@ class Examiner {
       // One departure in another way, for four that are explained, may be another fault.
       const bool in_place = tested.causes.back()->stage == CauseStage::kPlace;
       const size_t enough = in_place ? kPlenty : kEnough;  // there are many places to choose from
-      if (tested.bearing_out.size() >= enough && 4 * tested.otherwise <= bearing_out) {
+      // Many pairs of causes give an end of the range, where every number beyond it goes too.
+      const bool by_chance = tested.causes.size() > 1 && !in_place && tested.telling == 0;
+      if (tested.bearing_out.size() >= enough && 4 * tested.otherwise <= bearing_out &&
+          !by_chance) {
         examination_.borne_out.push_back(
             {tested.causes, tested.where, 2 * tested.otherwise + !tested.where.empty()});
       } else if (tested.otherwise == 0) {

@@ -249,6 +249,22 @@ TEST_F(ExamineTest, APlaceTakesSixAnswersThatTellOfIt) {
   EXPECT_TRUE(Names(Ask({pair}, Always(pair)), pair));
 }
 
+// A sum that is far off ends at a bound, whatever made it so: some pair of causes always does.
+TEST_F(ExamineTest, TwoCausesTogetherTakeAnAnswerOffTheBounds) {
+  AskOneShapeOnly();
+  const Cause far_up = Adds(1000), nothing = Adds(0, CauseStage::kOffset);
+  const Hypothesis pair{&far_up, &nothing}, one{&far_up};
+  EXPECT_TRUE(LeavesOpen(Ask({pair}, Always(pair)), pair));
+  EXPECT_TRUE(Names(Ask({one}, Always(one)), one)) << "one cause may give a bound everywhere";
+  const Hypothesis near{&one_, &nothing};
+  EXPECT_TRUE(Names(Ask({near}, Always(near)), near));
+  // A place says where, and is no second reason for the number.
+  const Cause first_column =
+      InColumns(Adds(0, CauseStage::kPlace), [](int64_t column) { return column == 0; });
+  const Hypothesis placed{&far_up, &first_column};
+  EXPECT_TRUE(Names(Ask({placed}, Always(placed)), placed));
+}
+
 TEST_F(ExamineTest, ACauseOfTheLastDigitIsContradictedByOneRightAnswerOfTheSameShape) {
   AskOneShapeOnly();
   EXPECT_TRUE(Contradicts(Ask({rounding_}, Always({})), rounding_));

@@ -679,7 +679,7 @@ void AddRows(std::vector<Cause>& rows) {
                       return true;
                     }});
     rows.push_back(
-        {Stage::kOperands, Kind::kIndex, fmt::format("range of the first block of {}", block),
+        {Stage::kOperands, Kind::kTail, fmt::format("range of the first block of {}", block),
          fmt::format("looks for the range in the first {} values alone", block),
          [](const Case& c) { return c.op == Op::kChooseQParams; },
          [block](Stages& s) {

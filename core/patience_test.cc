@@ -87,44 +87,43 @@ TEST(Patience, ALimitIsFromNowOnAndNeverLater) {
 }
 
 // Whatever of the child works, alone beside seven others, gets an eighth of the processor.
+void ExpectPatienceWith(void (*work)(), const char* needs = "/proc/self/schedstat") {
+  if (NoTimesInLine() || !std::filesystem::exists(needs)) GTEST_SKIP() << "no " << needs;
+  const BusyProcessor busy(7);
+  const Forked other(SleepForEver), child(work);
+  Patience patience;
+  patience.Begin(other.pid(), kLong);  // a moment ago, of another child
+  patience.Begin(child.pid(), 100);
+  // On a machine that is busy with others too the wait is as long as any may be.
+  const Waited waited = WaitFor(patience);
+  EXPECT_TRUE(waited.own >= 300 || waited.clock >= 2000) << waited.own;
+  EXPECT_TRUE(patience.machine_was_busy());
+  // What was waited for one case is not waited for the next.
+  child.Stop();
+  patience.Begin(child.pid(), 10);
+  EXPECT_FALSE(patience.machine_was_busy());
+}
+
 TEST(Patience, TimeInLineIsNotTheChilds) {
-  if (NoTimesInLine()) GTEST_SKIP() << "no /proc/self/schedstat";
-  const struct {
-    const char* who;
-    void (*work)();
-    const char* needs = "/proc/self/schedstat";
-  } workers[]{
-      {"the child", [] { ComputeForEver(); }},
-      {"a thread of the child",
-       [] {
-         const std::jthread worker(ComputeForEver);
-         SleepForEver();
-       }},
-      {"a child of the child",
-       [] {
-         // After the first look at the child.
-         std::this_thread::sleep_for(milliseconds(10));
-         const Forked worker(ComputeForEver);
-         SleepForEver();
-       },
-       "/proc/thread-self/children"},
-  };
-  for (const auto& [who, work, needs] : workers) {
-    if (!std::filesystem::exists(needs)) continue;
-    const BusyProcessor busy(7);
-    const Forked other(SleepForEver), child(work);
-    Patience patience;
-    patience.Begin(other.pid(), kLong);  // a moment ago, of another child
-    patience.Begin(child.pid(), 100);
-    // On a machine that is busy with others too the wait is as long as any may be.
-    const Waited waited = WaitFor(patience);
-    EXPECT_TRUE(waited.own >= 300 || waited.clock >= 2000) << who << ": " << waited.own;
-    EXPECT_TRUE(patience.machine_was_busy()) << who;
-    // What was waited for one case is not waited for the next.
-    child.Stop();
-    patience.Begin(child.pid(), 10);
-    EXPECT_FALSE(patience.machine_was_busy()) << who;
-  }
+  ExpectPatienceWith([] { ComputeForEver(); });
+}
+
+TEST(Patience, TimeInLineOfAThreadOfTheChildIsNotTheChilds) {
+  ExpectPatienceWith([] {
+    const std::jthread worker(ComputeForEver);
+    SleepForEver();
+  });
+}
+
+TEST(Patience, TimeInLineOfAChildOfTheChildIsNotTheChilds) {
+  ExpectPatienceWith(
+      [] {
+        // After the first look at the child.
+        std::this_thread::sleep_for(milliseconds(10));
+        const Forked worker(ComputeForEver);
+        SleepForEver();
+      },
+      "/proc/thread-self/children");
 }
 
 // Each worker takes an eighth of the processor and ends; what it waited is not forgotten with it.

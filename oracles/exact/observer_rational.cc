@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -172,7 +173,7 @@ class Histogram {
     // What is subtracted was rounded to float32, and so leaves a rest, also in bins without a
     // count.
     Rational before = 0, rest = 0;
-    for (int64_t i = 0; i < kBins; ++i) {
+    for (const int64_t i : std::views::iota(int64_t{0}, kBins)) {
       Rational difference = rest;
       if (const auto at = integral.find(i); at != integral.end()) {
         difference = NearestFloat64(at->second - before);

@@ -22,7 +22,6 @@ namespace {
 using test::RandomCase;
 
 using Kind = Observer::Kind;
-
 using Batches = std::vector<std::vector<float>>;
 
 Case Observing(const Batches& batches, const Observer& observer) {

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cfenv>
 #include <csignal>
@@ -96,6 +97,17 @@ bool EachTime(int calls) {
 
 void WriteToSocket(const void* from, size_t bytes) {
   if (write(3, from, bytes) != static_cast<ssize_t>(bytes)) std::abort();
+}
+
+// What a worker sends for a problem that is refused without a reason.
+void SendRefusal(qualm::MessageKind kind, uint64_t sequence) {
+  const struct {
+    qualm::RunStatus status = qualm::RunStatus::kRefused;
+    std::array<uint8_t, sizeof(uint64_t)> length{};  // of the reason
+  } payload;
+  const qualm::MessageHeader header{.kind = kind, .sequence = sequence, .bytes = sizeof payload};
+  WriteToSocket(&header, sizeof header);
+  WriteToSocket(&payload, sizeof payload);
 }
 
 int32_t AddBytes(const qualm_problem* p) {
@@ -302,6 +314,9 @@ int32_t Run(const qualm_problem* p) {
         .kind = qualm::MessageKind::kAnswer, .sequence = 1, .bytes = uint64_t{1} << 62};
     WriteToSocket(&header, sizeof header);
   }
+  if (Is("answer-by-itself")) SendRefusal(qualm::MessageKind::kAnswer, 1);
+  if (Is("answer-as-another-kind")) SendRefusal(qualm::MessageKind::kHello, 1);
+  if (Is("answer-another-question")) SendRefusal(qualm::MessageKind::kAnswer, 7);
   if (Is("close-socket")) close(3);
   if (Is("close-and-stay")) {
     close(3);

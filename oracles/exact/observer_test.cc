@@ -218,17 +218,28 @@ TEST(Observer, BothFormsAgreeWhereMostValuesAreTheSmallest) {
 // Each batch spreads the counts of those before over other bins, in 128 parts of a bin. Which bins
 // are left at the end depends on the last part, and on what rounding leaves in empty bins.
 TEST(Observer, BothFormsAgreeOnManyBatchesOfFewValues) {
-  for (const Batches& batches : {Batches{{0.89f, -0.21f, -0.56f},
-                                         {0.24f, 0.93f, 0.74f},
-                                         {0.03f, -0.80f, 0.62f},
-                                         {1.38f, -0.41f, 0.28f},
-                                         {-0.16f, -0.71f, -1.19f},
-                                         {0.71f, 0.66f, 1.16f}},
-                                 Batches{{0.71f, 0.57f, -0.59f, -0.44f, -0.88f, 0.69f, 0.17f},
-                                         {-0.75f, -0.81f, -0.86f, -0.24f, 0.03f, -0.70f, 0.94f},
-                                         {0.60f, -0.14f, -0.51f, 0.84f, 0.34f, 0.40f, -0.93f},
-                                         {-0.54f, 0.30f, -0.85f, -1.13f, -1.26f, -0.99f, 0.77f},
-                                         {-0.03f, 1.17f, 1.44f, -1.00f, 1.40f, 1.08f, 1.24f}}}) {
+  const std::vector<Batches> cases{
+      {{0.89f, -0.21f, -0.56f},
+       {0.24f, 0.93f, 0.74f},
+       {0.03f, -0.80f, 0.62f},
+       {1.38f, -0.41f, 0.28f},
+       {-0.16f, -0.71f, -1.19f},
+       {0.71f, 0.66f, 1.16f}},
+      {{0.71f, 0.57f, -0.59f, -0.44f, -0.88f, 0.69f, 0.17f},
+       {-0.75f, -0.81f, -0.86f, -0.24f, 0.03f, -0.70f, 0.94f},
+       {0.60f, -0.14f, -0.51f, 0.84f, 0.34f, 0.40f, -0.93f},
+       {-0.54f, 0.30f, -0.85f, -1.13f, -1.26f, -0.99f, 0.77f},
+       {-0.03f, 1.17f, 1.44f, -1.00f, 1.40f, 1.08f, 1.24f}},
+      // The last batch lies within the range of before, whose counts stay as they are.
+      {{-0.33f, 0.24f, -0.41f},
+       {0.33f, 0.81f, 0.47f},
+       {0.19f, 0.38f, 0.39f},
+       {0.93f, -0.22f, -0.24f},
+       {0.16f, 0.69f, -0.93f},
+       {1.66f, -1.26f, -1.40f},
+       {-0.12f, 0.11f, 1.13f}},
+  };
+  for (const Batches& batches : cases) {
     const Case c = Observing(batches, {.kind = Kind::kHistogram});
     ASSERT_EQ(Validate(c), "");
     EXPECT_EQ(Evaluate(c), EvaluateRational(c));

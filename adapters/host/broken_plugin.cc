@@ -104,7 +104,7 @@ void SendRefusal(qualm::MessageKind kind, uint64_t sequence) {
   const struct {
     qualm::RunStatus status = qualm::RunStatus::kRefused;
     std::array<uint8_t, sizeof(uint64_t)> length{};  // of the reason
-  } payload;
+  } payload{};
   const qualm::MessageHeader header{.kind = kind, .sequence = sequence, .bytes = sizeof payload};
   WriteToSocket(&header, sizeof header);
   WriteToSocket(&payload, sizeof payload);
@@ -288,6 +288,14 @@ int32_t Run(const qualm_problem* p) {
   if (Is("write-past") || Is("entry-ignore-segv")) y[rows * columns] = 7;
   if (Is("write-far-past")) y[rows * columns + 1] = 7;
   if (Is("write-before")) y[-1] = 7;
+  if (Is("write-past-old-accumulators")) {
+    static int32_t* end = nullptr;  // of those of an earlier call
+    if (p->acc != nullptr) {
+      end = static_cast<int32_t*>(p->acc->data) + rows * columns;
+    } else {
+      *end = 7;
+    }
+  }
   if (Is("bus")) {  // far from every buffer
     constexpr size_t kFar = size_t{1} << 22;
     auto* const page = static_cast<uint8_t*>(
@@ -370,7 +378,8 @@ const qualm_capability* Capability(int32_t op) {
   linear.features = Is("dense-only") ? 0 : QUALM_CAN_STRIDES;
   if (Is("layers")) linear.features |= QUALM_CAN_WEIGHT_STRIDES | QUALM_CAN_THREADS;
   for (const char* how : {"count-calls", "count-accumulators", "refuse-first-call", "refuse-others",
-                          "refuse-second-call", "first-other-differs", "last-other-differs"}) {
+                          "refuse-second-call", "first-other-differs", "last-other-differs",
+                          "write-past-old-accumulators"}) {
     if (Is(how)) linear.features |= QUALM_CAN_CONCURRENT | QUALM_CAN_ACC;
   }
   linear.read_slack_bytes = Is("read-slack") || Is("write-slack") ? 16 : 0;
@@ -409,6 +418,14 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
   if (Is("entry-ignore-segv")) signal(SIGSEGV, SIG_IGN);
   if (Is("entry-garbage") || AgainIs("entry-garbage"))
     WriteToSocket("this is not a message of the protocol", 37);
+  if (Is("entry-half-a-message")) {
+    constexpr std::string_view kHalf = "half a sentence";
+    const qualm::MessageHeader header{
+        .kind = qualm::MessageKind::kCannotLoad, .sequence = 0, .bytes = 2 * kHalf.size()};
+    WriteToSocket(&header, sizeof header);
+    WriteToSocket(kHalf.data(), kHalf.size());
+    std::_Exit(5);
+  }
   static qualm_plugin plugin{};
   plugin.size = Is("wrong-size") ? 40 : sizeof plugin;
   if (Is("least-of-another-version")) plugin.size = offsetof(qualm_plugin, reserved);

@@ -445,6 +445,16 @@ TEST(Plugin, WriteBeforeTheOutputIsSeen) {
   }
 }
 
+// A buffer of the call before is none that this call could have left.
+TEST(Plugin, AnOldBufferIsNotNamed) {
+  Worker worker(Broken("write-past-old-accumulators"));
+  const Outcome with = worker.Run(SmallCase(), {.want_acc = true});
+  EXPECT_TRUE(with.ok()) << with.detail;
+  const Outcome without = worker.Run(SmallCase(), {});
+  EXPECT_EQ(without.detail.find("of acc"), std::string::npos) << without.detail;
+  EXPECT_NE(without.detail.find("SIGSEGV"), std::string::npos) << without.detail;
+}
+
 TEST(Plugin, WriteIntoARowGapIsSeen) {
   Worker worker(Broken("write-gap"));
   RunContext context;
@@ -677,6 +687,7 @@ TEST(Plugin, WhatIsNoPluginIsTurnedAwayWithASentence) {
   expect(Broken("entry-exit"), "exit status 5");
   expect(Broken("entry-hang"), "could not be loaded within 400 ms");
   expect(Broken("entry-garbage"), "no message of this protocol");
+  expect(Broken("entry-half-a-message"), "no message of this protocol");
   expect(Broken("no-capability"), "qualm_plugin.capability is NULL");
   expect(Broken("null-function"), "qualm_plugin.run is NULL");
   expect(Broken("no-last-error"), "qualm_plugin.last_error is NULL");

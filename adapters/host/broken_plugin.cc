@@ -22,6 +22,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "adapters/host/worker_message.h"  // as foreign code that knows it might have
 #include "adapters/qualm_plugin.h"
@@ -108,6 +109,32 @@ void SendRefusal(qualm::MessageKind kind, uint64_t sequence) {
   const qualm::MessageHeader header{.kind = kind, .sequence = sequence, .bytes = sizeof payload};
   WriteToSocket(&header, sizeof header);
   WriteToSocket(&payload, sizeof payload);
+}
+
+// Reads the byte behind a buffer that lies near another one, which qualm comes to later.
+void ReadPastOneNearAnother(const qualm_problem& p) {
+  struct Buffer {
+    const void* data;
+    size_t bytes;
+    uintptr_t begin() const { return reinterpret_cast<uintptr_t>(data); }
+    uintptr_t end() const { return begin() + bytes; }
+  };
+  const auto bytes_of = [](const qualm_tensor& tensor) {
+    return static_cast<size_t>(tensor.dims[0] * tensor.dims[1]);
+  };
+  std::vector<Buffer> buffers{{p.x->data, bytes_of(*p.x)}, {p.w->data, bytes_of(*p.w)}};
+  for (const qualm_qparams* const q : {&p.x_q, &p.w_q, &p.out_q}) {
+    buffers.push_back({q->scale, 4 * static_cast<size_t>(q->count)});
+    buffers.push_back({q->zero_point, 4 * static_cast<size_t>(q->count)});
+  }
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const uintptr_t end = buffers[i].end();
+    for (size_t j = i + 1; j < buffers.size(); ++j) {
+      const Buffer& other = buffers[j];
+      const uintptr_t distance = end < other.begin() ? other.begin() - end : end - other.end() + 1;
+      if (distance < 60'000) zero = static_cast<const uint8_t*>(buffers[i].data)[buffers[i].bytes];
+    }
+  }
 }
 
 int32_t AddBytes(const qualm_problem* p) {
@@ -310,6 +337,7 @@ int32_t Run(const qualm_problem* p) {
   if (Is("write-slack")) reinterpret_cast<uint8_t*>(y + rows * columns)[3] = 7;
   if (Is("write-gap") && rows > 1) Row(p->y, 0)[columns] = 7;
   if (Is("read-past")) zero = x[p->x->dims[0] * p->x->dims[1]];
+  if (Is("read-past-near-another")) ReadPastOneNearAnother(*p);
   if (Is("read-slack")) {
     for (int i = 0; i < 16; ++i) zero = x[p->x->dims[0] * p->x->dims[1] + i];
   }

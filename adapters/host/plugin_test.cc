@@ -105,6 +105,9 @@ INSTANTIATE_TEST_SUITE_P(
         Misbehaviour{"throw", RunStatus::kCrashed, "thrown on purpose"},
         Misbehaviour{"write-past", RunStatus::kTouchedOutside, "past the end of y (SIGSEGV)"},
         Misbehaviour{"read-past", RunStatus::kTouchedOutside, "read 1 byte past the end of x"},
+        // Of several buffers that are near, the nearest.
+        Misbehaviour{"read-past-near-another", RunStatus::kTouchedOutside,
+                     "read 1 byte past the end of "},
         Misbehaviour{"write-far-past", RunStatus::kTouchedOutside,
                      "wrote 5 bytes past the end of y"},
         Misbehaviour{"bus", RunStatus::kCrashed, "killed by SIGBUS: accessed address 0x"},

@@ -22,13 +22,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kLong = 60'000;  // a limit that no test waits for
 
-// Milliseconds that this thread stood in line for a processor since it began.
-int64_t OwnInLine() {
-  std::ifstream file("/proc/thread-self/schedstat");
+// Milliseconds that a thread stood in line for a processor since it began.
+int64_t InLine(const std::string& thread) {
+  std::ifstream file("/proc/" + thread + "/schedstat");
   int64_t run = 0, in_line = 0;
   file >> run >> in_line;
   return in_line / 1'000'000;
 }
+int64_t OwnInLine() { return InLine("thread-self"); }
 
 struct Waited {
   int64_t clock;  // milliseconds until the child had had its time
@@ -87,44 +88,43 @@ TEST(Patience, ALimitIsFromNowOnAndNeverLater) {
 }
 
 // Whatever of the child works, alone beside seven others, gets an eighth of the processor.
+void ExpectPatienceWith(void (*work)(), const char* needs = "/proc/self/schedstat") {
+  if (NoTimesInLine() || !std::filesystem::exists(needs)) GTEST_SKIP() << "no " << needs;
+  const BusyProcessor busy(7);
+  const Forked other(SleepForEver), child(work);
+  Patience patience;
+  patience.Begin(other.pid(), kLong);  // a moment ago, of another child
+  patience.Begin(child.pid(), 100);
+  // On a machine that is busy with others too the wait is as long as any may be.
+  const Waited waited = WaitFor(patience);
+  EXPECT_TRUE(waited.own >= 300 || waited.clock >= 2000) << waited.own;
+  EXPECT_TRUE(patience.machine_was_busy());
+  // What was waited for one case is not waited for the next.
+  child.Stop();
+  patience.Begin(child.pid(), 10);
+  EXPECT_FALSE(patience.machine_was_busy());
+}
+
 TEST(Patience, TimeInLineIsNotTheChilds) {
-  if (NoTimesInLine()) GTEST_SKIP() << "no /proc/self/schedstat";
-  const struct {
-    const char* who;
-    void (*work)();
-    const char* needs = "/proc/self/schedstat";
-  } workers[]{
-      {"the child", [] { ComputeForEver(); }},
-      {"a thread of the child",
-       [] {
-         const std::jthread worker(ComputeForEver);
-         SleepForEver();
-       }},
-      {"a child of the child",
-       [] {
-         // After the first look at the child.
-         std::this_thread::sleep_for(milliseconds(10));
-         const Forked worker(ComputeForEver);
-         SleepForEver();
-       },
-       "/proc/thread-self/children"},
-  };
-  for (const auto& [who, work, needs] : workers) {
-    if (!std::filesystem::exists(needs)) continue;
-    const BusyProcessor busy(7);
-    const Forked other(SleepForEver), child(work);
-    Patience patience;
-    patience.Begin(other.pid(), kLong);  // a moment ago, of another child
-    patience.Begin(child.pid(), 100);
-    // On a machine that is busy with others too the wait is as long as any may be.
-    const Waited waited = WaitFor(patience);
-    EXPECT_TRUE(waited.own >= 300 || waited.clock >= 2000) << who << ": " << waited.own;
-    EXPECT_TRUE(patience.machine_was_busy()) << who;
-    // What was waited for one case is not waited for the next.
-    child.Stop();
-    patience.Begin(child.pid(), 10);
-    EXPECT_FALSE(patience.machine_was_busy()) << who;
-  }
+  ExpectPatienceWith([] { ComputeForEver(); });
+}
+
+TEST(Patience, TimeInLineOfAThreadOfTheChildIsNotTheChilds) {
+  ExpectPatienceWith([] {
+    const std::jthread worker(ComputeForEver);
+    SleepForEver();
+  });
+}
+
+TEST(Patience, TimeInLineOfAChildOfTheChildIsNotTheChilds) {
+  ExpectPatienceWith(
+      [] {
+        // After the first look at the child.
+        std::this_thread::sleep_for(milliseconds(10));
+        const Forked worker(ComputeForEver);
+        SleepForEver();
+      },
+      "/proc/thread-self/children");
 }
 
 // Each worker takes an eighth of the processor and ends; what it waited is not forgotten with it.
@@ -153,6 +153,23 @@ TEST(Patience, TimeInLineOfTheWaitingThreadIsNotTheChilds) {
   patience.Begin(child.pid(), 60);
   EXPECT_GE(WaitFor(patience, [] {}).clock, 200);
   EXPECT_TRUE(patience.machine_was_busy());
+}
+
+// First the child stands in line, then as long this thread. Neither alone would leave the child any
+// of its time.
+TEST(Patience, TimesInLineOfTheChildAndOfTheWaitingThreadAreAdded) {
+  if (NoTimesInLine()) GTEST_SKIP() << "no /proc/self/schedstat";
+  const BusyProcessor busy(7);
+  const Forked child(ComputeForEver);
+  const auto childs = [&] { return InLine(std::to_string(child.pid())); };
+  const int64_t own_before = OwnInLine(), childs_before = childs();
+  Patience patience;
+  patience.Begin(child.pid(), 250);
+  std::this_thread::sleep_for(milliseconds(500));
+  child.Stop();
+  while (OwnInLine() - own_before < childs() - childs_before) {
+  }
+  EXPECT_GT(patience.MillisecondsLeft(), 0);
 }
 
 // Together the two are in line for more time than passes on the clock, so that this would not end.

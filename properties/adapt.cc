@@ -59,7 +59,7 @@ void OutputAs(Case& c, DType dtype) {
 
 // x, w and output.
 void AllAs(Case& c, DType dtype) {
-  if (!IsCode(c.x.dtype()) || !IsCode(c.out_dtype)) return;
+  if (!IsCode(c.out_dtype)) return;
   if (c.x.dtype() != dtype) OtherCodes(c.x, c.x_q);
   if (c.w.dtype() != dtype) OtherCodes(c.w, c.w_q);
   if (c.out_dtype != dtype) OutputAs(c, dtype);
@@ -105,7 +105,7 @@ const std::vector<Change>& Changes() {
         OtherCodes(c.w, c.w_q);
       },
       [](Case& c) {
-        if (!IsCode(c.x.dtype()) || !IsCode(c.out_dtype)) return;
+        if (!IsCode(c.out_dtype)) return;
         OtherCodes(c.x, c.x_q);
         OutputAs(c, c.out_dtype == DType::kU8 ? DType::kS8 : DType::kU8);
       },

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cfenv>
 #include <csignal>
@@ -21,6 +22,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "adapters/host/worker_message.h"  // as foreign code that knows it might have
 #include "adapters/qualm_plugin.h"
@@ -96,6 +98,43 @@ bool EachTime(int calls) {
 
 void WriteToSocket(const void* from, size_t bytes) {
   if (write(3, from, bytes) != static_cast<ssize_t>(bytes)) std::abort();
+}
+
+// What a worker sends for a problem that is refused without a reason.
+void SendRefusal(qualm::MessageKind kind, uint64_t sequence) {
+  const struct {
+    qualm::RunStatus status = qualm::RunStatus::kRefused;
+    std::array<uint8_t, sizeof(uint64_t)> length{};  // of the reason
+  } payload{};
+  const qualm::MessageHeader header{.kind = kind, .sequence = sequence, .bytes = sizeof payload};
+  WriteToSocket(&header, sizeof header);
+  WriteToSocket(&payload, sizeof payload);
+}
+
+// Reads the byte behind a buffer that lies near another one, which qualm comes to later.
+void ReadPastOneNearAnother(const qualm_problem& p) {
+  struct Buffer {
+    const void* data;
+    size_t bytes;
+    uintptr_t begin() const { return reinterpret_cast<uintptr_t>(data); }
+    uintptr_t end() const { return begin() + bytes; }
+  };
+  const auto bytes_of = [](const qualm_tensor& tensor) {
+    return static_cast<size_t>(tensor.dims[0] * tensor.dims[1]);
+  };
+  std::vector<Buffer> buffers{{p.x->data, bytes_of(*p.x)}, {p.w->data, bytes_of(*p.w)}};
+  for (const qualm_qparams* const q : {&p.x_q, &p.w_q, &p.out_q}) {
+    buffers.push_back({q->scale, 4 * static_cast<size_t>(q->count)});
+    buffers.push_back({q->zero_point, 4 * static_cast<size_t>(q->count)});
+  }
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const uintptr_t end = buffers[i].end();
+    for (size_t j = i + 1; j < buffers.size(); ++j) {
+      const Buffer& other = buffers[j];
+      const uintptr_t distance = end < other.begin() ? other.begin() - end : end - other.end() + 1;
+      if (distance < 60'000) zero = static_cast<const uint8_t*>(buffers[i].data)[buffers[i].bytes];
+    }
+  }
 }
 
 int32_t AddBytes(const qualm_problem* p) {
@@ -276,6 +315,14 @@ int32_t Run(const qualm_problem* p) {
   if (Is("write-past") || Is("entry-ignore-segv")) y[rows * columns] = 7;
   if (Is("write-far-past")) y[rows * columns + 1] = 7;
   if (Is("write-before")) y[-1] = 7;
+  if (Is("write-past-old-accumulators")) {
+    static int32_t* end = nullptr;  // of those of an earlier call
+    if (p->acc != nullptr) {
+      end = static_cast<int32_t*>(p->acc->data) + rows * columns;
+    } else {
+      *end = 7;
+    }
+  }
   if (Is("bus")) {  // far from every buffer
     constexpr size_t kFar = size_t{1} << 22;
     auto* const page = static_cast<uint8_t*>(
@@ -290,6 +337,7 @@ int32_t Run(const qualm_problem* p) {
   if (Is("write-slack")) reinterpret_cast<uint8_t*>(y + rows * columns)[3] = 7;
   if (Is("write-gap") && rows > 1) Row(p->y, 0)[columns] = 7;
   if (Is("read-past")) zero = x[p->x->dims[0] * p->x->dims[1]];
+  if (Is("read-past-near-another")) ReadPastOneNearAnother(*p);
   if (Is("read-slack")) {
     for (int i = 0; i < 16; ++i) zero = x[p->x->dims[0] * p->x->dims[1] + i];
   }
@@ -302,6 +350,9 @@ int32_t Run(const qualm_problem* p) {
         .kind = qualm::MessageKind::kAnswer, .sequence = 1, .bytes = uint64_t{1} << 62};
     WriteToSocket(&header, sizeof header);
   }
+  if (Is("answer-by-itself")) SendRefusal(qualm::MessageKind::kAnswer, 1);
+  if (Is("answer-as-another-kind")) SendRefusal(qualm::MessageKind::kHello, 1);
+  if (Is("answer-another-question")) SendRefusal(qualm::MessageKind::kAnswer, 7);
   if (Is("close-socket")) close(3);
   if (Is("close-and-stay")) {
     close(3);
@@ -355,7 +406,8 @@ const qualm_capability* Capability(int32_t op) {
   linear.features = Is("dense-only") ? 0 : QUALM_CAN_STRIDES;
   if (Is("layers")) linear.features |= QUALM_CAN_WEIGHT_STRIDES | QUALM_CAN_THREADS;
   for (const char* how : {"count-calls", "count-accumulators", "refuse-first-call", "refuse-others",
-                          "refuse-second-call", "first-other-differs", "last-other-differs"}) {
+                          "refuse-second-call", "first-other-differs", "last-other-differs",
+                          "write-past-old-accumulators"}) {
     if (Is(how)) linear.features |= QUALM_CAN_CONCURRENT | QUALM_CAN_ACC;
   }
   linear.read_slack_bytes = Is("read-slack") || Is("write-slack") ? 16 : 0;
@@ -394,6 +446,14 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
   if (Is("entry-ignore-segv")) signal(SIGSEGV, SIG_IGN);
   if (Is("entry-garbage") || AgainIs("entry-garbage"))
     WriteToSocket("this is not a message of the protocol", 37);
+  if (Is("entry-half-a-message")) {
+    constexpr std::string_view kHalf = "half a sentence";
+    const qualm::MessageHeader header{
+        .kind = qualm::MessageKind::kCannotLoad, .sequence = 0, .bytes = 2 * kHalf.size()};
+    WriteToSocket(&header, sizeof header);
+    WriteToSocket(kHalf.data(), kHalf.size());
+    std::_Exit(5);
+  }
   static qualm_plugin plugin{};
   plugin.size = Is("wrong-size") ? 40 : sizeof plugin;
   if (Is("least-of-another-version")) plugin.size = offsetof(qualm_plugin, reserved);

@@ -33,6 +33,7 @@
 
 #include "adapters/host/plugin_subjects.h"
 #include "adapters/host/worker.h"
+#include "adapters/host/worker_message.h"
 #include "adapters/qualm_plugin.h"
 #include "core/sanitized.h"
 #include "core/status.h"
@@ -104,6 +105,9 @@ INSTANTIATE_TEST_SUITE_P(
         Misbehaviour{"throw", RunStatus::kCrashed, "thrown on purpose"},
         Misbehaviour{"write-past", RunStatus::kTouchedOutside, "past the end of y (SIGSEGV)"},
         Misbehaviour{"read-past", RunStatus::kTouchedOutside, "read 1 byte past the end of x"},
+        // Of several buffers that are near, the nearest.
+        Misbehaviour{"read-past-near-another", RunStatus::kTouchedOutside,
+                     "read 1 byte past the end of "},
         Misbehaviour{"write-far-past", RunStatus::kTouchedOutside,
                      "wrote 5 bytes past the end of y"},
         Misbehaviour{"bus", RunStatus::kCrashed, "killed by SIGBUS: accessed address 0x"},
@@ -115,6 +119,9 @@ INSTANTIATE_TEST_SUITE_P(
         Misbehaviour{"garbage-answer", RunStatus::kGarbage, "answered 1234"},
         Misbehaviour{"garbage-message", RunStatus::kGarbage, "no answer in the worker's protocol"},
         Misbehaviour{"huge-message", RunStatus::kGarbage, "no answer in the worker's protocol"},
+        // A message like any of a worker's, but no answer to what was asked.
+        Misbehaviour{"answer-as-another-kind", RunStatus::kGarbage, "no answer in the"},
+        Misbehaviour{"answer-another-question", RunStatus::kGarbage, "no answer in the"},
         // Whatever the plugin has done to the handler of the signal.
         Misbehaviour{"ignore-segv", RunStatus::kCrashed, "killed by SIGSEGV"},
         Misbehaviour{"entry-ignore-segv", RunStatus::kTouchedOutside,
@@ -351,6 +358,28 @@ TEST(Plugin, MemoryThatTheWorkerKeepsIsNotThePlugins) {
   EXPECT_EQ(keeps.Run(larger, {}).detail, "uses up the memory of its process from call to call");
 }
 
+// Nobody can tell it from the worker's. So the two messages above are refused for nothing else than
+// their kind and their number.
+TEST(Plugin, AnAnswerToTheQuestionIsTaken) {
+  EXPECT_EQ(Name(Worker(Broken("answer-by-itself")).Run(SmallCase(), {}).status), "refused");
+}
+
+// One of them is as long as the message of a trap.
+TEST(Plugin, ARefusalOfAnyLengthIsARefusal) {
+  Worker worker(Broken("say-qparams"));
+  std::vector<uint8_t> payload;
+  bool as_long_as_a_trap = false;
+  for (int32_t zero = 1; zero < 1'000'000'000; zero *= 10) {
+    Case c = SmallCase();
+    c.x_q.zero_point = {zero};
+    const Outcome outcome = worker.Run(c, {});
+    EXPECT_EQ(Name(outcome.status), "refused") << outcome.detail;
+    EncodeOutcome(outcome, payload);
+    as_long_as_a_trap |= payload.size() == sizeof(Trap);
+  }
+  EXPECT_TRUE(as_long_as_a_trap);
+}
+
 TEST(Plugin, AWorkerThatSendsGarbageIsAskedNothingMore) {
   Worker worker(Broken("garbage-message"));
   const pid_t before = worker.pid();
@@ -417,6 +446,16 @@ TEST(Plugin, WriteBeforeTheOutputIsSeen) {
               std::string::npos)
         << outcome.detail;
   }
+}
+
+// A buffer of the call before is none that this call could have left.
+TEST(Plugin, AnOldBufferIsNotNamed) {
+  Worker worker(Broken("write-past-old-accumulators"));
+  const Outcome with = worker.Run(SmallCase(), {.want_acc = true});
+  EXPECT_TRUE(with.ok()) << with.detail;
+  const Outcome without = worker.Run(SmallCase(), {});
+  EXPECT_EQ(without.detail.find("of acc"), std::string::npos) << without.detail;
+  EXPECT_NE(without.detail.find("SIGSEGV"), std::string::npos) << without.detail;
 }
 
 TEST(Plugin, WriteIntoARowGapIsSeen) {
@@ -651,6 +690,7 @@ TEST(Plugin, WhatIsNoPluginIsTurnedAwayWithASentence) {
   expect(Broken("entry-exit"), "exit status 5");
   expect(Broken("entry-hang"), "could not be loaded within 400 ms");
   expect(Broken("entry-garbage"), "no message of this protocol");
+  expect(Broken("entry-half-a-message"), "no message of this protocol");
   expect(Broken("no-capability"), "qualm_plugin.capability is NULL");
   expect(Broken("null-function"), "qualm_plugin.run is NULL");
   expect(Broken("no-last-error"), "qualm_plugin.last_error is NULL");
@@ -700,6 +740,40 @@ TEST(Plugin, MissingWorkerIsUnavailableNotACrash) {
   unsetenv("QUALM_WORKER");
   EXPECT_NE(error.find("QUALM_WORKER"), std::string::npos) << error;
   EXPECT_EQ(LoadError(Broken("nothing")), "loaded");
+}
+
+// In a copy of this program that lies alone in a folder.
+TEST(Plugin, AMissingWorkerBesideTheProgramIsNamed) {
+  const char* const kAlone = "QUALM_TEST_ALONE";
+  if (std::getenv(kAlone) != nullptr) {
+    EXPECT_EQ(LoadError(Broken("nothing")), "no qualm-worker in " + ExecutableFolder() +
+                                                " (build it, or set QUALM_WORKER to its path)");
+    return;
+  }
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("qualm-alone-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string copy = folder / "plugin_test";
+  std::filesystem::copy_file("/proc/self/exe", copy);
+  setenv(kAlone, "1", 1);
+  EXPECT_EQ(
+      std::system(("'" + copy + "' --gtest_filter='*AMissingWorkerBeside*' >/dev/null").c_str()),
+      0);
+  unsetenv(kAlone);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Plugin, NoDescriptorForAWorkerIsUnavailableNotACrash) {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit full = before;
+  const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  close(next);
+  full.rlim_cur = static_cast<rlim_t>(next);
+  setrlimit(RLIMIT_NOFILE, &full);
+  const std::string error = LoadError(Broken("nothing"));
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(error, "qualm-worker: no socket: Too many open files");
 }
 
 TEST(Plugin, TheWorkerOfTheEnvironmentIsTaken) {

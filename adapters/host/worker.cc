@@ -118,13 +118,14 @@ void Worker::Start() {
 
 Result Worker::Receive(size_t bytes_max) {
   patience_.Begin(process_->pid(), options_.time_limit_ms);
-  bool gone = false;
+  bool ended = false, gone = false;  // gone: and what it sent last has been read
   const Result result = channel_->Receive(bytes_max, patience_.MillisecondsLeft(), [&] {
+    gone = ended;
     if (gone) return 0;
-    gone = process_->Ended();
-    return gone ? 1 : patience_.MillisecondsLeft();  // once more, for what it sent last
+    ended = process_->Ended();
+    return ended ? 1 : patience_.MillisecondsLeft();  // once more, for what it sent last
   });
-  return result == Result::kTimeout && gone ? Result::kClosed : result;
+  return gone ? Result::kClosed : result;
 }
 
 Outcome Worker::Run(const Case& c, const RunContext& context) {

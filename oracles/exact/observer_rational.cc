@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -19,17 +20,6 @@ using observer::kBins;
 
 // Rounded to float32, which does not overflow.
 Rational Single(const Rational& value) { return ToRational(RoundToFloat32(value)); }
-
-// Rounded to float64, of normal size.
-Rational Double(const Rational& value) {
-  if (value == 0) return value;
-  const int exponent = static_cast<int>(msb(Integer(abs(numerator(value))))) -
-                       static_cast<int>(msb(Integer(denominator(value))));
-  // 2^(exponent - 1) < |value| < 2^(exponent + 1)
-  const int low = exponent - (abs(value) < PowerOfTwo(exponent) ? 1 : 0);
-  const Rational unit = PowerOfTwo(low - 52);
-  return Rational(RoundHalfEven(value / unit)) * unit;
-}
 
 Integer Truncated(const Rational& value) {
   return Integer(numerator(value)) / Integer(denominator(value));
@@ -133,7 +123,7 @@ class Histogram {
     Rational running = 0;
     for (int64_t i = 0; i < kBins; ++i) {
       if (const auto at = counts_.find(i); at != counts_.end()) {
-        running = Double(running + at->second);
+        running = NearestFloat64(running + at->second);
       }
       below.push_back(RoundToFloat32(running));
     }
@@ -176,31 +166,23 @@ class Histogram {
     Rational running = 0;
     for (const auto& [i, count] : counts_) {
       for (int64_t part = 0; part < observer::kUpsample; ++part) {
-        running = Double(running + count);
+        running = NearestFloat64(running + count);
         integral[(start + i * observer::kUpsample + part) / downsample] = running;
       }
     }
-    Rational before = 0;
-    int64_t expected = 0;
-    for (const auto& [i, value] : integral) {
-      // Bins from `expected` up to i got no count, but the rounding of the integral changes them.
-      if (i != expected) AddDifference(i - expected, before, expected, counts);
+    // What is subtracted was rounded to float32, and so leaves a rest, also in bins without a
+    // count.
+    Rational before = 0, rest = 0;
+    for (const int64_t i : std::views::iota(int64_t{0}, kBins)) {
+      Rational difference = rest;
+      if (const auto at = integral.find(i); at != integral.end()) {
+        difference = NearestFloat64(at->second - before);
+        before = Single(at->second);
+        rest = NearestFloat64(at->second - before);
+      }
+      if (difference == 0) continue;
       Rational& count = (*counts)[i];
-      count = Single(count + Single(Double(value - Single(before)) / observer::kUpsample));
-      before = value;
-      expected = i + 1;
-    }
-    AddDifference(kBins - expected, before, expected, counts);
-  }
-
-  // `bins` new bins from `first` on, between which the integral stays `value`: each of them gets
-  // the difference between the roundings of `value` to float64 and float32.
-  static void AddDifference(int64_t bins, const Rational& value, int64_t first, Counts* counts) {
-    const Rational difference = value - Single(value);
-    if (difference == 0) return;
-    for (int64_t i = first; i < first + bins; ++i) {
-      Rational& count = (*counts)[i];
-      count = Single(count + Single(Double(difference) / observer::kUpsample));
+      count = Single(count + Single(difference / observer::kUpsample));
     }
   }
 
@@ -219,8 +201,9 @@ class Histogram {
   }
 
   Rational Error(int64_t start, int64_t end) const {
-    const Rational width = Double(Double(range_->max - range_->min) / kBins);
-    const Rational step = Double(Double(width * (end - start + 1)) / observer::kCodes);
+    const Rational width = NearestFloat64(NearestFloat64(range_->max - range_->min) / kBins);
+    const Rational step =
+        NearestFloat64(NearestFloat64(width * (end - start + 1)) / observer::kCodes);
     const Rational width32 = Single(width), step32 = Single(step), half = Single(step / 2);
     const auto code_of = [&](const Rational& at) {
       const Rational code = FloorDivide(at, step32);

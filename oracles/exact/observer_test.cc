@@ -22,8 +22,9 @@ namespace {
 using test::RandomCase;
 
 using Kind = Observer::Kind;
+using Batches = std::vector<std::vector<float>>;
 
-Case Observing(const std::vector<std::vector<float>>& batches, const Observer& observer) {
+Case Observing(const Batches& batches, const Observer& observer) {
   Case c;
   c.op = Op::kChooseQParams;
   c.observer = observer;
@@ -179,6 +180,69 @@ TEST(Observer, BothFormsAgreeOnABatchThatReachesFurtherOnOneSide) {
     const Case c = Observing({halves, quarters}, {.kind = Kind::kHistogram});
     ASSERT_EQ(Validate(c), "");
     EXPECT_EQ(Evaluate(c), EvaluateRational(c)) << seed;
+  }
+}
+
+// The only bin with values is beyond the middle: the start of the search jumps to it, past the bin
+// that the end would be moved to.
+TEST(Observer, BothFormsAgreeWhereOneBinHoldsAllThatCounts) {
+  const Case c = Observing({{-0.9f, 0.7f, 1.9f}}, {.kind = Kind::kHistogram});
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(Evaluate(c), EvaluateRational(c));
+}
+
+// The lowest value is spread over two bins. A small part of it lies in the first of them, so that
+// the start of the search moves there, and in a later step to the second one.
+TEST(Observer, TheStartOfTheSearchMovesStepByStep) {
+  std::vector<float> first(200), second(200);
+  for (size_t i = 0; i < 200; ++i) first[i] = 0.5f + 0.5f * static_cast<float>(i + 1) / 200;
+  second = first;
+  first[0] = -1.0f;
+  second[0] = -1.0f - 80 / 1024.0f;
+  const Case c = Observing({first, second}, {.kind = Kind::kHistogram});
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(Evaluate(c), EvaluateRational(c));
+}
+
+// As a clamp leaves them. The error of the first bin alone makes the search cut off the others.
+TEST(Observer, BothFormsAgreeWhereMostValuesAreTheSmallest) {
+  std::vector<float> x(3002, -1.0f);
+  x[3000] = 0.99f;
+  x[3001] = 1.0f;
+  const Case c = Observing({x}, {.kind = Kind::kHistogram});
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_LT(SearchedRange(c).max, 0.99f);
+  EXPECT_EQ(Evaluate(c), EvaluateRational(c));
+}
+
+// Each batch spreads the counts of those before over other bins, in 128 parts of a bin. Which bins
+// are left at the end depends on the last part, and on what rounding leaves in empty bins.
+TEST(Observer, BothFormsAgreeOnManyBatchesOfFewValues) {
+  const std::vector<Batches> cases{
+      {{0.89f, -0.21f, -0.56f},
+       {0.24f, 0.93f, 0.74f},
+       {0.03f, -0.80f, 0.62f},
+       {1.38f, -0.41f, 0.28f},
+       {-0.16f, -0.71f, -1.19f},
+       {0.71f, 0.66f, 1.16f}},
+      {{0.71f, 0.57f, -0.59f, -0.44f, -0.88f, 0.69f, 0.17f},
+       {-0.75f, -0.81f, -0.86f, -0.24f, 0.03f, -0.70f, 0.94f},
+       {0.60f, -0.14f, -0.51f, 0.84f, 0.34f, 0.40f, -0.93f},
+       {-0.54f, 0.30f, -0.85f, -1.13f, -1.26f, -0.99f, 0.77f},
+       {-0.03f, 1.17f, 1.44f, -1.00f, 1.40f, 1.08f, 1.24f}},
+      // The last batch lies within the range of before, whose counts stay as they are.
+      {{-0.33f, 0.24f, -0.41f},
+       {0.33f, 0.81f, 0.47f},
+       {0.19f, 0.38f, 0.39f},
+       {0.93f, -0.22f, -0.24f},
+       {0.16f, 0.69f, -0.93f},
+       {1.66f, -1.26f, -1.40f},
+       {-0.12f, 0.11f, 1.13f}},
+  };
+  for (const Batches& batches : cases) {
+    const Case c = Observing(batches, {.kind = Kind::kHistogram});
+    ASSERT_EQ(Validate(c), "");
+    EXPECT_EQ(Evaluate(c), EvaluateRational(c));
   }
 }
 

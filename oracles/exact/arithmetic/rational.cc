@@ -48,24 +48,37 @@ Integer RoundHalfEven(const Rational& value) {
   return floor;
 }
 
+namespace {
+
+// 2^result <= |value| < 2^(result + 1)
+int ExponentOf(const Rational& value) {
+  const Rational magnitude = abs(value);
+  const int exponent = static_cast<int>(msb(Integer(numerator(magnitude)))) -
+                       static_cast<int>(msb(Integer(denominator(magnitude))));
+  return PowerOfTwo(exponent) > magnitude ? exponent - 1 : exponent;
+}
+
+}  // namespace
+
 float RoundToFloat32(const Rational& value) {
   if (value == 0) return 0.0f;
   const bool negative = value < 0;
   const Rational magnitude = abs(value);
 
-  // 2^exponent <= magnitude < 2^(exponent + 1)
-  int exponent = static_cast<int>(msb(Integer(numerator(magnitude)))) -
-                 static_cast<int>(msb(Integer(denominator(magnitude))));
-  if (PowerOfTwo(exponent) > magnitude) --exponent;
-
   // Floats near magnitude are the multiples of 2^unit: 24 significant bits, none below 2^-149.
-  const int unit = std::max(exponent - 23, -149);
+  const int unit = std::max(ExponentOf(value) - 23, -149);
   const Integer multiple = RoundHalfEven(magnitude / PowerOfTwo(unit));
   float result = std::numeric_limits<float>::infinity();
   if (Rational(multiple) * PowerOfTwo(unit) < PowerOfTwo(128)) {
     result = std::ldexp(static_cast<float>(static_cast<int32_t>(multiple)), unit);
   }
   return negative ? -result : result;
+}
+
+Rational NearestFloat64(const Rational& value) {
+  if (value == 0) return value;
+  const Rational unit = PowerOfTwo(ExponentOf(value) - 52);
+  return Rational(RoundHalfEven(value / unit)) * unit;
 }
 
 std::string ToText(const Rational& value) {

@@ -28,6 +28,9 @@ Integer RoundHalfEven(const Rational& value);
 // a negative value that rounds to zero is -0, as in IEEE 754.
 float RoundToFloat32(const Rational& value);
 
+// Nearest float64, ties to even, of a value that is 0 or has a float64 of normal size.
+Rational NearestFloat64(const Rational& value);
+
 // "p/q" reduced with q > 1, or "p" for an integer.
 std::string ToText(const Rational& value);
 

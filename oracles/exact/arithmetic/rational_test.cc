@@ -90,6 +90,33 @@ TEST(Rational, RoundToFloat32Edges) {
   EXPECT_TRUE(std::signbit(RoundToFloat32(-PowerOfTwo(-700))));
 }
 
+// The processor rounds the product of two doubles, of up to 106 bits, once.
+TEST(Rational, NearestFloat64AsTheProcessor) {
+  Rng rng(9);
+  int rounded = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const double a = (rng.Unit() + 1) * (rng.Chance(1, 2) ? 1 : -1);
+    const double b = std::ldexp(rng.Unit() + 1, static_cast<int>(rng.Between(-60, 60)));
+    const Rational exact = Rational(a) * Rational(b);
+    const Rational nearest = NearestFloat64(exact);
+    ASSERT_EQ(nearest, Rational(a * b)) << a << " " << b;
+    rounded += nearest == exact ? 0 : 1;
+  }
+  EXPECT_GT(rounded, 10000);
+}
+
+TEST(Rational, NearestFloat64Edges) {
+  EXPECT_EQ(NearestFloat64(0), 0);
+  const Rational half = PowerOfTwo(-53);  // of the last bit of 1
+  EXPECT_EQ(NearestFloat64(1 + half), 1) << "a tie, to the even one";
+  EXPECT_EQ(NearestFloat64(1 + 3 * half), 1 + 4 * half);
+  EXPECT_EQ(NearestFloat64(1 + half + PowerOfTwo(-400)), 1 + 2 * half);
+  EXPECT_EQ(NearestFloat64(-1 - half), -1);
+  EXPECT_EQ(NearestFloat64(1 - half), 1 - half) << "below 1 bits are half as large";
+  EXPECT_EQ(NearestFloat64(1 - half / 2), 1) << "up to the next power of two";
+  EXPECT_EQ(NearestFloat64(Fraction(1, 3)), Rational(1.0 / 3.0));
+}
+
 TEST(Rational, ApproximateText) {
   EXPECT_EQ(ApproximateText(0), "0");
   EXPECT_EQ(ApproximateText(Fraction(-1, 3)), "-0.333333333");

@@ -462,9 +462,9 @@ void AddSums(std::vector<Cause>& rows) {
     products(Kind::kRounding, std::move(name), std::move(sentence),
              [read](SumSteps& steps, const Case&) {
                steps.add = [read](DType, Codes x, Codes w) {
-                 int64_t sum = 0;
-                 for (size_t k = 0; k < x.size(); ++k) sum += int64_t{x[k]} * read(w[k]);
-                 return sum;
+                 std::vector<int32_t> factors(w.size());
+                 std::ranges::transform(w, factors.begin(), read);
+                 return Dot(x, factors);
                };
              });
   };

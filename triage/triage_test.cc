@@ -722,6 +722,20 @@ std::vector<Case> LargeCases() {
   OpenClamp(&high);
   EXPECT_EQ(Validate(high), "");
   cases.push_back(high);
+  Case softmax = CaseOver(Op::kSoftmax, Tensor(DType::kU8, {1, 9000}), DType::kU8);
+  softmax.out_q = FixedOutQParams(DType::kU8);
+  for (const int64_t i : {0, 8998, 8999}) softmax.x.SetInt(i, 255);  // a third each
+  EXPECT_EQ(Validate(softmax), "");
+  cases.push_back(softmax);
+  Case range;
+  range.op = Op::kChooseQParams;
+  range.M = 1, range.N = 9000;
+  range.x = Tensor(DType::kF32, {1, 1, 9000});
+  range.x.as<float>().back() = 1;
+  range.out_dtype = DType::kF32;
+  OpenClamp(&range);
+  EXPECT_EQ(Validate(range), "");
+  cases.push_back(range);
   Case sum = CaseOver(Op::kAdd, Tensor(DType::kU8, {1, 70000}), DType::kU8);
   sum.w = Tensor(DType::kU8, {1, 70000});
   sum.out_q.scale = {4.0f};

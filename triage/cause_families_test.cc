@@ -257,39 +257,32 @@ TEST(FamilyOfSums, InFloat32) {
   EXPECT_EQ(Answer(Layer(kU8, {3, 5}, kS8, {-7, 11}), "float32 sum, in 4 lanes"), Values{34});
 }
 
-// The sum before the last block is 2^24 + 1, which no float32 holds.
-TEST(FamilyOfSums, InFloat32BetweenBlocks) {
-  for (const int32_t block : {32, 64, 128, 256, 512}) {
-    const auto name = fmt::format("float32 sum between blocks of {}", block);
-    const auto terms = static_cast<size_t>(block) * 16 + 3;
-    Values x(terms, 0), w(terms, 0);
-    std::fill_n(x.begin(), 258, 255), std::fill_n(w.begin(), 258, 255);
-    x[258] = 255, w[258] = 3;
-    x[259] = 2, w[259] = 1;
-    std::fill(x.end() - 3, x.end(), 1), std::fill(w.end() - 3, w.end(), 1);
-    const Case c = Layer(kU8, x, kU8, w);
-    ASSERT_EQ(exact::Evaluate(c).IntAt(0), (1 << 24) + 4);
-    EXPECT_EQ(Answer(c, name), Values{(1 << 24) + 3}) << "2^24, and then 3 times 1";
-    EXPECT_FALSE(IsAsked(Layer(kU8, Ones(block), kS8, Ones(block)), name)) << "one block";
-  }
+// Sixteen blocks whose products add up to 2^24 - 1 and `more`, and one of these last products.
+Case AfterSixteenBlocks(int32_t block, int32_t more, const Values& last) {
+  Values x(static_cast<size_t>(16 * block), 0), w(x.size(), 0);
+  std::fill_n(x.begin(), 258, 255), std::fill_n(w.begin(), 258, 255);
+  x[258] = 255, w[258] = 3;
+  x[259] = more, w[259] = 1;
+  x.insert(x.end(), last.begin(), last.end());
+  w.insert(w.end(), last.size(), 1);
+  const Case c = Layer(kU8, x, kU8, w);
+  EXPECT_EQ(exact::Evaluate(c).IntAt(0),
+            (1 << 24) - 1 + more + std::accumulate(last.begin(), last.end(), 0));
+  return c;
 }
 
-// 2^24 of the first blocks and 1 of the last: no float32 holds their sum.
-TEST(FamilyOfSums, BlocksInFloat32) {
+// Behind 2^24 a float32 holds even numbers alone.
+TEST(FamilyOfSums, InFloat32FromBlockToBlock) {
   for (const int32_t block : {32, 64, 128, 256, 512}) {
-    const auto name = fmt::format("float32 sum of blocks of {}", block);
-    const auto terms = static_cast<size_t>(block) * 16 + 3;
-    Values x(terms, 0), w(terms, 0);
-    std::fill_n(x.begin(), 258, 255), std::fill_n(w.begin(), 258, 255);
-    x[258] = 255, w[258] = 3;
-    x[259] = 1, w[259] = 1;
-    std::fill(x.end() - 3, x.end(), 1), std::fill(w.end() - 3, w.end(), 1);
-    x[terms - 3] = 0;
-    ASSERT_EQ(exact::Evaluate(Layer(kU8, x, kU8, w)).IntAt(0), (1 << 24) + 2);
-    EXPECT_EQ(Answer(Layer(kU8, x, kU8, w), name), Values{(1 << 24) + 2}) << "2 at once";
-    x[terms - 2] = 0;
-    EXPECT_EQ(Answer(Layer(kU8, x, kU8, w), name), Values{1 << 24});
-    EXPECT_FALSE(IsAsked(Layer(kU8, Ones(block), kS8, Ones(block)), name)) << "one block";
+    const auto between = fmt::format("float32 sum between blocks of {}", block);
+    EXPECT_EQ(Answer(AfterSixteenBlocks(block, 2, {1, 1, 1}), between), Values{(1 << 24) + 3})
+        << "2^24, and then 3 times 1";
+    const auto of = fmt::format("float32 sum of blocks of {}", block);
+    EXPECT_EQ(Answer(AfterSixteenBlocks(block, 1, {0, 1, 1}), of), Values{(1 << 24) + 2})
+        << "2 at once";
+    EXPECT_EQ(Answer(AfterSixteenBlocks(block, 1, {0, 0, 1}), of), Values{1 << 24});
+    for (const std::string& name : {between, of})
+      EXPECT_FALSE(IsAsked(Layer(kU8, Ones(block), kS8, Ones(block)), name)) << "one block";
   }
 }
 

@@ -136,9 +136,11 @@ Ways WaysOf(const Case& c, const std::vector<int32_t>& rails, const std::vector<
     for (size_t i = 0; i < after.size(); ++i) {
       if (after[i] != before[i]) differ.push_back(i);
     }
-    if (differ.size() == 1 && std::abs(after[differ[0]] - before[differ[0]]) == 1) {
+    const int64_t by =
+        differ.size() == 1 ? int64_t{after[differ[0]]} - int64_t{before[differ[0]]} : 0;
+    if (std::abs(by) == 1) {
       ++ways.count["step"];
-      ways.steps.insert(after[differ[0]] - before[differ[0]]);
+      ways.steps.insert(static_cast<int32_t>(by));
       ways.places.insert(static_cast<int64_t>(differ[0]));
       continue;
     }

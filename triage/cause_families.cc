@@ -711,8 +711,8 @@ RoundedOutput NegatedOperandWraps(const RealOutput& o) {
 }
 
 void AddElements(std::vector<Cause>& rows) {
-  const auto codes = [&](Kind kind, std::string name, std::string sentence, Applies applies,
-                         void (*edit)(const CodeRange&, int32_t&, int32_t&)) {
+  const auto edited = [&](Kind kind, std::string name, std::string sentence, Applies applies,
+                          void (*edit)(const CodeRange&, int32_t&, int32_t&)) {
     rows.push_back({Stage::kOperands, kind, std::move(name), std::move(sentence),
                     std::move(applies), [edit](Stages& s) {
                       const Tensor x = s.c.x, w = s.c.w;
@@ -720,7 +720,7 @@ void AddElements(std::vector<Cause>& rows) {
                       return s.c.x != x || s.c.w != w;
                     }});
   };
-  codes(
+  edited(
       Kind::kClamp, "negated operand saturates",
       "negates the codes of b in an int8 that saturates: -128 becomes 127",
       [](const Case& c) { return c.op == Op::kSub; },
@@ -752,7 +752,7 @@ void AddElements(std::vector<Cause>& rows) {
          }
          return changes;
        }});
-  codes(
+  edited(
       Kind::kClamp, "saturating sum of codes",
       "adds codes of one scale in 8 bits that saturate, before the zero points are taken out",
       [](const Case& c) {

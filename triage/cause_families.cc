@@ -404,21 +404,22 @@ void AddSums(std::vector<Cause>& rows) {
       }
     }
   }
+  const auto rounded = [&](int64_t block, std::string name, std::string sentence,
+                           int64_t (*add)(int64_t block, Codes x, Codes w)) {
+    products(
+        Kind::kRounding, std::move(name), std::move(sentence),
+        [=](SumSteps& steps, const Case&) {
+          steps.add = [=](DType, Codes x, Codes w) { return add(block, x, w); };
+        },
+        SumsLongerThan(block));
+  };
   for (const int64_t block : kBlocks) {
-    products(
-        Kind::kRounding, fmt::format("float32 sum between blocks of {}", block),
+    rounded(
+        block, fmt::format("float32 sum between blocks of {}", block),
         fmt::format("keeps the sum in a float32 from each block of {} terms to the next", block),
-        [block](SumSteps& steps, const Case&) {
-          steps.add = [block](DType, Codes x, Codes w) { return AddThroughFloat(block, x, w); };
-        },
-        SumsLongerThan(block));
-    products(
-        Kind::kRounding, fmt::format("float32 sum of blocks of {}", block),
-        fmt::format("adds the sums of blocks of {} terms in float32", block),
-        [block](SumSteps& steps, const Case&) {
-          steps.add = [block](DType, Codes x, Codes w) { return AddBlocksInFloat(block, x, w); };
-        },
-        SumsLongerThan(block));
+        AddThroughFloat);
+    rounded(block, fmt::format("float32 sum of blocks of {}", block),
+            fmt::format("adds the sums of blocks of {} terms in float32", block), AddBlocksInFloat);
   }
   const auto counted = [&](std::string_view width, int64_t modulo) {
     products(
@@ -586,28 +587,28 @@ int64_t PixelAt(const Window& v, int64_t m, int64_t y, int64_t x, int64_t pitch)
   return (image * pixels + std::clamp<int64_t>(y * pitch + x, 0, pixels - 1)) * v.in_c;
 }
 
-struct Place {
+struct Position {
   int64_t y = 0, x = 0;
 };
-Place PlaceOf(const Window& v, int64_t m, const Tap& tap) {
+Position PositionOf(const Window& v, int64_t m, const Tap& tap) {
   return {m / v.out_w() % v.out_h() * v.stride_h - v.pad_top + tap.r * v.dilation_h,
           m % v.out_w() * v.stride_w - v.pad_left + tap.s * v.dilation_w};
 }
 
 int64_t LinesAsWideAsOutputs(const Window& v, int64_t m, const Tap& tap) {
   if (tap.x_row < 0) return -1;
-  const Place at = PlaceOf(v, m, tap);
+  const Position at = PositionOf(v, m, tap);
   return PixelAt(v, m, at.y, at.x, v.out_w() * v.stride_w);
 }
 
 int64_t PastTheRightEdge(const Window& v, int64_t m, const Tap& tap) {
-  const Place at = PlaceOf(v, m, tap);
+  const Position at = PositionOf(v, m, tap);
   const bool reads_on = at.y >= 0 && at.y < v.in_h && at.x >= v.in_w;
   return reads_on ? PixelAt(v, m, at.y, at.x, v.in_w) : tap.x_row;
 }
 
 int64_t BeforeTheLeftEdge(const Window& v, int64_t m, const Tap& tap) {
-  const Place at = PlaceOf(v, m, tap);
+  const Position at = PositionOf(v, m, tap);
   const bool reads_on = at.y >= 0 && at.y < v.in_h && at.x < 0;
   return reads_on ? PixelAt(v, m, at.y, at.x, v.in_w) : tap.x_row;
 }
@@ -691,15 +692,17 @@ void AddRows(std::vector<Cause>& rows) {
 
 // ---- Elements of two operands.
 
-// Changes a code of the first operand, of the second, or of both.
-void EditElements(Stages& s, void (*edit)(const CodeRange& range, int32_t& a, int32_t& b)) {
+// Changes codes of the first operand, of the second, or of both; false where none has changed.
+bool EditElements(Stages& s, void (*edit)(const CodeRange& range, int32_t& a, int32_t& b)) {
   const CodeRange range = RangeOf(s.c.x.dtype());
+  const Tensor x = s.c.x, w = s.c.w;
   for (int64_t i = 0; i < s.c.x.size(); ++i) {
     int32_t a = s.c.x.IntAt(i), b = s.c.w.IntAt(i);
     edit(range, a, b);
     s.c.x.SetInt(i, a);
     s.c.w.SetInt(i, b);
   }
+  return s.c.x != x || s.c.w != w;
 }
 
 // An operand b of -128 counts as 128.
@@ -714,11 +717,7 @@ void AddElements(std::vector<Cause>& rows) {
   const auto edited = [&](Kind kind, std::string name, std::string sentence, Applies applies,
                           void (*edit)(const CodeRange&, int32_t&, int32_t&)) {
     rows.push_back({Stage::kOperands, kind, std::move(name), std::move(sentence),
-                    std::move(applies), [edit](Stages& s) {
-                      const Tensor x = s.c.x, w = s.c.w;
-                      EditElements(s, edit);
-                      return s.c.x != x || s.c.w != w;
-                    }});
+                    std::move(applies), [edit](Stages& s) { return EditElements(s, edit); }});
   };
   edited(
       Kind::kClamp, "negated operand saturates",

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every convention computes, refuses and explains as it did when it was last held against its
+// library. The libraries are not on every machine, and a recording shows few of the refusals and
+// traces; so digests of all three are kept, a row for each convention and operation. A row that
+// changes without intent is a convention that has come away from its library.
+//
+// After an intended change of a convention, run `qualm check` on its library, then write the rows
+// anew:
+//   convention_digests_test | sed -n 's/^now //p' | LC_ALL=C sort -u - ROWS
+// (where ROWS is what is left of convention_digests.txt without the old rows).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cfloat>
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/content_name.h"
+#include "core/random_case_test_util.h"
+#include "core/rng.h"
+#include "oracles/conventions/accumulation.h"
+#include "oracles/conventions/convention.h"
+#include "properties/gen/library.h"
+#include "properties/list.h"
+
+namespace qualm {
+namespace {
+
+// Rows in the order of the file: "CONVENTION OPERATION" to the rest of its line.
+using Rows = std::map<std::string, std::string>;
+
+// Sizes at which libraries choose among kernels: whole and broken blocks of channels, depthwise and
+// pointwise convolutions, windows with strides and one-sided padding, one row or many.
+class LayerCases {
+ public:
+  explicit LayerCases(uint64_t seed) : rng_(seed) {}
+
+  Case Draw(Op op) {
+    Case c;
+    c.op = op;
+    if (IsConv(op)) {
+      DrawWindow(&c);
+    } else {
+      c.M = rng_.Pick(kRows);
+      c.N = rng_.Pick(kColumns);
+      c.K = rng_.Pick(kTerms);
+    }
+    const bool is_signed = rng_.Chance(1, 3);
+    c.x = Tensor(is_signed ? DType::kS8 : DType::kU8, ShapeOfX(WithRank(c)));
+    c.w = Tensor(rng_.Chance(1, 8) ? DType::kU8 : DType::kS8, ShapeOfW(c));
+    if (IsConv(op)) DeriveSizes(&c);
+    c.out_dtype = rng_.Chance(1, 8) ? DType::kS32 : rng_.Chance(1, 8) ? DType::kF32 : c.x.dtype();
+    OpenClamp(&c);
+    c.relu = rng_.Chance(1, 5);
+    Fill(&c.x);
+    Fill(&c.w);
+    DrawParams(&c);
+    DrawBias(&c);
+    return c;
+  }
+
+ private:
+  static constexpr std::array<int64_t, 6> kRows{1, 1, 2, 5, 32, 33};
+  static constexpr std::array<int64_t, 8> kColumns{1, 3, 4, 8, 16, 17, 32, 64};
+  static constexpr std::array<int64_t, 11> kTerms{1, 2, 4, 7, 16, 17, 31, 32, 64, 256, 257};
+  static constexpr std::array<int64_t, 8> kGroups{1, 2, 3, 4, 8, 8, 16, 24};
+
+  // ShapeOfX wants the rank of x.
+  static Case WithRank(Case c) {
+    if (IsConv(c.op)) return c;
+    c.x = Tensor(DType::kU8, {0, 0});
+    return c;
+  }
+
+  void DrawWindow(Case* c) {
+    Window& v = c->window;
+    const bool depthwise = RowOf(c->op).depthwise || rng_.Chance(1, 3);
+    v.groups = depthwise || rng_.Chance(1, 3) ? rng_.Pick(kGroups) : 1;
+    v.in_c = v.groups * (depthwise ? 1 : rng_.Pick(kGroups));
+    c->N = v.groups * (depthwise ? (rng_.Chance(1, 5) ? 2 : 1) : rng_.Pick(kGroups));
+    const auto any = [&](int64_t usual, int64_t most) {
+      return rng_.Chance(1, 5) ? rng_.Between(1, most) : usual;
+    };
+    const int64_t size = rng_.Chance(1, 2) ? 3 : rng_.Chance(1, 2) ? 1 : rng_.Between(1, 7);
+    v.kernel_h = any(size, 4);
+    v.kernel_w = any(size, 4);
+    const int64_t stride = rng_.Chance(2, 3) ? 1 : rng_.Between(2, 3);
+    v.stride_h = any(stride, 3);
+    v.stride_w = any(stride, 3);
+    if (rng_.Chance(1, 6)) v.dilation_h = rng_.Between(1, 2);
+    if (rng_.Chance(1, 6)) v.dilation_w = rng_.Between(1, 2);
+    const int64_t pad = rng_.Chance(2, 3) ? size / 2 : 0;
+    for (int64_t* side : {&v.pad_top, &v.pad_bottom, &v.pad_left, &v.pad_right}) {
+      *side = rng_.Chance(1, 8) ? rng_.Between(0, 2) : pad;
+    }
+    v.batch = rng_.Chance(1, 4) ? 2 : 1;
+    v.in_h = std::max<int64_t>(rng_.Between(1, 6), v.dilation_h * (v.kernel_h - 1) + 1 - 2 * pad);
+    v.in_w = std::max<int64_t>(rng_.Between(1, 6), v.dilation_w * (v.kernel_w - 1) + 1 - 2 * pad);
+  }
+
+  void Fill(Tensor* tensor) {
+    const CodeRange range = RangeOf(tensor->dtype());
+    const bool loud = rng_.Chance(1, 3);
+    for (int64_t i = 0; i < tensor->size(); ++i) {
+      tensor->SetInt(i, static_cast<int32_t>(loud ? rng_.Between(range.max - 8, range.max)
+                                                  : rng_.Between(range.min, range.max)));
+    }
+  }
+
+  int32_t Code(DType dtype) {
+    if (!IsCode(dtype)) return 0;
+    return static_cast<int32_t>(rng_.Between(RangeOf(dtype).min, RangeOf(dtype).max));
+  }
+
+  float Scale(int least, int most) {
+    const float scale = std::ldexp(1.0f, static_cast<int>(rng_.Between(least, most)));
+    return rng_.Chance(1, 3) ? scale : scale * static_cast<float>(1 + rng_.Unit());
+  }
+
+  void DrawParams(Case* c) {
+    c->per_channel = RowOf(c->op).per_channel == PerChannel::kW && rng_.Chance(1, 3);
+    c->x_q = {{Scale(-8, -2)}, {rng_.Chance(1, 3) ? 0 : Code(c->x.dtype())}};
+    const auto channels = static_cast<size_t>(c->per_channel ? c->N : 1);
+    c->w_q = {std::vector<float>(channels), std::vector<int32_t>(channels)};
+    for (float& scale : c->w_q.scale) scale = Scale(-10, -5);
+    if (rng_.Chance(1, 3)) {
+      for (int32_t& zero_point : c->w_q.zero_point) zero_point = Code(c->w.dtype());
+    }
+    if (IsCode(c->out_dtype)) c->out_q = {{Scale(-5, 1)}, {Code(c->out_dtype)}};
+  }
+
+  void DrawBias(Case* c) {
+    const auto channels = static_cast<size_t>(c->N);
+    const double unit = static_cast<double>(c->x_q.scale[0]) * c->w_q.scale[0];
+    if (rng_.Chance(1, 3)) {
+      c->bias_i32.emplace(channels);
+      for (int32_t& b : *c->bias_i32) b = static_cast<int32_t>(rng_.Between(-30000, 30000));
+    } else if (c->out_dtype != DType::kS32 && rng_.Chance(1, 2)) {
+      c->bias.emplace(channels);
+      for (float& b : *c->bias) b = static_cast<float>((rng_.Unit() - 0.5) * 40000 * unit);
+    }
+  }
+
+  Rng rng_;
+};
+
+// What most libraries take: codes as zero points, the whole clamp, no relu, one type; the parts
+// that only some of them take are drawn.
+Case IntoDomain(Case c, Rng& rng) {
+  const bool moved = HasSums(c.op) || HasTwoOperands(c.op) || c.op == Op::kQuantize ||
+                     c.op == Op::kDequantize || c.op == Op::kRequantize;
+  if (moved) c = gen::IntoLibraryDomain(std::move(c), rng);
+  const auto codes = [&](QParams& q, DType dtype) {
+    if (!IsCode(dtype)) return;
+    const CodeRange range = RangeOf(dtype);
+    const bool none = rng.Chance(1, 4);
+    for (int32_t& z : q.zero_point)
+      z = none ? 0 : range.min + static_cast<int32_t>(static_cast<uint32_t>(z) % 200);
+  };
+  const auto scales = [&](QParams& q) {
+    for (float& scale : q.scale) {
+      if (!(scale > 0x1p-20f && scale < 0x1p10f)) scale = 0.03f;
+    }
+  };
+  if (!HasSums(c.op)) {
+    codes(c.x_q, c.x.dtype());
+    if (HasTwoInputs(c.op)) codes(c.w_q, c.w.dtype());
+    if (RowOf(c.op).out_q == OutQParams::kOwn) codes(c.out_q, c.out_dtype);
+  }
+  if (rng.Chance(3, 4)) {
+    scales(c.x_q);
+    scales(c.w_q);
+    if (RowOf(c.op).out_q != OutQParams::kFixed) scales(c.out_q);
+  }
+  if (RowOf(c.op).out_q == OutQParams::kOfInput) c.out_q = c.x_q;
+  if (IsPool(c.op) && rng.Chance(1, 2)) {
+    c.out_dtype = c.x.dtype();
+    c.out_q = c.x_q;
+  }
+  Window& v = c.window;
+  if (IsPool(c.op) && rng.Chance(1, 2) && c.op != Op::kGlobalAvgPool) {
+    v.pad_bottom = v.pad_top = std::min(v.pad_top, v.kernel_h / 2);
+    v.pad_right = v.pad_left = std::min(v.pad_left, v.kernel_w / 2);
+    DeriveSizes(&c);
+  }
+  if (RowOf(c.op).function && rng.Chance(3, 4)) {
+    const int32_t low = RangeOf(c.out_dtype).min;
+    switch (c.function) {
+      case Function::kSigmoid: c.out_q = {{0x1p-8f}, {low}}; break;
+      case Function::kTanh: c.out_q = {{0x1p-7f}, {low + 128}}; break;
+      case Function::kRelu: c.out_q = c.x_q; break;
+      default: break;
+    }
+    if (c.function == Function::kLeakyRelu) c.negative_slope = rng.Chance(1, 2) ? 0.25f : 0.01f;
+  }
+  if (RowOf(c.op).dynamic && rng.Chance(3, 4)) {
+    for (float& x : c.x.as<float>()) x = std::isfinite(x) ? x : 1.0f;
+    std::ranges::fill(c.w_q.zero_point, 0);
+    if (rng.Chance(3, 4)) c.x_gran = Granularity::kTensor;
+  }
+  if (rng.Chance(3, 4)) c.relu = false;
+  OpenClamp(&c);
+  return c;
+}
+
+// The case with one thing changed, in each way that leaves it valid: what lies just outside the
+// domain of a convention that takes the case, or just inside.
+std::vector<Case> OneThingChanged(const Case& c) {
+  std::vector<Case> changed;
+  const auto add = [&](auto change) {
+    Case other = c;
+    change(other);
+    if (other != c && Validate(other).empty()) changed.push_back(std::move(other));
+  };
+  add([](Case& o) { o.relu = !o.relu; });
+  add([](Case& o) { ++o.out_min; });
+  add([](Case& o) { --o.out_max; });
+  add([](Case& o) { o.out_max = o.out_min; });
+  for (const DType dtype : {DType::kU8, DType::kS8, DType::kS32, DType::kF32}) {
+    add([&](Case& o) {
+      o.out_dtype = dtype;
+      OpenClamp(&o);
+    });
+    const auto retyped = [&](Tensor& t) {
+      if (!IsCode(dtype) || !IsCode(t.dtype())) return;
+      Tensor other(dtype, t.shape());
+      for (int64_t i = 0; i < t.size(); ++i) other.SetInt(i, t.IntAt(i) & 127);
+      t = std::move(other);
+    };
+    add([&](Case& o) { retyped(o.x); });
+    add([&](Case& o) { retyped(o.w); });
+    add([&](Case& o) {
+      retyped(o.x);
+      if (HasTwoInputs(o.op)) retyped(o.w);
+      if (IsCode(o.out_dtype)) o.out_dtype = dtype;
+      OpenClamp(&o);
+    });
+  }
+  for (QParams Case::* q : {&Case::x_q, &Case::w_q, &Case::out_q}) {
+    if ((c.*q).zero_point.empty()) continue;
+    for (const int32_t z : {-129, -128, -1, 0, 1, 127, 128, 255, 256}) {
+      add([&](Case& o) { (o.*q).zero_point[0] = z; });
+      add([&](Case& o) {
+        (o.*q).zero_point[0] = z;
+        if (KeepsType(o.op)) o.out_q = o.x_q;
+      });
+    }
+    for (const float scale :
+         {0x1p-149f, 0x1p-127f, 0x1p-126f, 0x1p-33f, 0x1p-32f, 0x1p-17f, 0x1p-16f,
+          0x1p-15f,  0x1p-10f,  0x1p-9f,   0x1p-8f,  0x1p-7f,  0.25f,    0x1.fffffep-1f,
+          1.0f,      2.0f,      128.0f,    256.0f,   0x1p30f,  0x1p127f}) {
+      add([&](Case& o) { (o.*q).scale[0] = scale; });
+      add([&](Case& o) {
+        (o.*q).scale[0] = scale;
+        o.out_q = o.x_q;
+      });
+    }
+  }
+  for (const float m : {0x1p-33f, 0x1p-32f, 0x1p-16f, 0x1.fffffep-1f, 1.0f, 2.0f, 255.5f, 256.0f})
+    add([&](Case& o) { o.multiplier = {m}; });
+  add([](Case& o) { o.bias.reset(); });
+  add([](Case& o) { o.bias_i32.reset(); });
+  add([](Case& o) { o.bias.emplace(static_cast<size_t>(o.N), 0.75f); });
+  add([](Case& o) { o.bias_i32.emplace(static_cast<size_t>(o.N), 77); });
+  add([](Case& o) {
+    o.per_channel = !o.per_channel;
+    QParams& q = RowOf(o.op).per_channel == PerChannel::kW   ? o.w_q
+                 : RowOf(o.op).per_channel == PerChannel::kX ? o.x_q
+                                                             : o.out_q;
+    const size_t entries = o.per_channel ? static_cast<size_t>(o.N) : 1;
+    q.scale.resize(entries, 0.11f);
+    q.zero_point.resize(entries, q.zero_point.empty() ? 0 : q.zero_point[0]);
+  });
+  for (int64_t Window::* number :
+       {&Window::pad_top, &Window::pad_bottom, &Window::pad_left, &Window::pad_right,
+        &Window::dilation_h, &Window::dilation_w, &Window::stride_h, &Window::stride_w}) {
+    add([&](Case& o) {
+      if (!HasWindow(o.op)) return;
+      ++(o.window.*number);
+      DeriveSizes(&o);
+    });
+  }
+  add([](Case& o) {
+    o.window.ceil_mode = !o.window.ceil_mode;
+    DeriveSizes(&o);
+  });
+  add([](Case& o) { o.window.count_include_pad = !o.window.count_include_pad; });
+  for (size_t f = 0; f < CountOf<Function>(); ++f)
+    add([&](Case& o) { o.function = static_cast<Function>(f); });
+  for (const float slope : {0.0f, 0x1p-149f, 0.5f, 1.0f, 1.5f})
+    add([&](Case& o) { o.negative_slope = slope; });
+  for (size_t kind = 0; kind < CountOf<Observer::Kind>(); ++kind)
+    add([&](Case& o) { o.observer.kind = static_cast<Observer::Kind>(kind); });
+  add([](Case& o) { o.observer.symmetric = !o.observer.symmetric; });
+  add([](Case& o) { o.observer.reduce_range = !o.observer.reduce_range; });
+  add([](Case& o) { ++o.observer.quant_min; });
+  add([](Case& o) { --o.observer.quant_max; });
+  for (size_t rule = 0; rule < CountOf<QParamsRule>(); ++rule)
+    add([&](Case& o) { o.rule = static_cast<QParamsRule>(rule); });
+  for (size_t gran = 0; gran < CountOf<Granularity>(); ++gran)
+    add([&](Case& o) { o.x_gran = static_cast<Granularity>(gran); });
+  for (const float x : {0.0f, -0.0f, NAN, INFINITY, -INFINITY, FLT_MAX, -1.0f, 3.0f}) {
+    add([&](Case& o) {
+      if (o.x.dtype() == DType::kF32 && o.x.size() > 0) o.x.as<float>()[0] = x;
+    });
+    add([&](Case& o) {
+      if (o.x.dtype() == DType::kF32) std::ranges::fill(o.x.as<float>(), x);
+    });
+  }
+  return changed;
+}
+
+// The cases that every convention is asked for. They are drawn by random_case_test_util.h and
+// properties/gen/library.h alone: the generators of `qualm check` change more often.
+const std::vector<Case>& CasesOf(Op op) {
+  static std::map<Op, std::vector<Case>> drawn;
+  std::vector<Case>& cases = drawn[op];
+  if (!cases.empty()) return cases;
+  constexpr int kEach = 40;
+  const uint64_t seed = MixSeed(26, static_cast<uint64_t>(op));
+  test::RandomCase few(seed), many(seed + 1, 20);
+  LayerCases layers(seed + 2);
+  Rng rng(seed + 3);
+  for (int i = 0; i < kEach; ++i) {
+    cases.push_back(few.Draw(op));
+    cases.push_back(IntoDomain(few.Draw(op), rng));
+    cases.push_back(IntoDomain(many.Draw(op), rng));
+    if (op == Op::kLinear || IsConv(op)) cases.push_back(layers.Draw(op));
+    if (op == Op::kLinear || IsConv(op)) cases.push_back(layers.Draw(op));
+  }
+  for (const Case& c : cases) EXPECT_EQ(Validate(c), "") << Name(op);
+  return cases;
+}
+
+// The bits of all elements; NaNs are one, because compilers make different ones.
+std::string Bits(Tensor y) {
+  if (y.dtype() == DType::kF32) {
+    for (float& v : y.as<float>()) {
+      if (std::isnan(v)) v = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+  return {y.bytes().begin(), y.bytes().end()};
+}
+
+std::string Text(const Trace& trace) {
+  std::string text;
+  for (const TraceStep& step : trace) {
+    text += std::string(Name(step.stage)) + "|" + step.text + "|" + step.value +
+            (step.lossy ? "|lossy\n" : "|\n");
+  }
+  return text;
+}
+
+std::string Digest(const std::string& bytes) { return ShortContentName(bytes).substr(0, 8); }
+
+// The codes that enclose those of the first two inputs, "MIN..MAX".
+std::string Enclosed(const Convention& convention, Case c) {
+  if (c.op != Op::kQuantize && c.op != Op::kRequantize) return "";
+  if (c.per_channel || c.x.size() < 2) return "";
+  const auto ends = [&]<class T>(T first, T second) {
+    c.x = Tensor::Of<T>({1, 2}, std::vector<T>{std::min(first, second), std::max(first, second)});
+    return !(first != first || second != second);
+  };
+  c.M = 1;
+  c.N = 2;
+  if (!(c.op == Op::kQuantize ? ends(c.x.FloatAt(0), c.x.FloatAt(1))
+                              : ends(c.x.IntAt(0), c.x.IntAt(1)))) {
+    return "";
+  }
+  c.bias.reset();
+  c.bias_i32.reset();
+  if (!convention.cannot_run(c).empty()) return "";
+  const std::optional<CodeRange> codes = EncloseBy(convention, c);
+  return codes ? std::to_string(codes->min) + ".." + std::to_string(codes->max) : "unknown";
+}
+
+// What a convention does with cases of one operation.
+class Digests {
+ public:
+  static constexpr int kChanged = 4;  // cases of which one thing is changed
+
+  Digests(const Convention& convention, Op op) : convention_(convention) {
+    int changed = 0;
+    for (const Case& c : CasesOf(op)) {
+      if (!Ask(c) || c.output_shape()[0] == 0 || ++changed > kChanged) continue;
+      for (const Case& other : OneThingChanged(c)) Ask(other);
+    }
+  }
+
+  // "ANSWERED of ASKED, answers DIGEST, traces DIGEST, refusals DIGEST"
+  std::string Row() const {
+    return std::to_string(answered_) + " of " + std::to_string(asked_) + ", answers " +
+           Digest(answers_) + ", traces " + Digest(traces_) + ", refusals " + Digest(refusals_);
+  }
+
+ private:
+  // Whether it answers.
+  bool Ask(const Case& c) {
+    ++asked_;
+    const std::string reason = convention_.cannot_run(c);
+    refusals_ += reason + "\n";
+    if (!reason.empty()) return false;
+    ++answered_;
+    const ConventionOutput output = convention_.run(c);
+    answers_ +=
+        Bits(output.y) + (output.acc ? Bits(*output.acc) : "none") + Enclosed(convention_, c);
+    for (const int64_t i : {int64_t{0}, output.y.size() / 2, output.y.size() - 1}) {
+      if (i >= 0 && i < output.y.size()) traces_ += Text(convention_.trace(c, i));
+    }
+    return true;
+  }
+
+  const Convention& convention_;
+  int asked_ = 0, answered_ = 0;
+  std::string answers_, traces_, refusals_;
+};
+
+// What it says of itself: where it comes from, what it claims and how it may differ.
+std::string Facts(const Convention& convention) {
+  std::string text = convention.family + "\n" + convention.description + "\n" + convention.source +
+                     (convention.pair_saturates ? "\npairs\n" : "\n");
+  for (const std::string& id : convention.variations) text += id + " ";
+  for (const Op op : convention.ops) {
+    text += std::string(Name(op)) + ":";
+    for (const Property& property : AllProperties()) {
+      if (property.about(op) && Satisfies(convention, op, property.claim))
+        text += " " + std::string(property.claim);
+    }
+  }
+  return Digest(text);
+}
+
+const Rows& Kept() {
+  static const Rows kept = [] {
+    Rows rows;
+    std::ifstream file(QUALM_SOURCE_DIR "/properties/convention_digests.txt");
+    for (std::string line; std::getline(file, line);) {
+      if (line.empty() || line[0] == '#') continue;
+      const size_t colon = line.find(": ");
+      rows[line.substr(0, colon)] = line.substr(colon + 2);
+    }
+    return rows;
+  }();
+  return kept;
+}
+
+class ConventionDigestsTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(ConventionDigestsTest, AreAsKept) {
+  Rows kept;
+  for (const auto& [name, row] : Kept()) {
+    if (name.starts_with(GetParam() + " ")) kept[name] = row;
+  }
+  const Convention& convention = *FindConvention(GetParam());
+  Rows rows{{convention.name + " facts", Facts(convention)}};
+  for (const Op op : convention.ops)
+    rows[convention.name + " " + std::string(Name(op))] = Digests(convention, op).Row();
+  for (const auto& [name, row] : rows) {
+    EXPECT_EQ(row, kept[name]) << name;
+    if (row != kept[name]) std::cout << "now " << name << ": " << row << "\n";
+    kept.erase(name);
+  }
+  for (const auto& [name, row] : kept) ADD_FAILURE() << "a row of no operation: " << name;
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const Convention& convention : AllConventions()) names.push_back(convention.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ConventionDigestsTest, testing::ValuesIn(Names()),
+                         [](const testing::TestParamInfo<std::string>& of) {
+                           std::string name = of.param;
+                           for (char& letter : name) letter = std::isalnum(letter) ? letter : '_';
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace qualm

@@ -4,13 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cfenv>
 #include <cfloat>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "core/rng.h"
+#include "oracles/exact/arithmetic/rational.h"
 
 namespace qualm::exact {
 namespace {
@@ -248,6 +251,155 @@ TEST(Dyadic, RoundingModeDoesNotMatter) {
     EXPECT_EQ(cancelled, 0);
     EXPECT_EQ(real, 3 * 0.1f);
   }
+}
+
+// Any line, with its numbers drawn towards the places where 128 bits no longer hold a term.
+struct Drawn {
+  Line line;
+  __int128 s = 0;
+};
+Drawn AnyLine(Rng& rng) {
+  const auto number = [&](int most_bits) {
+    const int bits = static_cast<int>(rng.Between(1, most_bits));
+    return static_cast<int64_t>((uint64_t{1} << (bits - 1)) |
+                                (rng.Next() & ((uint64_t{1} << (bits - 1)) - 1)));
+  };
+  const auto signed_number = [&](int most_bits) {
+    return rng.Chance(1, 2) ? number(most_bits) : -number(most_bits);
+  };
+  Drawn drawn;
+  Line& line = drawn.line;
+  const int range = rng.Chance(1, 2) ? 8 : rng.Chance(1, 2) ? 70 : 290;
+  line.gain = rng.Chance(1, 20) ? 0 : number(48);
+  line.gain_exponent = static_cast<int>(rng.Between(-range, std::min(range, 208)));
+  if (rng.Chance(2, 3)) {
+    line.offset = signed_number(58);
+    line.offset_exponent =
+        static_cast<int>(rng.Between(-std::min(range, 149), std::min(range, 104)));
+  }
+  if (rng.Chance(2, 3)) {
+    line.divisor = number(rng.Chance(1, 2) ? 24 : 56);
+    line.divisor_exponent =
+        static_cast<int>(rng.Between(-std::min(range, 149), std::min(range, 104)));
+  }
+  if (!rng.Chance(1, 10)) {
+    drawn.s = signed_number(62);
+    if (rng.Chance(1, 2)) drawn.s <<= rng.Between(0, 47);
+    if (rng.Chance(1, 2)) drawn.s += signed_number(30);
+  }
+  // The quotient near an integer, a tie or kFar, in either sum.
+  if (rng.Chance(1, 2)) {
+    const int up = static_cast<int>(rng.Between(0, 66));
+    const int64_t wanted = rng.Chance(1, 3) ? 2 * kFar + rng.Between(-3, 3) : signed_number(20);
+    line.gain = line.divisor = 2 * number(20) + 1;
+    line.divisor_exponent = line.gain_exponent + up + 1;
+    drawn.s = static_cast<__int128>(rng.Chance(1, 2) ? wanted : -wanted) << up;
+    line.offset = rng.Chance(1, 2) ? 0 : rng.Between(-2, 2);
+    line.offset_exponent = line.gain_exponent + static_cast<int>(rng.Between(-20, 5));
+    line.divisor_exponent = std::clamp(line.divisor_exponent, -200, 200);
+    line.offset_exponent = std::clamp(line.offset_exponent, -200, 200);
+  }
+  return drawn;
+}
+
+Integer ToInteger(__int128 s) {
+  const bool negative = s < 0;
+  const auto magnitude =
+      negative ? -static_cast<unsigned __int128>(s) : static_cast<unsigned __int128>(s);
+  const Integer value =
+      (Integer(static_cast<uint64_t>(magnitude >> 64)) << 64) + static_cast<uint64_t>(magnitude);
+  return negative ? Integer(-value) : value;
+}
+
+Rational Numerator(const Drawn& drawn) {
+  const Line& line = drawn.line;
+  return ToInteger(drawn.s) * Rational(line.gain) * PowerOfTwo(line.gain_exponent) +
+         Rational(line.offset) * PowerOfTwo(line.offset_exponent);
+}
+Rational Divisor(const Line& line) {
+  return Rational(line.divisor) * PowerOfTwo(line.divisor_exponent);
+}
+
+std::string Text(const Drawn& drawn) {
+  const Line& line = drawn.line;
+  return "(" + ToInteger(drawn.s).str() + " * " + std::to_string(line.gain) + "b" +
+         std::to_string(line.gain_exponent) + " + " + std::to_string(line.offset) + "b" +
+         std::to_string(line.offset_exponent) + ") / " + std::to_string(line.divisor) + "b" +
+         std::to_string(line.divisor_exponent);
+}
+
+// Of a positive rational below 2^1000.
+double ToDouble(const Rational& value) { return value == 0 ? 0 : static_cast<double>(value); }
+
+TEST(Dyadic, RoundsAsRationalsDo) {
+  Rng rng(15);
+  int far = 0, ties = 0;
+  for (int i = 0; i < 60000; ++i) {
+    const Drawn drawn = AnyLine(rng);
+    const Rational value = Numerator(drawn) / Divisor(drawn.line);
+    const Rounded rounded = Round(drawn.line, drawn.s);
+    const Integer nearest = RoundHalfEven(value);
+    if (nearest >= kFar || nearest <= -kFar) {
+      ++far;
+      ASSERT_EQ(rounded.integer, nearest > 0 ? kFar : -kFar) << Text(drawn);
+      ASSERT_FALSE(rounded.tie_distance.has_value()) << Text(drawn);
+      ASSERT_EQ(rounded.rest, 0) << Text(drawn);
+      continue;
+    }
+    ASSERT_EQ(rounded.integer, nearest) << Text(drawn);
+    const Rational rest = value - Rational(nearest);
+    ASSERT_EQ(rounded.rest, rest > 0 ? 1 : rest < 0 ? -1 : 0) << Text(drawn);
+    const Rational distance = 1 - 2 * abs(rest);
+    ASSERT_TRUE(rounded.tie_distance.has_value()) << Text(drawn);
+    if (distance == 0) ++ties;
+    ASSERT_EQ(*rounded.tie_distance == 0, distance == 0) << Text(drawn);
+    ASSERT_NEAR(*rounded.tie_distance, ToDouble(distance), 1e-12 + 1e-12 * ToDouble(distance))
+        << Text(drawn);
+    ASSERT_LE(std::abs(*rounded.tie_distance - ToDouble(distance)), 1e-9 * ToDouble(distance))
+        << Text(drawn);
+  }
+  EXPECT_GT(far, 5000);
+  EXPECT_GT(ties, 2000);
+}
+
+TEST(Dyadic, RoundsToFloatAsRationalsDo) {
+  Rng rng(16);
+  for (int i = 0; i < 60000; ++i) {
+    Drawn drawn = AnyLine(rng);
+    drawn.line.divisor = 1;
+    drawn.line.divisor_exponent = 0;
+    ASSERT_EQ(std::bit_cast<uint32_t>(RoundToFloat(drawn.line, drawn.s)),
+              std::bit_cast<uint32_t>(RoundToFloat32(Numerator(drawn))))
+        << Text(drawn);
+  }
+}
+
+TEST(Dyadic, RealsAreNearAndSayWhetherTheyAreExact) {
+  Rng rng(17);
+  int exact = 0;
+  for (int i = 0; i < 60000; ++i) {
+    const Drawn drawn = AnyLine(rng);
+    const Line& line = drawn.line;
+    const Rational value = Numerator(drawn) / Divisor(line);
+    const Real real = ToReal(line, drawn.s);
+    ASSERT_TRUE(std::isfinite(real.value)) << Text(drawn);
+    const Rational found(real.value);
+    // Of a double that is no multiple of 2^-300 nothing is known.
+    if (real.is_exact) {
+      ++exact;
+      ASSERT_EQ(found, value) << Text(drawn);
+    } else if (abs(value) > PowerOfTwo(-40)) {
+      ASSERT_NE(found, value) << Text(drawn);
+    }
+    const Rational terms =
+        abs(ToInteger(drawn.s) * Rational(line.gain) * PowerOfTwo(line.gain_exponent) /
+            Divisor(line)) +
+        abs(Rational(line.offset) * PowerOfTwo(line.offset_exponent) / Divisor(line));
+    ASSERT_LE(Rational(abs(found - value)),
+              Rational(abs(value) * PowerOfTwo(-52) + terms * PowerOfTwo(-60)))
+        << Text(drawn);
+  }
+  EXPECT_GT(exact, 10000);
 }
 
 }  // namespace

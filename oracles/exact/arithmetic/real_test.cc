@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
 
 #include "core/rng.h"
 #include "oracles/exact/arithmetic/fixed_point.h"
@@ -127,6 +130,125 @@ TEST(Real, SoftmaxNumerators) {
             << std::hexfloat << s << " " << below << " " << n;
       }
     }
+  }
+}
+
+// A function of s * difference, its scales and difference drawn so that steep, flat and far parts
+// of the function and outputs beside ties all come up.
+struct DrawnFunction {
+  Function function = Function::kSigmoid;
+  float s = 1, out_scale = 1;
+  int64_t difference = 1;
+
+  Rational x() const { return ToRational(s) * Rational(difference); }
+  RealFunction real() const {
+    return function == Function::kTanh ? RealFunction::kTanh : RealFunction::kSigmoid;
+  }
+};
+DrawnFunction AnyFunction(Rng& rng) {
+  DrawnFunction drawn;
+  if (rng.Chance(1, 2)) drawn.function = Function::kTanh;
+  const int most = rng.Chance(1, 8) ? 33 : 9;
+  drawn.difference = rng.Between(-(int64_t{1} << most) + 1, (int64_t{1} << most) - 1);
+  const int range = rng.Chance(1, 4) ? 120 : 8;
+  drawn.s = std::ldexp(1.0f + static_cast<float>(rng.Unit()),
+                       static_cast<int>(rng.Between(-range, rng.Chance(1, 4) ? range : 0)));
+  drawn.out_scale = std::ldexp(rng.Chance(1, 3) ? 1.0f : 1.0f + static_cast<float>(rng.Unit()),
+                               static_cast<int>(rng.Between(-range - 4, rng.Chance(1, 6) ? 9 : 0)));
+  if (rng.Chance(1, 6)) {  // flat: x / 4 + 1/2 or x, one part in 2^60 and less beside a tie
+    const bool is_tanh = drawn.function == Function::kTanh;
+    drawn.s = std::ldexp(1.0f, static_cast<int>(rng.Between(-100, -30)));
+    drawn.difference = 2 * rng.Between(-40, 40) + 1;
+    drawn.out_scale =
+        is_tanh ? 2 * drawn.s : std::ldexp(1.0f, static_cast<int>(rng.Between(-8, 1)));
+  }
+  return drawn;
+}
+
+TEST(Real, RoundedFunctionsAreThoseOfMpfr) {
+  Rng rng(21);
+  int beside = 0, far = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    const DrawnFunction drawn = AnyFunction(rng);
+    const std::string text = std::string(Name(drawn.function)) + " " + std::to_string(drawn.s) +
+                             " * " + std::to_string(drawn.difference) + " over " +
+                             std::to_string(drawn.out_scale);
+    const Rational factor = 1 / ToRational(drawn.out_scale);
+    const Integer nearest = RoundReal(drawn.real(), drawn.x(), factor);
+    const Rounded rounded =
+        RoundRealFunction(drawn.function, drawn.s, drawn.difference, drawn.out_scale);
+    if (abs(nearest) >= kFar) {
+      ++far;
+      ASSERT_EQ(rounded.integer, nearest > 0 ? kFar : -kFar) << text;
+      continue;
+    }
+    ASSERT_EQ(rounded.integer, nearest) << text;
+    const Enclosure value = Enclose(drawn.real(), drawn.x(), 700);
+    const Rational low = value.lo * factor - Rational(nearest);
+    const Rational high = value.hi * factor - Rational(nearest);
+    if ((low > 0) == (high > 0) && low != 0 && high != 0) {
+      ASSERT_EQ(rounded.rest, low > 0 ? 1 : -1) << text;
+    }
+    // 1 - 2 |rest|, no smaller than the least that is told.
+    const Rational distance = std::max(Rational(1 - 2 * abs(low)), PowerOfTwo(-120));
+    ASSERT_TRUE(rounded.tie_distance.has_value()) << text;
+    const double expected = static_cast<double>(distance);
+    ASSERT_NEAR(*rounded.tie_distance, expected, 1e-9 * expected + 0x1p-120) << text;
+    if (expected < 1e-9) ++beside;
+  }
+  EXPECT_GT(beside, 100);
+  EXPECT_GT(far, 10);
+}
+
+TEST(Real, ValuesAndEstimatesEncloseThoseOfMpfr) {
+  Rng rng(22);
+  int estimated = 0;
+  for (int trial = 0; trial < 4000; ++trial) {
+    DrawnFunction drawn = AnyFunction(rng);
+    if (trial % 40 == 0) drawn.difference = 0;
+    if (trial % 7 == 0) {  // where the estimate ends
+      drawn.s = 0.25f;
+      drawn.difference = (rng.Chance(1, 2) ? 1 : -1) * rng.Between(126, 130);
+    }
+    const Enclosure value = Enclose(drawn.real(), drawn.x(), 700);
+    const Rational found(RealFunctionValue(drawn.function, drawn.s, drawn.difference));
+    const Rational error = PowerOfTwo(-52) * abs(value.lo) + PowerOfTwo(-250);
+    ASSERT_LE(Rational(value.lo - error), found) << drawn.s << " " << drawn.difference;
+    ASSERT_GE(Rational(value.hi + error), found) << drawn.s << " " << drawn.difference;
+    const std::optional<Estimate> estimate =
+        EstimateRealFunction(drawn.function, drawn.s, drawn.difference, drawn.out_scale);
+    ASSERT_EQ(estimate.has_value(), abs(drawn.x()) < 32) << drawn.s << " " << drawn.difference;
+    if (!estimate) continue;
+    ++estimated;
+    const Rational factor = 1 / ToRational(drawn.out_scale);
+    ASSERT_LE(Rational(estimate->value) - Rational(estimate->error), value.lo * factor);
+    ASSERT_GE(Rational(estimate->value) + Rational(estimate->error), value.hi * factor);
+  }
+  EXPECT_GT(estimated, 1000);
+}
+
+// The bounds of ExpOfMinus stay narrow wherever its magnitude, exponent and number of bits are.
+TEST(Real, BoundsInFixedPointAreNarrowEverywhere) {
+  Rng rng(23);
+  for (int trial = 0; trial < 3000; ++trial) {
+    const int length = static_cast<int>(rng.Between(1, 57));
+    const auto magnitude =
+        static_cast<uint64_t>(rng.Between(int64_t{1} << (length - 1), (int64_t{1} << length) - 1));
+    const int bits = 1 << rng.Between(6, 9);
+    // The number of bits of e^-t's argument before its point: far below, around and above `bits`.
+    const auto point =
+        static_cast<int>(rng.Chance(1, 2) ? rng.Between(-20, 12) : rng.Between(-300, 60));
+    const int exponent = point - length;
+    const FixedBounds fixed = ExpOfMinus(magnitude, exponent, bits);
+    const Rational x = -Rational(Integer(magnitude)) * PowerOfTwo(exponent);
+    const Enclosure mpfr = Enclose(RealFunction::kExp, x, 2 * bits);
+    const Rational lo = Rational(fixed.lo) * PowerOfTwo(-bits);
+    const Rational hi = Rational(fixed.hi) * PowerOfTwo(-bits);
+    ASSERT_LE(lo, mpfr.hi) << magnitude << " * 2^" << exponent << " in " << bits;
+    ASSERT_GE(hi, mpfr.lo) << magnitude << " * 2^" << exponent << " in " << bits;
+    ASSERT_LE(Rational(hi - lo), PowerOfTwo(2 - bits))
+        << magnitude << " * 2^" << exponent << " in " << bits;
+    ASSERT_LE(hi, 1);
   }
 }
 

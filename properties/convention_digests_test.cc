@@ -17,8 +17,11 @@
 #include <cmath>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <optional>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -317,6 +320,116 @@ std::vector<Case> OneThingChanged(const Case& c) {
   return changed;
 }
 
+// Numbers at which float and integer steps turn: the ends of int16, int32 and int64, of 24 bits,
+// ties, denormals and what is not finite.
+std::vector<float> Edges() {
+  std::vector<float> edges{0.0f,   0x1p-149f, 0x1p-126f, 0.25f,   0.5f,    1.0f,
+                           1.5f,   2.5f,      126.5f,    127.5f,  128.5f,  254.5f,
+                           255.5f, 256.0f,    32767.5f,  FLT_MAX, INFINITY};
+  for (const int exponent : {15, 16, 22, 23, 24, 25, 30, 31, 32, 62, 63, 64, 126, 127}) {
+    const float power = std::ldexp(1.0f, exponent);
+    for (const float edge : {std::nextafter(power, 0.0f), power, std::nextafter(power, INFINITY)})
+      edges.push_back(edge);
+  }
+  std::ranges::sort(edges);
+  std::vector<float> all;
+  for (const float edge : edges | std::views::reverse) all.push_back(-edge);
+  all.insert(all.end(), edges.begin(), edges.end());
+  all.push_back(NAN);
+  return all;
+}
+
+// Cases whose steps meet these numbers: as inputs, as a bias beside a small sum, as scales.
+std::vector<Case> EdgeCases(Op op) {
+  std::vector<Case> cases;
+  const std::vector<float> edges = Edges();
+  const auto count = static_cast<int64_t>(edges.size());
+  const auto add = [&](Case c) {
+    OpenClamp(&c);
+    if (Validate(c).empty()) cases.push_back(std::move(c));
+  };
+  for (const DType out : {DType::kU8, DType::kS8, DType::kF32, DType::kS32}) {
+    for (const float scale : {1.0f, 0x1p-31f}) {
+      for (const int32_t zero_point : {0, 7}) {
+        for (const bool relu : {false, zero_point != 0}) {
+          Case c;
+          c.op = op;
+          c.M = 1;
+          c.relu = relu;
+          c.out_dtype = out;
+          if (IsCode(out)) c.out_q = {{1.0f}, {zero_point}};
+          if (op == Op::kQuantize) {
+            c.N = count;
+            c.x = Tensor::Of<float>({1, count}, edges);
+            c.out_q.scale = {scale};
+            add(c);
+          } else if (op == Op::kRequantize) {
+            std::vector<int32_t> sums;
+            for (const float edge : edges) {
+              if (std::isfinite(edge))
+                sums.push_back(static_cast<int32_t>(
+                    std::clamp(static_cast<double>(edge), -0x1p31, 0x1p31 - 1)));
+            }
+            c.N = static_cast<int64_t>(sums.size());
+            c.x = Tensor::Of<int32_t>({1, c.N}, sums);
+            for (const float multiplier : {0x1p-24f, 0x1p-8f, 0.5f, 0.75f, 1.0f, 1.5f, 40.0f}) {
+              c.multiplier = {multiplier};
+              add(c);
+            }
+          } else if (op == Op::kLinear || op == Op::kConv2d) {
+            std::vector<float> biases;
+            std::ranges::copy_if(edges, std::back_inserter(biases),
+                                 [](float edge) { return std::isfinite(edge); });
+            c.N = static_cast<int64_t>(biases.size());
+            c.K = 2;
+            if (op == Op::kConv2d) {
+              c.window.batch = c.window.in_h = c.window.in_w = 1;
+              c.window.in_c = 2;
+              c.x = Tensor(DType::kU8, {1, 1, 1, 2});
+            } else {
+              c.x = Tensor(DType::kU8, {1, 2});
+            }
+            c.w = Tensor(DType::kS8, ShapeOfW(c));
+            if (op == Op::kConv2d) DeriveSizes(&c);
+            c.x.SetInt(0, 3);
+            c.x.SetInt(1, 1);
+            for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, static_cast<int32_t>(i % 7 - 3));
+            c.x_q = {{scale}, {zero_point}};
+            c.w_q = {{1.0f}, {0}};
+            add(c);
+            c.bias = biases;
+            add(c);
+            c.bias.reset();
+            c.bias_i32.emplace();
+            for (const float edge : biases)
+              c.bias_i32->push_back(
+                  static_cast<int32_t>(std::clamp(static_cast<double>(edge), -0x1p31, 0x1p31 - 1)));
+            add(c);
+          }
+        }
+      }
+    }
+  }
+  const bool scaled = HasTwoInputs(op) || RowOf(op).out_q == OutQParams::kOwn;
+  if (!scaled || HasSums(op) || RowOf(op).observer || RowOf(op).dynamic) return cases;
+  // The same codes under scales of every size.
+  test::RandomCase random(27);
+  for (int i = 0; i < 2; ++i) {
+    Rng rng(28);
+    Case c = IntoDomain(random.Draw(op), rng);
+    for (const float first : edges) {
+      for (const float second : {first, 1.0f, 0x1p-126f}) {
+        Case o = c;
+        if (!o.x_q.scale.empty()) o.x_q.scale[0] = first;
+        if (HasTwoInputs(op)) o.w_q.scale[0] = second;
+        if (!HasTwoInputs(op)) o.out_q.scale[0] = second;
+        if (first > 0 && std::isfinite(first)) add(o);
+      }
+    }
+  }
+  return cases;
+}
+
 // The cases that every convention is asked for. They are drawn by random_case_test_util.h and
 // properties/gen/library.h alone: the generators of `qualm check` change more often.
 const std::vector<Case>& CasesOf(Op op) {
@@ -335,6 +448,7 @@ const std::vector<Case>& CasesOf(Op op) {
     if (op == Op::kLinear || IsConv(op)) cases.push_back(layers.Draw(op));
     if (op == Op::kLinear || IsConv(op)) cases.push_back(layers.Draw(op));
   }
+  for (Case& c : EdgeCases(op)) cases.push_back(std::move(c));
   for (const Case& c : cases) EXPECT_EQ(Validate(c), "") << Name(op);
   return cases;
 }
@@ -360,25 +474,32 @@ std::string Text(const Trace& trace) {
 
 std::string Digest(const std::string& bytes) { return ShortContentName(bytes).substr(0, 8); }
 
-// The codes that enclose those of the first two inputs, "MIN..MAX".
-std::string Enclosed(const Convention& convention, Case c) {
+// The codes that enclose those between two neighbours of x, of all and of the first and last:
+// "MIN..MAX MIN..MAX".
+std::string Enclosed(const Convention& convention, const Case& c) {
   if (c.op != Op::kQuantize && c.op != Op::kRequantize) return "";
-  if (c.per_channel || c.x.size() < 2) return "";
-  const auto ends = [&]<class T>(T first, T second) {
-    c.x = Tensor::Of<T>({1, 2}, std::vector<T>{std::min(first, second), std::max(first, second)});
-    return !(first != first || second != second);
+  if (c.per_channel || c.bias || c.bias_i32) return "";
+  std::string text;
+  Case ends = c;
+  ends.M = 1;
+  ends.N = 2;
+  const auto enclose = [&](int64_t i, int64_t k) {
+    if (c.op == Op::kQuantize) {
+      const float first = c.x.FloatAt(i), second = c.x.FloatAt(k);
+      if (std::isnan(first) != std::isnan(second)) return;
+      ends.x = Tensor::Of<float>(
+          {1, 2}, std::vector<float>{std::min(first, second), std::max(first, second)});
+    } else {
+      const auto [least, most] = std::minmax(c.x.IntAt(i), c.x.IntAt(k));
+      ends.x = Tensor::Of<int32_t>({1, 2}, std::vector<int32_t>{least, most});
+    }
+    if (!convention.cannot_run(ends).empty()) return;
+    const std::optional<CodeRange> codes = EncloseBy(convention, ends);
+    text += codes ? std::to_string(codes->min) + ".." + std::to_string(codes->max) + " " : "? ";
   };
-  c.M = 1;
-  c.N = 2;
-  if (!(c.op == Op::kQuantize ? ends(c.x.FloatAt(0), c.x.FloatAt(1))
-                              : ends(c.x.IntAt(0), c.x.IntAt(1)))) {
-    return "";
-  }
-  c.bias.reset();
-  c.bias_i32.reset();
-  if (!convention.cannot_run(c).empty()) return "";
-  const std::optional<CodeRange> codes = EncloseBy(convention, c);
-  return codes ? std::to_string(codes->min) + ".." + std::to_string(codes->max) : "unknown";
+  for (int64_t i = 0; i < c.x.size(); ++i) enclose(i, (i + 1) % c.x.size());
+  for (int64_t i = 0; i + 3 < c.x.size(); ++i) enclose(i, i + 3);
+  return text;
 }
 
 // What a convention does with cases of one operation.

@@ -490,7 +490,7 @@ std::string Enclosed(const Convention& convention, const Case& c) {
       ends.x = Tensor::Of<float>(
           {1, 2}, std::vector<float>{std::min(first, second), std::max(first, second)});
     } else {
-      const auto [least, most] = std::minmax(c.x.IntAt(i), c.x.IntAt(k));
+      const auto [least, most] = std::minmax({c.x.IntAt(i), c.x.IntAt(k)});
       ends.x = Tensor::Of<int32_t>({1, 2}, std::vector<int32_t>{least, most});
     }
     if (!convention.cannot_run(ends).empty()) return;

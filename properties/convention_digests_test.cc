@@ -55,7 +55,13 @@ class LayerCases {
       c.N = rng_.Pick(kColumns);
       c.K = rng_.Pick(kTerms);
     }
-    const bool is_signed = rng_.Chance(1, 3);
+    return Filled(std::move(c));
+  }
+
+  // Types, values and parameters for a shape: M, N and K, or a window and N.
+  Case Filled(Case c) {
+    const Op op = c.op;
+    const bool is_signed = rng_.Chance(1, 2);
     c.x = Tensor(is_signed ? DType::kS8 : DType::kU8, ShapeOfX(WithRank(c)));
     c.w = Tensor(rng_.Chance(1, 8) ? DType::kU8 : DType::kS8, ShapeOfW(c));
     if (IsConv(op)) DeriveSizes(&c);
@@ -320,6 +326,97 @@ std::vector<Case> OneThingChanged(const Case& c) {
   return changed;
 }
 
+// The shapes on both sides of each bound by which a library chooses a kernel: depthwise, pointwise,
+// grouped and dense windows with one number changed, and products of a block, less and more.
+std::vector<Case> Shapes(Op op) {
+  std::vector<Case> shapes;
+  Case c;
+  c.op = op;
+  if (op == Op::kLinear) {
+    for (const auto& [M, N, K] : std::vector<std::array<int64_t, 3>>{{1, 300, 256},
+                                                                     {1, 300, 255},
+                                                                     {2, 300, 256},
+                                                                     {2, 300, 16},
+                                                                     {2, 300, 17},
+                                                                     {32, 8, 64},
+                                                                     {32, 9, 64},
+                                                                     {33, 7, 64},
+                                                                     {1, 256, 64},
+                                                                     {1, 257, 64},
+                                                                     {40, 40, 16},
+                                                                     {40, 40, 15},
+                                                                     {40, 40, 17},
+                                                                     {1, 1, 256}}) {
+      c.M = M;
+      c.N = N;
+      c.K = K;
+      shapes.push_back(c);
+    }
+    return shapes;
+  }
+  const auto window = [](int64_t groups, int64_t in_c, int64_t kernel, int64_t pad) {
+    Window v;
+    v.batch = 1;
+    v.in_h = v.in_w = 5;
+    v.groups = groups;
+    v.in_c = in_c;
+    v.kernel_h = v.kernel_w = kernel;
+    v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = pad;
+    return v;
+  };
+  const auto add = [&](const Window& v, int64_t N) {
+    Case shape = c;
+    shape.window = v;
+    shape.N = N;
+    if (RowOf(op).depthwise && v.groups != v.in_c) return;
+    if (v.in_h + v.pad_top + v.pad_bottom < v.dilation_h * (v.kernel_h - 1) + 1) return;
+    if (v.in_w + v.pad_left + v.pad_right < v.dilation_w * (v.kernel_w - 1) + 1) return;
+    shapes.push_back(shape);
+  };
+  for (const auto& [v, N] : std::vector<std::pair<Window, int64_t>>{{window(8, 8, 3, 1), 8},
+                                                                    {window(1, 8, 1, 0), 8},
+                                                                    {window(2, 8, 1, 0), 8},
+                                                                    {window(1, 3, 3, 1), 4}}) {
+    add(v, N);
+    add(v, 2 * N);
+    for (int64_t Window::* number :
+         {&Window::kernel_h, &Window::kernel_w, &Window::stride_h, &Window::stride_w,
+          &Window::dilation_h, &Window::dilation_w, &Window::pad_top, &Window::pad_bottom,
+          &Window::pad_left, &Window::pad_right, &Window::in_h, &Window::in_w, &Window::batch}) {
+      for (const int64_t by : {-1, 1, 2}) {
+        Window other = v;
+        other.*number += by;
+        if (other.*number < (number == &Window::pad_top || number == &Window::pad_bottom ||
+                                     number == &Window::pad_left || number == &Window::pad_right
+                                 ? 0
+                                 : 1)) {
+          continue;
+        }
+        add(other, N);
+      }
+    }
+  }
+  for (const int64_t groups : {1, 2, 4, 7, 8, 9, 16, 24}) {
+    for (const int64_t kernel : {3, 5, 7, 9})
+      add(window(groups, groups, kernel, kernel / 2), groups);
+    for (const int64_t each : {2, 3, 4, 8}) {
+      add(window(groups, groups * each, 1, 0), groups * 4);
+      add(window(groups, groups * 4, 1, 0), groups * each);
+      add(window(groups, groups * each, 3, 1), groups * 4);
+    }
+  }
+  // Windows wholly in a padding.
+  for (int64_t Window::* side :
+       {&Window::pad_top, &Window::pad_bottom, &Window::pad_left, &Window::pad_right}) {
+    for (const int64_t pad : {2, 3, 4}) {
+      Window v = window(1, 4, 3, 1);
+      v.*side = pad;
+      add(v, 4);
+    }
+  }
+  return shapes;
+}
+
 // Numbers at which float and integer steps turn: the ends of int16, int32 and int64, of 24 bits,
 // ties, denormals and what is not finite.
 std::vector<float> Edges() {
@@ -446,7 +543,11 @@ const std::vector<Case>& CasesOf(Op op) {
     cases.push_back(IntoDomain(few.Draw(op), rng));
     cases.push_back(IntoDomain(many.Draw(op), rng));
     if (op == Op::kLinear || IsConv(op)) cases.push_back(layers.Draw(op));
-    if (op == Op::kLinear || IsConv(op)) cases.push_back(layers.Draw(op));
+  }
+  if (op == Op::kLinear || IsConv(op)) {
+    for (const Case& shape : Shapes(op)) {
+      for (int i = 0; i < 3; ++i) cases.push_back(layers.Filled(shape));
+    }
   }
   for (Case& c : EdgeCases(op)) cases.push_back(std::move(c));
   for (const Case& c : cases) EXPECT_EQ(Validate(c), "") << Name(op);

@@ -3,12 +3,17 @@
 // the other.
 #include "oracles/exact/arithmetic/real.h"
 
+#include <gmp.h>
 #include <gtest/gtest.h>
+#include <mpfr.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "core/rng.h"
 #include "oracles/exact/arithmetic/fixed_point.h"
@@ -250,6 +255,63 @@ TEST(Real, BoundsInFixedPointAreNarrowEverywhere) {
         << magnitude << " * 2^" << exponent << " in " << bits;
     ASSERT_LE(hi, 1);
   }
+}
+
+TEST(Real, EnclosuresOfFewBitsHoldThoseOfMany) {
+  Rng rng(24);
+  for (int trial = 0; trial < 3000; ++trial) {
+    const auto function = static_cast<RealFunction>(rng.Below(3));
+    Rational x = Rational(Integer(rng.Between(1, 1 << 12))) *
+                 PowerOfTwo(static_cast<int>(rng.Between(-16, -8)));
+    if (rng.Chance(1, 2)) x = -x;
+    const int precision = static_cast<int>(rng.Between(4, 40));
+    const Enclosure few = Enclose(function, x, precision), many = Enclose(function, x, 300);
+    ASSERT_LE(few.lo, many.lo) << ToText(x) << " in " << precision;
+    ASSERT_GE(few.hi, many.hi) << ToText(x) << " in " << precision;
+  }
+}
+
+// A factor that puts the value above a tie by less than 64 bits show.
+TEST(Real, RoundsByAsManyBitsAsItTakes) {
+  for (const RealFunction function :
+       {RealFunction::kExp, RealFunction::kSigmoid, RealFunction::kTanh}) {
+    const Enclosure value = Enclose(function, Rational(3, 4), 300);
+    EXPECT_EQ(RoundReal(function, Rational(3, 4), Rational(3, 2) / value.lo), 2);
+    EXPECT_EQ(RoundReal(function, Rational(3, 4), Rational(3, 2) / value.hi), 1);
+  }
+}
+
+// What GMP and MPFR hold, counted.
+std::atomic<int64_t> held = 0;
+void* Take(size_t size) {
+  held += static_cast<int64_t>(size);
+  return std::malloc(size);
+}
+void* Move(void* from, size_t before, size_t after) {
+  held += static_cast<int64_t>(after) - static_cast<int64_t>(before);
+  return std::realloc(from, after);
+}
+void GiveBack(void* from, size_t size) {
+  held -= static_cast<int64_t>(size);
+  std::free(from);
+}
+
+TEST(Real, GivesBackWhatItTook) {
+  void* (*take)(size_t) = nullptr;
+  void* (*move)(void*, size_t, size_t) = nullptr;
+  void (*give_back)(void*, size_t) = nullptr;
+  mpfr_free_cache();  // not into other hands
+  mp_get_memory_functions(&take, &move, &give_back);
+  mp_set_memory_functions(Take, Move, GiveBack);
+  std::thread([] {
+    for (const int x : {-3, 1, 20}) {
+      Enclose(RealFunction::kExp, x, 500);
+      Enclose(RealFunction::kTanh, x, 500);
+      Enclose(RealFunction::kSigmoid, x, 500);
+    }
+  }).join();
+  mp_set_memory_functions(take, move, give_back);
+  EXPECT_EQ(held, 0);
 }
 
 }  // namespace

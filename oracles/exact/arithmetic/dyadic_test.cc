@@ -23,6 +23,7 @@ int64_t Nearest(const Line& line, __int128 s) { return Round(line, s).integer; }
 TEST(Dyadic, Decode) {
   EXPECT_EQ(Decode(0.0f).mantissa, 0);
   EXPECT_EQ(Decode(-0.0f).mantissa, 0);
+  EXPECT_EQ(Decode(0.0f).exponent, 0);
   EXPECT_EQ(Decode(-6.0f).mantissa, -3);
   EXPECT_EQ(Decode(-6.0f).exponent, 1);
   Rng rng(9);
@@ -234,6 +235,17 @@ TEST(Dyadic, RoundToFloatEdges) {
   EXPECT_EQ(RoundToFloat(Scale(0x1p-149f, 0.5f), 3), 0x1p-148f);
   EXPECT_EQ(RoundToFloat(Plus(Scale(0x1p-149f, 0x1p-149f), 0x1p-149f), -1), 0x1p-149f);
   EXPECT_FALSE(std::signbit(RoundToFloat(Plus(Scale(3.0f), -6.0f), 2)));
+  // A sum of more than 124 bits that cancels to its lowest ones: +-2^-258.
+  Line cancelled;
+  cancelled.gain = int64_t{1} << 40;
+  cancelled.gain_exponent = -298;
+  cancelled.offset_exponent = -168;
+  for (const int sign : {1, -1}) {
+    cancelled.offset = -sign;
+    const float zero = RoundToFloat(cancelled, sign * ((__int128{1} << 90) + 1));
+    EXPECT_EQ(zero, 0.0f);
+    EXPECT_EQ(std::signbit(zero), sign < 0);
+  }
   EXPECT_TRUE(std::signbit(RoundToFloat(Scale(0x1p-149f, 0x1p-149f), -1)));
 }
 
@@ -366,6 +378,12 @@ TEST(Dyadic, RoundsToFloatAsRationalsDo) {
   Rng rng(16);
   for (int i = 0; i < 60000; ++i) {
     Drawn drawn = AnyLine(rng);
+    if (rng.Chance(1, 4)) {  // ties and next to them, in a sum that 128 bits do not hold
+      drawn.line.gain = int64_t{1} << rng.Between(42, 47);
+      drawn.line.offset = rng.Between(-1, 1);
+      drawn.line.offset_exponent = drawn.line.gain_exponent;
+      drawn.s = static_cast<__int128>(rng.Between(-(1 << 26), 1 << 26)) << rng.Between(70, 83);
+    }
     drawn.line.divisor = 1;
     drawn.line.divisor_exponent = 0;
     ASSERT_EQ(std::bit_cast<uint32_t>(RoundToFloat(drawn.line, drawn.s)),
@@ -400,6 +418,20 @@ TEST(Dyadic, RealsAreNearAndSayWhetherTheyAreExact) {
         << Text(drawn);
   }
   EXPECT_GT(exact, 10000);
+  // The smallest power of two whose double is known to be exact.
+  Line tiny;
+  tiny.gain_exponent = -248;
+  EXPECT_TRUE(ToReal(tiny, 1).is_exact);
+  tiny.gain_exponent = -249;
+  EXPECT_EQ(ToReal(tiny, 1).value, 0x1p-249);
+  EXPECT_FALSE(ToReal(tiny, 1).is_exact);
+}
+
+TEST(Dyadic, FactorAndOffsetOfALine) {
+  Line line = Over(Plus(Scale(0x1.8p20f, 3.0f), -0x1.4p-30f, 7), 0x1.8p-10f, 5);
+  EXPECT_EQ(MultiplierOf(line), 0x1.8p20L * 3 / (0x1.8p-10L * 5));
+  EXPECT_EQ(OffsetOf(line), -0x1.4p-30L * 7 / (0x1.8p-10L * 5));
+  EXPECT_EQ(MultiplierOf(Scale(0x1p-149f, 0x1p-149f)), 0x1p-298L);
 }
 
 }  // namespace

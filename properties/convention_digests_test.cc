@@ -333,20 +333,12 @@ std::vector<Case> Shapes(Op op) {
   Case c;
   c.op = op;
   if (op == Op::kLinear) {
-    for (const auto& [M, N, K] : std::vector<std::array<int64_t, 3>>{{1, 300, 256},
-                                                                     {1, 300, 255},
-                                                                     {2, 300, 256},
-                                                                     {2, 300, 16},
-                                                                     {2, 300, 17},
-                                                                     {32, 8, 64},
-                                                                     {32, 9, 64},
-                                                                     {33, 7, 64},
-                                                                     {1, 256, 64},
-                                                                     {1, 257, 64},
-                                                                     {40, 40, 16},
-                                                                     {40, 40, 15},
-                                                                     {40, 40, 17},
-                                                                     {1, 1, 256}}) {
+    for (const auto& [M, N, K] : std::vector<std::array<int64_t, 3>>{
+             {1, 300, 256}, {1, 300, 255}, {2, 300, 256}, {2, 300, 16}, {2, 300, 17}, {32, 8, 64},
+             {32, 9, 64},   {33, 7, 64},   {1, 256, 64},  {1, 257, 64}, {40, 40, 16}, {40, 40, 15},
+             {40, 40, 17},  {1, 1, 256},   {2, 3, 256},   {2, 3, 257},  {2, 3, 384},  {2, 3, 385},
+             {2, 3, 511},   {2, 3, 512},   {2, 3, 513},   {2, 3, 767},  {2, 3, 768},  {2, 3, 769},
+             {1, 2, 1535},  {1, 2, 1536},  {5, 1, 257}}) {
       c.M = M;
       c.N = N;
       c.K = K;
@@ -404,6 +396,20 @@ std::vector<Case> Shapes(Op op) {
       add(window(groups, groups * 4, 1, 0), groups * each);
       add(window(groups, groups * each, 3, 1), groups * 4);
     }
+  }
+  // Eight taps of eight channels, and fewer.
+  for (const auto& [height, width] :
+       std::vector<std::pair<int64_t, int64_t>>{{2, 4}, {4, 2}, {8, 1}, {1, 8}, {2, 3}}) {
+    Window v = window(8, 8, 1, 1);
+    v.in_h = v.in_w = 7;
+    v.kernel_h = height;
+    v.kernel_w = width;
+    for (const int64_t groups : {8, 16, 4}) {
+      v.groups = v.in_c = groups;
+      add(v, groups);
+    }
+    v.in_c = 16;
+    add(v, 16);
   }
   // Windows wholly in a padding.
   for (int64_t Window::* side :
@@ -509,18 +515,33 @@ std::vector<Case> EdgeCases(Op op) {
   }
   const bool scaled = HasTwoInputs(op) || RowOf(op).out_q == OutQParams::kOwn;
   if (!scaled || HasSums(op) || RowOf(op).observer || RowOf(op).dynamic) return cases;
-  // The same codes under scales of every size.
-  test::RandomCase random(27);
-  for (int i = 0; i < 2; ++i) {
+  // The same codes under scales of every size; more of them than the body of a vector loop takes.
+  test::RandomCase random(27, 120);
+  for (const bool relu : {false, true}) {
+    if (relu && !RowOf(op).relu) continue;
     Rng rng(28);
-    Case c = IntoDomain(random.Draw(op), rng);
-    for (const float first : edges) {
-      for (const float second : {first, 1.0f, 0x1p-126f}) {
+    Case c;
+    do c = IntoDomain(random.Draw(op), rng);
+    while (c.x.size() < (HasWindow(op) ? 1 : 100));
+    c.relu = relu;
+    for (const float edge : edges) {
+      if (!(edge > 0) || !std::isfinite(edge)) continue;
+      // 255 * 2 * edge is 2^30 output units where `edge` is a power of two.
+      const float limit = 255 * (edge * 0x1p-29f);
+      for (const auto& [first, second, out] :
+           std::vector<std::array<float, 3>>{{edge, edge, edge},
+                                             {edge, 1.0f, 1.0f},
+                                             {edge, edge, 1.0f},
+                                             {1.0f, edge, edge},
+                                             {edge, edge, limit},
+                                             {1.0f, 1.0f, edge},
+                                             {edge, 0x1p-126f, 0x1p-126f}}) {
+        if (!(out > 0) || !std::isfinite(out)) continue;
         Case o = c;
         if (!o.x_q.scale.empty()) o.x_q.scale[0] = first;
         if (HasTwoInputs(op)) o.w_q.scale[0] = second;
-        if (!HasTwoInputs(op)) o.out_q.scale[0] = second;
-        if (first > 0 && std::isfinite(first)) add(o);
+        if (RowOf(op).out_q == OutQParams::kOwn) o.out_q.scale[0] = out;
+        add(std::move(o));
       }
     }
   }
@@ -535,7 +556,7 @@ const std::vector<Case>& CasesOf(Op op) {
   if (!cases.empty()) return cases;
   const int each = RowOf(op).observer ? 10 : 40;
   const uint64_t seed = MixSeed(26, static_cast<uint64_t>(op));
-  test::RandomCase few(seed), many(seed + 1, 20);
+  test::RandomCase few(seed), many(seed + 1, HasWindow(op) || HasSums(op) ? 20 : 90);
   LayerCases layers(seed + 2);
   Rng rng(seed + 3);
   for (int i = 0; i < each; ++i) {
@@ -636,6 +657,11 @@ class Digests {
     if (!reason.empty()) return false;
     ++answered_;
     const ConventionOutput output = convention_.run(c);
+    if (convention_.accumulation && HasSums(c.op)) {
+      const conventions::Accumulation how = convention_.accumulation(c);
+      traces_ += std::string(how.kernel) + std::to_string(static_cast<int>(how.kind)) +
+                 std::to_string(how.first_block);
+    }
     answers_ +=
         Bits(output.y) + (output.acc ? Bits(*output.acc) : "none") + Enclosed(convention_, c);
     for (const int64_t i : {int64_t{0}, output.y.size() / 2, output.y.size() - 1}) {

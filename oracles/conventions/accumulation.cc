@@ -14,13 +14,9 @@ using Kind = Accumulation::Kind;
 
 std::string Text(int64_t value) { return std::to_string(value); }
 
-// All elements of an integer tensor.
+// All elements of a tensor of bytes or wider integers: no convention takes packed codes.
 std::vector<int32_t> Integers(const Tensor& tensor) {
   std::vector<int32_t> values(static_cast<size_t>(tensor.size()));
-  if (BitsOf(tensor.dtype()) % 8 != 0) {
-    for (size_t i = 0; i < values.size(); ++i) values[i] = tensor.IntAt(static_cast<int64_t>(i));
-    return values;
-  }
   tensor.VisitElements([&](auto elements) {
     std::ranges::transform(elements, values.begin(),
                            [](auto code) { return static_cast<int32_t>(code); });

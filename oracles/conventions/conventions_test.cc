@@ -122,6 +122,19 @@ TEST(ConventionsTest, TracesNameEverySaturatingPair) {
   }
 }
 
+TEST(ConventionsTest, SumsBeyondInt32WrapAndSaySo) {
+  constexpr size_t kTerms = 66312;  // the fewest of 255 * 127 that leave int32
+  const Case c = Dot(std::vector<int32_t>(kTerms, 255), std::vector<int32_t>(kTerms, 127));
+  const int64_t sum = int64_t{kTerms} * 255 * 127;
+  EXPECT_EQ(Acc("fbgemm@vnni", c), sum - (int64_t{1} << 32));
+  const TraceStep step = Get("fbgemm@vnni").trace(c, 0).front();
+  EXPECT_TRUE(step.lossy);
+  EXPECT_TRUE(step.text.ends_with(" = 2147514120, wrapped to int32")) << step.text;
+  const TraceStep fits = Get("fbgemm@vnni").trace(Dot({255, 255}, {127, 127}), 0).front();
+  EXPECT_FALSE(fits.lossy);
+  EXPECT_TRUE(fits.text.ends_with(" = 64770")) << fits.text;
+}
+
 TEST(ConventionsTest, PairsAreAdjacentAndAnOddLastTermIsAlone) {
   EXPECT_EQ(Acc("fbgemm@avx2", Dot({255, 0, 255, 0}, {127, 0, 127, 0})), 64770);
   EXPECT_EQ(Acc("fbgemm@avx2", Dot({255, 255, 0, 0}, {127, 127, 0, 0})), 32767);

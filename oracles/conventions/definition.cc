@@ -195,7 +195,6 @@ Convention MakeConvention(Definition definition) {
   convention.source = definition.source;
   convention.pair_saturates = definition.pair_saturates;
   convention.satisfies = definition.satisfies;
-  std::sort(convention.satisfies.begin(), convention.satisfies.end());
   convention.variations = definition.variations;
   SortVariations(convention.variations);
   std::ranges::copy_if(AllOps(), std::back_inserter(convention.ops), [&](Op op) {

@@ -104,6 +104,9 @@ TEST(Real, RoundsNextToTies) {
 
   EXPECT_EQ(RoundRealFunction(Function::kSigmoid, 0x1p-149f, 1, 1.0f).integer, 1);
   EXPECT_EQ(RoundRealFunction(Function::kSigmoid, 0x1p-149f, -1, 1.0f).integer, 0);
+  // 1 +- 2^-150: above the integer, and below.
+  EXPECT_EQ(RoundRealFunction(Function::kSigmoid, 0x1p-149f, 1, 0.5f).rest, 1);
+  EXPECT_EQ(RoundRealFunction(Function::kSigmoid, 0x1p-149f, -1, 0.5f).rest, -1);
   EXPECT_EQ(RoundRealFunction(Function::kSigmoid, 1.0f, 0, 1.0f).integer, 0);
   EXPECT_EQ(RoundRealFunction(Function::kSigmoid, 1.0f, 0, 1.0f).tie_distance, 0.0);
   EXPECT_EQ(RoundRealFunction(Function::kSigmoid, 0x1p127f, 1, 2.0f).integer, 0);

@@ -486,9 +486,12 @@ std::vector<Case> EdgeCases(Op op) {
             c.N = static_cast<int64_t>(biases.size());
             c.K = 2;
             if (op == Op::kConv2d) {
-              c.window.batch = c.window.in_h = c.window.in_w = 1;
+              // Of one tap, which some libraries take for a product of matrices, and of two.
+              const int64_t height = zero_point == 0 ? 1 : 2;
+              c.window.batch = c.window.in_w = 1;
+              c.window.in_h = c.window.kernel_h = height;
               c.window.in_c = 2;
-              c.x = Tensor(DType::kU8, {1, 1, 1, 2});
+              c.x = Tensor(DType::kU8, {1, height, 1, 2});
             } else {
               c.x = Tensor(DType::kU8, {1, 2});
             }

@@ -245,7 +245,7 @@ TEST(Real, BoundsInFixedPointAreNarrowEverywhere) {
     const int bits = 1 << rng.Between(6, 9);
     // The number of bits of e^-t's argument before its point: far below, around and above `bits`.
     const auto point =
-        static_cast<int>(rng.Chance(1, 2) ? rng.Between(-20, 12) : rng.Between(-300, 60));
+        static_cast<int>(rng.Chance(1, 2) ? rng.Between(-20, 12) : rng.Between(-300, 150));
     const int exponent = point - length;
     const FixedBounds fixed = ExpOfMinus(magnitude, exponent, bits);
     const Rational x = -Rational(Integer(magnitude)) * PowerOfTwo(exponent);
@@ -257,6 +257,22 @@ TEST(Real, BoundsInFixedPointAreNarrowEverywhere) {
     ASSERT_LE(Rational(hi - lo), PowerOfTwo(2 - bits))
         << magnitude << " * 2^" << exponent << " in " << bits;
     ASSERT_LE(hi, 1);
+  }
+}
+
+// e^-t a little above and below a multiple of the unit, where one guard bit too few shows.
+TEST(Real, BoundsInFixedPointHoldBesideTheirUnits) {
+  for (const int bits : {5, 8, 11}) {
+    for (int k = 1; k < 1 << bits; ++k) {
+      const auto nearest = static_cast<uint64_t>(-std::log(std::ldexp(1.0L, -bits) * k) * 0x1p54L);
+      for (const uint64_t magnitude : {nearest - 1, nearest, nearest + 1, nearest + 2}) {
+        const FixedBounds fixed = ExpOfMinus(magnitude, -54, bits);
+        const Rational x = -Rational(Integer(magnitude)) * PowerOfTwo(-54);
+        const Enclosure mpfr = Enclose(RealFunction::kExp, x, 200);
+        ASSERT_LE(Rational(fixed.lo) * PowerOfTwo(-bits), mpfr.lo) << magnitude << " in " << bits;
+        ASSERT_GE(Rational(fixed.hi) * PowerOfTwo(-bits), mpfr.hi) << magnitude << " in " << bits;
+      }
+    }
   }
 }
 

@@ -368,7 +368,8 @@ std::vector<Case> Shapes(Op op) {
   for (const auto& [v, N] : std::vector<std::pair<Window, int64_t>>{{window(8, 8, 3, 1), 8},
                                                                     {window(1, 8, 1, 0), 8},
                                                                     {window(2, 8, 1, 0), 8},
-                                                                    {window(1, 3, 3, 1), 4}}) {
+                                                                    {window(1, 3, 3, 1), 4},
+                                                                    {window(1, 1500, 1, 0), 3}}) {
     add(v, N);
     add(v, 2 * N);
     for (int64_t Window::* number :
@@ -749,6 +750,22 @@ TEST(ConventionDigests, AreOfConventionsThatExist) {
   for (const Convention& convention : AllConventions()) names.push_back(convention.name + " facts");
   for (const auto& [name, row] : Kept())
     EXPECT_NE(std::ranges::find(names, name), names.end()) << name;
+}
+
+TEST(ConventionDigests, WhatAConventionLacksItRefuses) {
+  for (const Convention& convention : AllConventions()) {
+    for (const Op op : AllOps()) {
+      const bool has = std::ranges::find(convention.ops, op) != convention.ops.end();
+      for (Case c : CasesOf(op) | std::views::take(4)) {
+        if (!has) {
+          EXPECT_NE(convention.cannot_run(c), "") << convention.name << " " << Name(op);
+        }
+        if (!RowOf(op).requant) continue;
+        c.requant = Requant::kFixedQ31;
+        EXPECT_NE(convention.cannot_run(c), "") << convention.name << " " << Name(op);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -91,6 +91,18 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
   EXPECT_EQ(FindConvention("fbgemm"), nullptr);
 }
 
+// An engine claims nothing of an operation that it lacks.
+TEST(ConventionsTest, EnginesClaimNothingOfWhatTheyLack) {
+  for (const Convention& convention : AllConventions()) {
+    for (const Op op : AllOps()) {
+      const bool has = std::ranges::find(convention.ops, op) != convention.ops.end();
+      if (!convention.for_op || has) continue;
+      EXPECT_EQ(convention.for_op(op), nullptr) << convention.name << " " << Name(op);
+      EXPECT_FALSE(Satisfies(convention, op, "row_independence"));
+    }
+  }
+}
+
 TEST(ConventionsTest, OnlyPairSaturatingConventionsLoseAPair) {
   const Case c = Dot({255, 255}, {127, 127});
   for (const Convention& convention : AllConventions()) {

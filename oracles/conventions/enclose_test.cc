@@ -149,6 +149,30 @@ TEST_P(EncloseTest, HoldsTheCodesBetweenTheEnds) {
   EXPECT_GT(between.apart(), 400) << "ends of one code alone show little";
 }
 
+// What it does not know of it says nothing of.
+TEST(Enclose, OnlyCodesOfOneScale) {
+  for (const Convention& convention : AllConventions()) {
+    Rng rng(32);
+    Case c = AnyScale(rng, Op::kQuantize);
+    SetInputs(&c, std::vector<float>{0.0f, 1.0f});
+    c.per_channel = true;
+    c.out_q = {{1.0f, 1.0f}, {0, 0}};
+    EXPECT_FALSE(EncloseBy(convention, c)) << convention.name;
+    c = AnyScale(rng, Op::kRequantize);
+    SetInputs(&c, std::vector<int32_t>{0, 1});
+    c.out_dtype = DType::kF32;
+    c.out_q = {{1.0f}, {0}};
+    EXPECT_FALSE(EncloseBy(convention, c)) << convention.name;
+    c = Case();
+    c.op = Op::kDequantize;
+    c.M = 1;
+    c.N = 2;
+    c.x = Tensor(DType::kU8, {1, 2});
+    c.out_dtype = DType::kF32;
+    EXPECT_FALSE(EncloseBy(convention, c)) << convention.name;
+  }
+}
+
 std::vector<std::string> Names() {
   std::vector<std::string> names;
   for (const Convention& convention : AllConventions()) names.push_back(convention.name);

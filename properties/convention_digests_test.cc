@@ -4,10 +4,9 @@
 // traces; so digests of all three are kept, a row for each convention and operation. A row that
 // changes without intent is a convention that has come away from its library.
 //
-// After an intended change of a convention, run `qualm check` on its library, then write the rows
-// anew:
-//   convention_digests_test | sed -n 's/^now //p' | LC_ALL=C sort -u - ROWS
-// (where ROWS is what is left of convention_digests.txt without the old rows).
+// After an intended change of a convention, run `qualm check` on its library. Then the failing tests
+// print the rows as they are now; each replaces the one of its name:
+//   convention_digests_test | sed -n 's/^now //p'
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 // traces; so digests of all three are kept, a row for each convention and operation. A row that
 // changes without intent is a convention that has come away from its library.
 //
-// After an intended change of a convention, run `qualm check` on its library. Then the failing tests
-// print the rows as they are now; each replaces the one of its name:
+// After an intended change of a convention, run `qualm check` on its library. Then the failing
+// tests print the rows as they are now; each replaces the one of its name:
 //   convention_digests_test | sed -n 's/^now //p'
 #include <gtest/gtest.h>
 
@@ -426,9 +426,10 @@ std::vector<Case> Shapes(Op op) {
 // Numbers at which float and integer steps turn: the ends of int16, int32 and int64, of 24 bits,
 // ties, denormals and what is not finite.
 std::vector<float> Edges() {
-  std::vector<float> edges{0.0f,   0x1p-149f, 0x1p-126f, 0.25f,   0.5f,    1.0f,
-                           1.5f,   2.5f,      126.5f,    127.5f,  128.5f,  254.5f,
-                           255.5f, 256.0f,    32767.5f,  FLT_MAX, INFINITY};
+  std::vector<float> edges{0.0f, 0x1p-149f, 0x1p-126f, 0.25f, 0.5f, 1.0f, 1.5f, 2.5f, 126.5f,
+                           127.5f, 128.5f, 254.5f, 255.5f, 256.0f, 32767.5f, FLT_MAX, INFINITY,
+                           // Times 255 * 255 it is 2^31 in float32.
+                           33025.5078125f};
   for (const int exponent : {15, 16, 22, 23, 24, 25, 30, 31, 32, 62, 63, 64, 126, 127}) {
     const float power = std::ldexp(1.0f, exponent);
     for (const float edge : {std::nextafter(power, 0.0f), power, std::nextafter(power, INFINITY)})

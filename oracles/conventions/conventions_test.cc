@@ -103,6 +103,14 @@ TEST(ConventionsTest, EnginesClaimNothingOfWhatTheyLack) {
   }
 }
 
+TEST(ConventionsTest, FamiliesStandOnceAndHoldAllConventions) {
+  const std::vector<std::string_view> families = AllFamilies();
+  EXPECT_EQ(std::set(families.begin(), families.end()).size(), families.size());
+  std::set<std::string_view> met;
+  for (const Convention& convention : AllConventions()) met.insert(convention.family);
+  EXPECT_EQ(std::set(families.begin(), families.end()), met);
+}
+
 TEST(ConventionsTest, OnlyPairSaturatingConventionsLoseAPair) {
   const Case c = Dot({255, 255}, {127, 127});
   for (const Convention& convention : AllConventions()) {

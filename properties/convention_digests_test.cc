@@ -494,13 +494,18 @@ std::vector<Case> EdgeCases(Op op) {
               c.window.in_c = 2;
               c.x = Tensor(DType::kU8, {1, height, 1, 2});
             } else {
-              c.x = Tensor(DType::kU8, {1, 2});
+              // Rows and columns beside whole blocks of 4, sums that a multiplier above 1 takes out
+              // of int32, weights of either type.
+              c.M = zero_point == 0 ? 1 : 5;
+              if (IsCode(out) && zero_point != 0) c.out_q.scale = {0x1p-8f};
+              c.x = Tensor(DType::kU8, {c.M, 2});
             }
-            c.w = Tensor(DType::kS8, ShapeOfW(c));
+            c.w = Tensor(relu ? DType::kU8 : DType::kS8, ShapeOfW(c));
             if (op == Op::kConv2d) DeriveSizes(&c);
             c.x.SetInt(0, 3);
             c.x.SetInt(1, 1);
-            for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, static_cast<int32_t>(i % 7 - 3));
+            for (int64_t i = 0; i < c.w.size(); ++i)
+              c.w.SetInt(i, static_cast<int32_t>(i % 7 - (relu ? 0 : 3)));
             c.x_q = {{scale}, {zero_point}};
             c.w_q = {{1.0f}, {0}};
             add(c);

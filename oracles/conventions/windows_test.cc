@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -485,6 +486,19 @@ TEST(ConvConventionsTest, ExactConventionsAgreeWithTheExactOracle) {
     }
   }
   EXPECT_EQ(compared.size(), 10u);
+}
+
+// product + half a unit, shifted; the vector body wraps where the scalar rest clamps.
+TEST(ConvConventionsTest, FbgemmRequantizesInFixedPoint) {
+  for (const bool vector_body : {false, true}) {
+    EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(5, 1, 1, 2, vector_body), 5);   // 2.5 up
+    EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(-5, 1, 1, 9, vector_body), 7);  // -2.5 up
+    EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(100, 3, 2, 0, vector_body), 75);
+    EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(100, 3, 2, 200, vector_body), 255);
+  }
+  // 2^61 - 2^31 + 1
+  EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(INT32_MAX, INT32_MAX, 1, 0, false), 255);
+  EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(INT32_MAX, INT32_MAX, 1, 0, true), 0);
 }
 
 }  // namespace

@@ -11,17 +11,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cfloat>
 #include <cmath>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
 #include <ranges>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/content_name.h"
@@ -29,13 +28,14 @@
 #include "core/rng.h"
 #include "oracles/conventions/accumulation.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/conventions/test_util.h"
 #include "properties/gen/library.h"
 #include "properties/list.h"
 
 namespace qualm {
 namespace {
 
-// Rows in the order of the file: "CONVENTION OPERATION" to the rest of its line.
+// "CONVENTION OPERATION" and "CONVENTION facts" to the rest of the line.
 using Rows = std::map<std::string, std::string>;
 
 // Sizes at which libraries choose among kernels: whole and broken blocks of channels, depthwise and
@@ -204,9 +204,9 @@ Case IntoDomain(Case c, Rng& rng) {
       case Function::kSigmoid: c.out_q = {{0x1p-8f}, {low}}; break;
       case Function::kTanh: c.out_q = {{0x1p-7f}, {low + 128}}; break;
       case Function::kRelu: c.out_q = c.x_q; break;
-      default: break;
+      case Function::kLeakyRelu: c.negative_slope = rng.Chance(1, 2) ? 0.25f : 0.01f; break;
+      case Function::kHardSwish: break;
     }
-    if (c.function == Function::kLeakyRelu) c.negative_slope = rng.Chance(1, 2) ? 0.25f : 0.01f;
   }
   if (RowOf(c.op).dynamic && rng.Chance(3, 4)) {
     for (float& x : c.x.as<float>()) x = std::isfinite(x) ? x : 1.0f;
@@ -443,82 +443,96 @@ std::vector<float> Edges() {
   return all;
 }
 
-// Cases whose steps meet these numbers: as inputs, as a bias beside a small sum, as scales.
+std::vector<float> FiniteEdges() {
+  std::vector<float> edges = Edges();
+  std::erase_if(edges, [](float edge) { return !std::isfinite(edge); });
+  return edges;
+}
+
+std::vector<int32_t> IntegerEdges() {
+  std::vector<int32_t> edges;
+  for (const float edge : FiniteEdges())
+    edges.push_back(
+        static_cast<int32_t>(std::clamp(static_cast<double>(edge), -0x1p31, 0x1p31 - 1)));
+  return edges;
+}
+
+template <class T>
+void SetRow(Case* c, const std::vector<T>& x) {
+  c->N = static_cast<int64_t>(x.size());
+  c->x = Tensor::Of<T>({1, c->N}, x);
+}
+
+// The steps of a product or of a convolution of one or two taps, with these numbers as biases
+// beside small sums.
+std::vector<Case> BiasEdges(Case c, float scale, int32_t zero_point) {
+  const std::vector<float> biases = FiniteEdges();
+  c.N = static_cast<int64_t>(biases.size());
+  c.K = 2;
+  if (c.op == Op::kConv2d) {
+    // Of one tap, which some libraries take for a product of matrices, and of two.
+    const int64_t height = zero_point == 0 ? 1 : 2;
+    c.window.batch = c.window.in_w = 1;
+    c.window.in_h = c.window.kernel_h = height;
+    c.window.in_c = 2;
+    c.x = Tensor(DType::kU8, {1, height, 1, 2});
+  } else {
+    // Rows and columns beside whole blocks of 4, sums that a multiplier above 1 takes out of int32.
+    c.M = zero_point == 0 ? 1 : 5;
+    if (IsCode(c.out_dtype) && zero_point != 0) c.out_q.scale = {0x1p-8f};
+    c.x = Tensor(DType::kU8, {c.M, 2});
+  }
+  // Weights of either type.
+  c.w = Tensor(c.relu ? DType::kU8 : DType::kS8, ShapeOfW(c));
+  if (c.op == Op::kConv2d) DeriveSizes(&c);
+  c.x.SetInt(0, 3);
+  c.x.SetInt(1, 1);
+  for (int64_t i = 0; i < c.w.size(); ++i)
+    c.w.SetInt(i, static_cast<int32_t>(i % 7 - (c.relu ? 0 : 3)));
+  c.x_q = {{scale}, {zero_point}};
+  c.w_q = {{1.0f}, {0}};
+  std::vector<Case> cases(3, c);
+  cases[1].bias = biases;
+  cases[2].bias_i32 = IntegerEdges();
+  return cases;
+}
+
+// Cases whose steps meet these numbers: as inputs, as a bias beside a small sum.
+std::vector<Case> EdgesThroughSteps(Case c, float scale, int32_t zero_point) {
+  if (c.op == Op::kLinear || c.op == Op::kConv2d) return BiasEdges(c, scale, zero_point);
+  if (c.op == Op::kQuantize) {
+    SetRow(&c, Edges());
+    c.out_q.scale = {scale};
+    return {c};
+  }
+  if (c.op != Op::kRequantize) return {};
+  SetRow(&c, IntegerEdges());
+  std::vector<Case> cases;
+  for (const float multiplier : {0x1p-24f, 0x1p-8f, 0.5f, 0.75f, 1.0f, 1.5f, 40.0f}) {
+    c.multiplier = {multiplier};
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+// Cases whose steps meet these numbers, and cases with scales of these sizes.
 std::vector<Case> EdgeCases(Op op) {
   std::vector<Case> cases;
-  const std::vector<float> edges = Edges();
-  const auto count = static_cast<int64_t>(edges.size());
   const auto add = [&](Case c) {
     OpenClamp(&c);
     if (Validate(c).empty()) cases.push_back(std::move(c));
   };
   for (const DType out : {DType::kU8, DType::kS8, DType::kF32, DType::kS32}) {
     for (const float scale : {1.0f, 0x1p-31f}) {
-      for (const int32_t zero_point : {0, 7}) {
-        for (const bool relu : {false, zero_point != 0}) {
-          Case c;
-          c.op = op;
-          c.M = 1;
-          c.relu = relu;
-          c.out_dtype = out;
-          if (IsCode(out)) c.out_q = {{1.0f}, {zero_point}};
-          if (op == Op::kQuantize) {
-            c.N = count;
-            c.x = Tensor::Of<float>({1, count}, edges);
-            c.out_q.scale = {scale};
-            add(c);
-          } else if (op == Op::kRequantize) {
-            std::vector<int32_t> sums;
-            for (const float edge : edges) {
-              if (std::isfinite(edge))
-                sums.push_back(static_cast<int32_t>(
-                    std::clamp(static_cast<double>(edge), -0x1p31, 0x1p31 - 1)));
-            }
-            c.N = static_cast<int64_t>(sums.size());
-            c.x = Tensor::Of<int32_t>({1, c.N}, sums);
-            for (const float multiplier : {0x1p-24f, 0x1p-8f, 0.5f, 0.75f, 1.0f, 1.5f, 40.0f}) {
-              c.multiplier = {multiplier};
-              add(c);
-            }
-          } else if (op == Op::kLinear || op == Op::kConv2d) {
-            std::vector<float> biases;
-            std::ranges::copy_if(edges, std::back_inserter(biases),
-                                 [](float edge) { return std::isfinite(edge); });
-            c.N = static_cast<int64_t>(biases.size());
-            c.K = 2;
-            if (op == Op::kConv2d) {
-              // Of one tap, which some libraries take for a product of matrices, and of two.
-              const int64_t height = zero_point == 0 ? 1 : 2;
-              c.window.batch = c.window.in_w = 1;
-              c.window.in_h = c.window.kernel_h = height;
-              c.window.in_c = 2;
-              c.x = Tensor(DType::kU8, {1, height, 1, 2});
-            } else {
-              // Rows and columns beside whole blocks of 4, sums that a multiplier above 1 takes out
-              // of int32, weights of either type.
-              c.M = zero_point == 0 ? 1 : 5;
-              if (IsCode(out) && zero_point != 0) c.out_q.scale = {0x1p-8f};
-              c.x = Tensor(DType::kU8, {c.M, 2});
-            }
-            c.w = Tensor(relu ? DType::kU8 : DType::kS8, ShapeOfW(c));
-            if (op == Op::kConv2d) DeriveSizes(&c);
-            c.x.SetInt(0, 3);
-            c.x.SetInt(1, 1);
-            for (int64_t i = 0; i < c.w.size(); ++i)
-              c.w.SetInt(i, static_cast<int32_t>(i % 7 - (relu ? 0 : 3)));
-            c.x_q = {{scale}, {zero_point}};
-            c.w_q = {{1.0f}, {0}};
-            add(c);
-            c.bias = biases;
-            add(c);
-            c.bias.reset();
-            c.bias_i32.emplace();
-            for (const float edge : biases)
-              c.bias_i32->push_back(
-                  static_cast<int32_t>(std::clamp(static_cast<double>(edge), -0x1p31, 0x1p31 - 1)));
-            add(c);
-          }
-        }
+      for (const auto& [zero_point, relu] : std::array<std::pair<int32_t, bool>, 4>{
+               {{0, false}, {0, false}, {7, false}, {7, true}}}) {
+        Case c;
+        c.op = op;
+        c.M = 1;
+        c.relu = relu;
+        c.out_dtype = out;
+        if (IsCode(out)) c.out_q = {{1.0f}, {zero_point}};
+        for (Case& one : EdgesThroughSteps(c, scale, zero_point)) add(std::move(one));
       }
     }
   }
@@ -533,8 +547,8 @@ std::vector<Case> EdgeCases(Op op) {
     do c = IntoDomain(random.Draw(op), rng);
     while (c.x.size() < (HasWindow(op) ? 1 : 100));
     c.relu = relu;
-    for (const float edge : edges) {
-      if (!(edge > 0) || !std::isfinite(edge)) continue;
+    for (const float edge : FiniteEdges()) {
+      if (edge <= 0) continue;
       // 255 * 2 * edge is 2^30 output units where `edge` is a power of two.
       const float limit = 255 * (edge * 0x1p-29f);
       for (const auto& [first, second, out] :
@@ -713,7 +727,7 @@ const Rows& Kept() {
   return kept;
 }
 
-// "CONVENTION OPERATION" and "CONVENTION facts": a row each.
+// "CONVENTION OPERATION"
 std::vector<std::string> Names() {
   std::vector<std::string> names;
   for (const Convention& convention : AllConventions()) {
@@ -738,12 +752,7 @@ TEST_P(ConventionDigestsTest, AreAsKept) {
   ExpectKept(GetParam(), Digests(convention, op).Row());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ConventionDigestsTest, testing::ValuesIn(Names()),
-                         [](const testing::TestParamInfo<std::string>& of) {
-                           std::string name = of.param;
-                           for (char& letter : name) letter = std::isalnum(letter) ? letter : '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, ConventionDigestsTest, testing::ValuesIn(Names()), TestName);
 
 TEST(ConventionDigests, FactsAreAsKept) {
   for (const Convention& convention : AllConventions())
@@ -752,7 +761,7 @@ TEST(ConventionDigests, FactsAreAsKept) {
 
 TEST(ConventionDigests, AreOfConventionsThatExist) {
   std::vector<std::string> names = Names();
-  for (const Convention& convention : AllConventions()) names.push_back(convention.name + " facts");
+  for (const std::string& name : NamesOfConventions()) names.push_back(name + " facts");
   for (const auto& [name, row] : Kept())
     EXPECT_NE(std::ranges::find(names, name), names.end()) << name;
 }
@@ -760,9 +769,8 @@ TEST(ConventionDigests, AreOfConventionsThatExist) {
 TEST(ConventionDigests, WhatAConventionLacksItRefuses) {
   for (const Convention& convention : AllConventions()) {
     for (const Op op : AllOps()) {
-      const bool has = std::ranges::find(convention.ops, op) != convention.ops.end();
       for (Case c : CasesOf(op) | std::views::take(4)) {
-        if (!has) {
+        if (!Has(convention, op)) {
           EXPECT_NE(convention.cannot_run(c), "") << convention.name << " " << Name(op);
         }
         if (!RowOf(op).requant) continue;

@@ -257,7 +257,7 @@ TEST(OperandConventionsTest, ConventionsAgreeWithTheExactOracle) {
   // Every convention that has the operation was asked, but for onednn2, which has no zero points.
   for (const Convention& convention : AllConventions()) {
     for (const Op op : {Op::kAdd, Op::kMul}) {
-      const bool has = std::ranges::find(convention.ops, op) != convention.ops.end();
+      const bool has = Has(convention, op);
       const bool asked = compared.contains(convention.name + " " + std::string(Name(op)));
       const bool takes =
           convention.name != "tflite@double" && !convention.name.starts_with("onednn2@");

@@ -330,10 +330,9 @@ std::vector<Convention> FbgemmConventions() {
 
 std::vector<int32_t> FbgemmDepthwise3d(int32_t x, int32_t w_zero_point, float out_scale) {
   constexpr int64_t kSize = 7;
-  Accumulation accumulation;
-  accumulation.kind = Kind::kPairs;
+  // The kernel adds saturating pairs; with weights of 1 a pair is 510 at most.
+  const Accumulation accumulation;
   Channel channel;
-  channel.accumulator_scale = 1.0f;
   channel.multiplier = 1.0f / out_scale;
   const Step steps[] = {kToFloat, kScale, kRound, kZeroPoint, kClamp};
   const std::vector<int32_t> weights(kSize * kSize * kSize, 1);
@@ -343,13 +342,13 @@ std::vector<int32_t> FbgemmDepthwise3d(int32_t x, int32_t w_zero_point, float ou
     return at >= 0 && at < kSize;
   };
   std::vector<int32_t> y;
-  std::vector<int32_t> row(weights.size());
   for (int64_t i = 0; i < kSize * kSize * kSize; ++i) {
+    std::vector<int32_t> row;
     for (int64_t k = 0; k < kSize * kSize * kSize; ++k) {
       const bool valid = inside(i / (kSize * kSize), k / (kSize * kSize)) &&
                          inside(i / kSize % kSize, k / kSize % kSize) &&
                          inside(i % kSize, k % kSize);
-      row[static_cast<size_t>(k)] = valid ? x : 0;
+      row.push_back(valid ? x : 0);
     }
     const int32_t acc = Accumulate(accumulation, row, weights, nullptr);
     // The sum of the codes of x saturates to int16.
@@ -385,12 +384,11 @@ ChosenQParams FbgemmChooseQParams(float min, float max, int32_t qmin, int32_t qm
   max = std::max(max, 0.0f);
   auto scale = static_cast<float>((static_cast<double>(max) - static_cast<double>(min)) /
                                   static_cast<double>(qmax - qmin));
-  if (scale == 0.0f || std::isinf(1.0f / scale)) scale = 0.1f;
+  if (std::isinf(1.0f / scale)) scale = 0.1f;  // 0 too
   if (force_power_of_two) {
-    const int exponent = scale < 1
-                             ? -static_cast<int>(std::floor(std::log2(1.0 / scale)))
-                             : static_cast<int>(std::ceil(std::log2(static_cast<double>(scale))));
-    scale = std::ldexp(1.0f, exponent);
+    // Upstream rounds log2(1/scale) down where scale < 1, which is the same for every float32.
+    const double exponent = std::ceil(std::log2(static_cast<double>(scale)));
+    scale = std::ldexp(1.0f, static_cast<int>(exponent));
   }
   if (scale < kSmallestScale) {
     WidenToSmallestScale(scale, qmax - qmin, min, max);
@@ -405,7 +403,7 @@ ChosenQParams FbgemmChooseQParams(float min, float max, int32_t qmin, int32_t qm
   if (min < 0 && max > 0 && preserve_sparsity) {
     zero_point = static_cast<double>(qmin + qmax) / 2;
   }
-  // A range beyond float32 leaves NaN, which x86 converts to INT32_MIN.
+  // An infinite end leaves NaN, which x86 converts to INT32_MIN.
   if (std::isnan(zero_point)) return {scale, INT32_MIN};
   const double clamped = std::clamp<double>(zero_point, qmin, qmax);
   return {scale, static_cast<int32_t>(RoundNearestEven(clamped))};

@@ -63,8 +63,8 @@ TEST(FbgemmChooseQParams, PowersOfTwo) {
   EXPECT_EQ(Chosen(0.0f, 76.5f, 0, 255, false, true), Is(0.5f, 0)) << "0.3";
   EXPECT_EQ(Chosen(-70.0f, 71.0f, 0, 255, false, false), Is(141.0f / 255, 127)) << "not asked for";
   // The scale is larger than the range needs, and the ends disagree about the zero point: -128 + 60
-  // from the lower, 127 - 71 from the upper. The end with the smaller sum of its code and its number
-  // counts: 128 + 60 < 127 + 71 < 128 + 72; at 128 + 70 = 127 + 71 the upper one.
+  // from the lower, 127 - 71 from the upper. The end with the smaller sum of its code and its
+  // number counts: 128 + 60 < 127 + 71 < 128 + 72; at 128 + 70 = 127 + 71 the upper one.
   EXPECT_EQ(Chosen(-60.0f, 71.0f, -128, 127, false, true), Is(1.0f, -68));
   EXPECT_EQ(Chosen(-72.0f, 71.0f, -128, 127, false, true), Is(1.0f, 56));
   EXPECT_EQ(Chosen(-70.0f, 71.0f, -128, 127, false, true), Is(1.0f, 56));

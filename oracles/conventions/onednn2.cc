@@ -81,9 +81,8 @@ Value TakeOutInFloat(const RawSum& sum) {
   const uint64_t w_sum = Unsigned(SumOf(sum.w));
   const uint64_t shift = sum.x_is_signed ? 128 : 0;
   auto number = static_cast<float>(Wrapped(Unsigned(sum.acc) + shift * w_sum));
-  if (shift != 0) number += static_cast<float>(Wrapped(-shift * w_sum));
-  if (sum.x_zero_point != 0)
-    number += static_cast<float>(Wrapped(-Unsigned(sum.x_zero_point) * w_sum));
+  number += static_cast<float>(Wrapped(-shift * w_sum));
+  number += static_cast<float>(Wrapped(-Unsigned(sum.x_zero_point) * w_sum));
   Value value;
   value.SetReal(number);
   return value;
@@ -245,14 +244,14 @@ bool HasDepthwiseKernel(const Case& c) { return c.window.groups > 1 && IsPlainDe
 
 // Whether a kernel for 1x1 convolutions computes this case (jit_uni_x8s8s32x_1x1_conv_kernel.cpp,
 // jit_avx512_core_x8s8s32x_1x1_conv_kernel.cpp). It takes the zero point, and the 128 of s8 codes,
-// out in float32. It needs an image without padding, whose last row and column a stride does not
-// step over. brgemm has kernels of its own.
+// out in float32. It needs an image whose outputs times their stride are its pixels: no padding,
+// which makes more, and no stride that steps over the last row or column. brgemm has kernels of its
+// own.
 bool HasOneByOneKernel(const OneDnnIsa& isa, const Case& c) {
   const Window& v = c.window;
   if (!IsConv(c.op) || isa.brgemm || v.kernel_h * v.kernel_w != 1) return false;
   const bool fits = v.groups == 1 || (isa.avx512 && HasBlockedGroups(c));
-  return fits && v.pad_top == 0 && v.pad_left == 0 && v.out_h() * v.stride_h == v.in_h &&
-         v.out_w() * v.stride_w == v.in_w;
+  return fits && v.out_h() * v.stride_h == v.in_h && v.out_w() * v.stride_w == v.in_w;
 }
 
 // While jit_uni_reorder.cpp lays out the weights it sums them, to take zero points out later; but
@@ -374,11 +373,9 @@ Definition DefinitionOf(const OneDnnIsa& isa) {
         Require(!IsPool(c.op) || (c.x.dtype() == c.out_dtype && c.x_q.scale == c.out_q.scale &&
                                   c.x_q.zero_point == c.out_q.zero_point),
                 "a pool works on codes: input and output must share type and scale"),
-        Require(!IsPool(c.op) || c.op == Op::kMaxPool || !c.window.count_include_pad ||
-                    (c.x_q.zero_point_at(0) == 0 && !c.window.ceil_mode),
+        Require(!c.window.count_include_pad || (c.x_q.zero_point_at(0) == 0 && !c.window.ceil_mode),
                 "padding counts as code 0"),
-        Require((c.op != Op::kQuantize || OneZeroPoint(c.out_q)) &&
-                    (c.op != Op::kDequantize || OneZeroPoint(c.x_q)),
+        Require(OneZeroPoint(c.out_q) && OneZeroPoint(c.x_q),
                 "a reorder has one zero point for all channels"),
         Require(c.op != Op::kQuantize || !c.relu, "a reorder has no relu"),
         Require(!IsPool(c.op) || !c.relu, "a pool has no relu"),

@@ -92,8 +92,8 @@ void AddTerms(Value& v, const Channel& c) {
   const int64_t half = int64_t{1} << (c.fixed.shift - 1);
   const int64_t sum = half + (v.integer - c.a.zero_point) * c.a.fixed.value +
                       (int64_t{v.second} - c.b.zero_point) * c.b.fixed.value;
-  v.SetInt(Wrap32(sum));
-  v.lossy = v.integer != sum || c.operands_rounded;
+  v.SetInt(sum);  // an int32: at most 2 * 255 * 2^21 + 2^30
+  v.lossy = c.operands_rounded;
 }
 void ShiftDown(Value& v, const Channel& c) { v.SetInt(v.integer >> c.fixed.shift); }
 const Step kAdd[] = {
@@ -133,8 +133,8 @@ std::string CannotRunOperands(const Case& c) {
 // in fixed point on the magnitude: ties away from zero.
 bool IsWholeImage(const Case& c) {
   const Window& v = c.window;
-  return c.op == Op::kGlobalAvgPool || (v.kernel_h == v.in_h + v.pad_top + v.pad_bottom &&
-                                        v.kernel_w == v.in_w + v.pad_left + v.pad_right);
+  return v.kernel_h == v.in_h + v.pad_top + v.pad_bottom &&
+         v.kernel_w == v.in_w + v.pad_left + v.pad_right;
 }
 int64_t Averaged(const Case& c) {
   const Window& v = c.window;
@@ -400,10 +400,9 @@ Channel ChannelOf(const Case& c, int64_t n) {
     return channel;
   }
   channel.zero_point = c.out_q.zero_point_at(0);
-  if (c.op == Op::kMul) {
-    channel.a.zero_point = c.x_q.zero_point[0];
-    channel.b.zero_point = c.w_q.zero_point[0];
-  }
+  // Of the two operands of mul.
+  channel.a.zero_point = c.x_q.zero_point_at(0);
+  channel.b.zero_point = c.w_q.zero_point_at(0);
   if (HasExplicitMultiplier(c)) {
     channel.multiplier = ExplicitMultiplier(c, n);
     return channel;
@@ -415,7 +414,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
 
 std::string CannotRun(const Case& c, bool rndnu) {
   const std::string shared = FirstReason({
-      Require(c.op == Op::kMaxPool || ZeroPointsAreCodes(c).empty(), ZeroPointsAreCodes(c)),
+      c.op == Op::kMaxPool ? "" : ZeroPointsAreCodes(c),
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
       Require(!c.bias, "the bias must be int32"),
       Require(!c.per_channel || (!rndnu && HasSums(c.op)), "per tensor only"),

@@ -2,6 +2,7 @@
 #include "tools/run_qualm_test_util.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,12 +83,22 @@ Ran QualmTest::Run(const std::vector<std::string>& words,
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), flags, 0600);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), flags, 0600);
 
+  // Of a suite that runs under nohup or in the background, hangups and interrupts are ignored. The
+  // command would inherit that, and tests that stop it would wait for its end.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t all;
+  sigfillset(&all);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+
   std::vector<std::string> arguments = words, variables = environment;
   for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
   pid_t child = 0;
-  const int error = posix_spawn(&child, words.front().c_str(), &actions, nullptr,
+  const int error = posix_spawn(&child, words.front().c_str(), &actions, &attributes,
                                 Words(arguments).data(), Words(variables).data());
   posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
   EXPECT_EQ(error, 0) << words.front();
   if (error != 0) return {};
   int status = 0;

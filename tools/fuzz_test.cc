@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Campaigns as users run them: on planted faults and on broken plugins, killed, resumed, sharded,
 // merged.
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,8 +20,6 @@
 #include "core/io/text_file.h"
 #include "core/rng.h"
 #include "tools/run_qualm_test_util.h"
-
-extern char** environ;
 
 namespace qualm::tools {
 namespace {
@@ -54,24 +50,6 @@ class Fuzz : public QualmTest {
       EXPECT_EQ(ReadCaseFile((entry.path() / "case.json").string()).op, rows.back().op);
     }
     return rows;
-  }
-
-  // Starts the command in the folder and returns its process.
-  pid_t Start(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), QUALM_BINARY_DIR "/bin/qualm");
-    std::vector<char*> words;
-    for (std::string& argument : arguments) words.push_back(argument.data());
-    words.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, folder().c_str());
-    for (const int stream : {0, 1, 2}) {
-      posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_RDWR, 0);
-    }
-    pid_t pid = 0;
-    EXPECT_EQ(posix_spawn(&pid, words.front(), &actions, nullptr, words.data(), environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    return pid;
   }
 };
 
@@ -233,7 +211,8 @@ TEST_F(Fuzz, BadInputIsOneLine) {
 }
 
 TEST_F(Fuzz, TwoCampaignsOnOneStateSaySo) {
-  const pid_t first = Start({"fuzz", "linear", "-s", "native", "--time", "60s", "--state", "s"});
+  const pid_t first =
+      StartQualm({"fuzz", "linear", "-s", "native", "--time", "60s", "--state", "s"});
   while (!fs::exists(folder() / "s" / "stretches")) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -275,7 +254,7 @@ TEST_F(Fuzz, KillsLoseNothing) {
     return claims;
   };
   for (int kills = 0; kills < 25; ++kills) {
-    const pid_t pid = Start(words);
+    const pid_t pid = StartQualm(words);
     std::this_thread::sleep_for(std::chrono::milliseconds(rng.Between(1, 900)));
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);

@@ -4,6 +4,7 @@
 #define QUALM_TOOLS_RUN_QUALM_TEST_UTIL_H_
 
 #include <gtest/gtest.h>
+#include <sys/types.h>
 
 #include <filesystem>
 #include <set>
@@ -29,6 +30,8 @@ class QualmTest : public testing::Test {
   // `environment`: "NAME=value" added to ours.
   Ran Qualm(const std::vector<std::string>& arguments,
             const std::vector<std::string>& environment = {});
+  // Starts the command, whose output nobody reads; its process, 0 where it does not start.
+  pid_t StartQualm(std::vector<std::string> arguments) const;
   // `path`: folders to look for programs in before all others.
   Ran Shell(const std::string& command, const std::string& path = "");
   // The one valid document that stdout must hold, and nothing else.
@@ -43,6 +46,8 @@ class QualmTest : public testing::Test {
 
  private:
   Ran Run(const std::vector<std::string>& words, const std::vector<std::string>& environment);
+  pid_t Start(std::vector<std::string> words, std::vector<std::string> environment,
+              const std::string& out, const std::string& err) const;
   std::filesystem::path folder_;
 };
 

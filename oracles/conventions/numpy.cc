@@ -210,8 +210,6 @@ Definition HalfClip() {
   definition.description =
       "NumPy by hand: quantize in float32, clipped at the range that reduce_range calibrates for";
   definition.source = "forum thread 001 (corpus/forum/001-quantize.case.json)";
-  definition.satisfies = {"row_independence", "column_independence",
-                          "per_channel_equals_per_tensor"};
   definition.variations.emplace_back("V21");
   definition.ops = {Op::kQuantize};
   definition.cannot_run = [](const Case& c) { return FirstReason({CannotRun(c), WholeRange(c)}); };

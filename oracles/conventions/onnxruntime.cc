@@ -220,8 +220,9 @@ Convention DynamicLinearOf(const Definition& definition, bool pairs) {
   library.satisfies = {"column_independence", "per_channel_equals_per_tensor", "row_order",
                        "weight_scale_doubling"};
   if (!pairs) Append(library.satisfies, {"k_permutation", "zero_point_shift"});
+  // AddOperation joins them with those of `definition`. Of these V6, which pairs bring, is here
+  // too.
   library.variations = {"V1", "V13", "V16", "V19", "V31"};
-  if (pairs) library.variations.emplace_back("V6");
   return MakeDynamicLinear(std::move(library));
 }
 

@@ -26,11 +26,10 @@ Value LargestCode(const Case& c, int64_t index) {
   return value;
 }
 
-// The window is the image: sums of codes in int32.
+// The window is the image, as it is in every global_avg_pool: sums of codes in int32.
 bool IsGlobal(const Case& c) {
   const Window& v = c.window;
-  return c.op == Op::kGlobalAvgPool ||
-         (v.kernel_h == v.in_h && v.kernel_w == v.in_w && !v.has_padding());
+  return v.kernel_h == v.in_h && v.kernel_w == v.in_w && !v.has_padding();
 }
 
 Value SumOfCodes(const Case& c, int64_t index) {

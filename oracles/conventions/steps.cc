@@ -216,7 +216,6 @@ Channel FixedPointChannel(const Case& c, int64_t n, bool single) {
   Channel channel;
   SetClamp(channel, c);
   if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
-  if (c.out_dtype == DType::kS32) return channel;
   channel.zero_point = c.out_q.zero_point_at(0);
   channel.fixed = QuantizeMultiplier(RealMultiplier(c, n), single);
   return channel;

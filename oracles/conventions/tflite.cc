@@ -90,9 +90,10 @@ std::string CannotRun(const Case& c, bool single) {
     // 255*2^20 fits int32; a larger difference of code and zero point does not.
     if (const std::string reason = ZeroPointsAreCodes(c); !reason.empty()) return reason;
   }
-  // Larger shifts are undefined in C++ there; add takes only multipliers below 1.
-  const int32_t most = c.op == Op::kAdd ? 0 : single ? 30 : 31;
-  for (int64_t n = 0; n < (c.per_channel ? c.N : std::min<int64_t>(c.N, 1)); ++n) {
+  // Larger shifts are undefined in C++ there (the build with one rounding makes none above 30); add
+  // takes only multipliers below 1.
+  const int32_t most = c.op == Op::kAdd ? 0 : 31;
+  for (int64_t n = 0; n < c.N; ++n) {
     if (ChannelOf(c, n, single).fixed.shift > most) return "the multiplier is too large";
   }
   return "";
@@ -127,9 +128,9 @@ Convention Make(bool single) {
           c, {{Stage::kScale, "divided by scale {scale}", step::DivideByScale},
               {Stage::kRound, "round, ties away from zero", RoundAway, Rise::kUnlessLossy}});
     }
-    // A left shift wraps.
-    const bool rises = c.op == Op::kRequantize && !c.per_channel &&
-                       FixedPointChannel(c, 0, single).fixed.shift <= 0;
+    // A left shift wraps. Who encloses codes asks of a requantize alone, which has one multiplier
+    // here.
+    const bool rises = FixedPointChannel(c, 0, single).fixed.shift <= 0;
     const Rise rise = rises ? Rise::kAlways : Rise::kUnknown;
     const Step multiply =
         single ? Step{Stage::kRound, "times {fixed}*2^({shift}-31), ties toward +inf",

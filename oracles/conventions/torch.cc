@@ -79,12 +79,11 @@ Convention WithXnnpackS8(const Convention& own, std::initializer_list<const char
   };
   Convention convention = own;
   convention.cannot_run = [of](const Case& c) {
-    return FirstReason({Require(c.x.dtype() == c.w.dtype() && c.x.dtype() == c.out_dtype,
-                                "operands and output must have one type"),
-                        WholeRange(c), of(c).cannot_run(c)});
+    return FirstReason(
+        {Require(c.x.dtype() == c.out_dtype, "operands and output must have one type"),
+         WholeRange(c), of(c).cannot_run(c)});
   };
   convention.run = [of](const Case& c) { return of(c).run(c); };
-  convention.enclose = [of](const Case& ends) { return EncloseBy(of(ends), ends); };
   convention.trace = [of](const Case& c, int64_t index) { return of(c).trace(c, index); };
   std::erase_if(convention.satisfies, [&](const std::string& claim) {
     return std::ranges::find(s8.satisfies, claim) == s8.satisfies.end();

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemmlowp, ruy and TFLite, which scale sums by an integer and a shift: where a left shift wraps,
+// and which multipliers are refused.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "oracles/conventions/convention.h"
+#include "oracles/conventions/test_util.h"
+
+namespace qualm {
+namespace {
+
+// M by N sums of 128*128 = 2^14, unit scales, an output of u8.
+Case Sums(int64_t M, int64_t N) {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = M;
+  c.N = N;
+  c.K = 1;
+  c.x = Tensor::Of<uint8_t>({M, 1}, std::vector<uint8_t>(static_cast<size_t>(M), 128));
+  c.w = Tensor::Of<uint8_t>({N, 1}, std::vector<uint8_t>(static_cast<size_t>(N), 128));
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+// The same sums as the input of a requantize.
+Case Requantize(int64_t M, int64_t N) {
+  Case c;
+  c.op = Op::kRequantize;
+  c.M = M;
+  c.N = N;
+  c.x = Tensor::Of<int32_t>({M, N}, std::vector<int32_t>(static_cast<size_t>(M * N), 1 << 14));
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+std::string Reason(std::string_view convention, const Case& c) {
+  EXPECT_EQ(Validate(c), "");
+  return Get(convention).cannot_run(c);
+}
+
+// One digit for each output: 0 where the shift wrapped, 1 where it saturated.
+std::vector<std::string> Saturated(std::string_view convention, Case c) {
+  c.x_q.scale = {0x1p16f};
+  EXPECT_EQ(Reason(convention, c), "");
+  const Tensor y = Get(convention).run(c).y;
+  std::vector<std::string> rows(static_cast<size_t>(c.M));
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int32_t code = y.IntAt(i);
+    EXPECT_TRUE(code == 0 || code == 255) << code;
+    rows[static_cast<size_t>(i / c.N)] += code == 0 ? '0' : '1';
+  }
+  return rows;
+}
+
+// The multiplier 2^16 is half of 2^17. 2^14 shifted by 17 is 2^31, which wraps to -2^31 and
+// saturates to 2^31 - 1; half of the one is clamped to 0, half of the other to 255. Blocks of 4 by
+// 4 wrap, and so do blocks of 4 in one direction. What is left over in both saturates. A requantize
+// is a product for each row, so that no row is in a block.
+TEST(FixedPoint, GemmlowpSaturatesWhatIsLeftOverFromBlocks) {
+  using Rows = std::vector<std::string>;
+  const Rows all(6, "11111");
+  EXPECT_EQ(Saturated("gemmlowp", Sums(6, 5)), all);
+  EXPECT_EQ(Saturated("gemmlowp", Requantize(6, 5)), all);
+  EXPECT_EQ(Saturated("gemmlowp@sse4", Sums(6, 5)),
+            (Rows{"00000", "00000", "00000", "00000", "00001", "00001"}));
+  EXPECT_EQ(Saturated("gemmlowp@sse4", Requantize(6, 5)), Rows(6, "00001"));
+  EXPECT_EQ(Saturated("gemmlowp@sse4", Sums(4, 4)), Rows(4, "0000"));
+  EXPECT_EQ(Saturated("gemmlowp@sse4", Sums(3, 2)), Rows(3, "11"));
+  EXPECT_EQ(Saturated("ruy", Sums(6, 5)), Rows(6, "00000"));
+}
+
+// No multiplier is too large for outputs that are not scaled, and channels may have their own.
+TEST(FixedPoint, SumsAreNotScaled) {
+  Case c = Sums(1, 2);
+  c.x_q.scale = {0x1p31f};
+  for (const char* convention : {"gemmlowp", "gemmlowp@sse4", "ruy"}) {
+    EXPECT_EQ(Reason(convention, c), "the multiplier is too large") << convention;
+  }
+  c.per_channel = true;
+  c.w_q = {{1.0f, 2.0f}, {0, 0}};
+  EXPECT_EQ(Reason("gemmlowp@sse4", c), "one multiplier for all channels");
+  EXPECT_EQ(Reason("gemmlowp", c), "the multiplier is too large");
+  c.out_dtype = DType::kS32;
+  OpenClamp(&c);
+  for (const char* convention : {"gemmlowp", "gemmlowp@sse4", "ruy"}) {
+    ASSERT_EQ(Reason(convention, c), "") << convention;
+    EXPECT_EQ(Get(convention).run(c).y,
+              Tensor::Of<int32_t>({1, 2}, std::vector<int32_t>{1 << 14, 1 << 14}))
+        << convention;
+  }
+}
+
+// gemmlowp's pipeline has a stage that clamps, ruy's sums leave as they are.
+TEST(FixedPoint, RuyDoesNotClampSums) {
+  Case c = Sums(1, 1);
+  c.out_dtype = DType::kS32;
+  OpenClamp(&c);
+  c.out_max = 100;
+  EXPECT_EQ(Reason("ruy", c), "the clamp must be the whole range of the output type");
+  ASSERT_EQ(Reason("gemmlowp", c), "");
+  EXPECT_EQ(Get("gemmlowp").run(c).y.IntAt(0), 100);
+}
+
+// 2^30 is half of 2^31, 2^31 half of 2^32: a shift by 32. The build with one rounding takes the
+// largest integer and 30 instead (QuantizeMultiplier).
+TEST(FixedPoint, TfliteAsksTheMultiplierOfEachChannel) {
+  const auto reason = [](std::string_view convention, float first, float second) {
+    Case c;
+    c.op = Op::kConv2d;
+    c.N = 2;
+    c.window.batch = c.window.in_h = c.window.in_w = c.window.in_c = 1;
+    c.x = Tensor(DType::kS8, {1, 1, 1, 1});
+    c.w = Tensor(DType::kS8, {2, 1, 1, 1});
+    c.out_dtype = DType::kS8;
+    OpenClamp(&c);
+    c.per_channel = true;
+    c.w_q = {{first, second}, {0, 0}};
+    DeriveSizes(&c);
+    return Reason(convention, c);
+  };
+  EXPECT_EQ(reason("tflite@double", 1.0f, 0x1p30f), "");
+  EXPECT_EQ(reason("tflite@double", 1.0f, 0x1p31f), "the multiplier is too large");
+  EXPECT_EQ(reason("tflite@double", 0x1p31f, 1.0f), "the multiplier is too large");
+  EXPECT_EQ(reason("tflite@single", 1.0f, 0x1p31f), "");
+}
+
+}  // namespace
+}  // namespace qualm

@@ -2,6 +2,13 @@
 // The smallest cases on which PyTorch's engines differ from the conventions they are composed of.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/test_util.h"
 #include "oracles/exact/exact.h"
@@ -40,6 +47,70 @@ TEST(TorchConventions, QnnpackPoolsAPixelThatNoTapIsAt) {
   EXPECT_NE(Get("torch-qnnpack").cannot_run(MaxPoolRow({9, 1, 7}, 1, 1, 0)), "");
 }
 
+// The same case with rows and columns exchanged.
+Case Turned(Case c) {
+  Window& v = c.window;
+  std::swap(v.in_h, v.in_w);
+  std::swap(v.kernel_h, v.kernel_w);
+  std::swap(v.stride_h, v.stride_w);
+  std::swap(v.dilation_h, v.dilation_w);
+  std::swap(v.pad_top, v.pad_left);
+  std::swap(v.pad_bottom, v.pad_right);
+  const Tensor row = c.x;
+  c.x = Tensor(DType::kU8, {1, v.in_h, v.in_w, 1});
+  for (int64_t i = 0; i < row.size(); ++i) c.x.SetInt(i, row.IntAt(i));
+  DeriveSizes(&c);
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+TEST(TorchConventions, QnnpackPoolsAPixelAboveOrBelow) {
+  const Case c = Turned(MaxPoolRow({9, 1, 7}, 2, 2, 1));
+  EXPECT_EQ(exact::Evaluate(c), Tensor::Of<uint8_t>({1, 3, 1, 1}, std::vector<uint8_t>{1, 9, 1}));
+  EXPECT_EQ(Get("torch-qnnpack").run(c).y,
+            Tensor::Of<uint8_t>({1, 3, 1, 1}, std::vector<uint8_t>{9, 9, 7}));
+}
+
+// ATen refuses padding above half of the window, in either direction.
+TEST(TorchConventions, PaddingIsAtMostHalfOfTheWindow) {
+  for (const char* convention : {"torch-qnnpack", "torch-onednn@avx2"}) {
+    for (const int64_t pad : {1, 2}) {
+      const Case c = MaxPoolRow({9, 1, 7}, 3, 1, pad);
+      const char* const reason = pad == 1 ? "" : "padding must be at most half of the window";
+      EXPECT_EQ(Get(convention).cannot_run(c), reason) << convention;
+      EXPECT_EQ(Get(convention).cannot_run(Turned(c)), reason) << convention;
+    }
+  }
+}
+
+// Each operation has its own list, and the engine the union.
+TEST(TorchConventions, OperationsOfAnEngineSayHowTheyMayDiffer) {
+  using Ids = std::vector<std::string>;
+  const auto of = [](std::string_view engine, Op op) { return Get(engine).for_op(op)->variations; };
+  // Pixels outside the image win or count (V27); an average is a float32 sum times a multiplier.
+  EXPECT_EQ(of("torch-qnnpack", Op::kMaxPool), Ids{"V27"});
+  EXPECT_EQ(of("torch-qnnpack", Op::kAvgPool), (Ids{"V1", "V8", "V27"}));
+  EXPECT_EQ(of("torch-onednn@avx2", Op::kMaxPool), Ids{});
+  // dynamic_linear adds as oneDNN's linear does: in saturating pairs (V6) where there is no VNNI.
+  for (const char* engine : {"torch-onednn@sse41", "torch-onednn@avx2", "torch-onednn@avx512core",
+                             "torch-onednn@avx2vnni", "torch-onednn@vnni", "torch-onednn@amx"}) {
+    const Ids ids = of(engine, Op::kDynamicLinear);
+    const auto has = [&](std::string_view id) { return std::ranges::count(ids, id) == 1; };
+    EXPECT_EQ(has("V6"), Get(engine).pair_saturates) << engine;
+    EXPECT_TRUE(has("V8") && has("V31")) << engine;
+  }
+}
+
+TEST(TorchConventions, EnginesRefuseOperationsThatTheyLack) {
+  Case c;
+  c.op = Op::kRequantize;
+  c.M = c.N = 1;
+  c.x = Tensor(DType::kS32, {1, 1});
+  ASSERT_EQ(Validate(c), "");
+  for (const char* convention : {"torch-qnnpack", "torch-onednn@avx2"})
+    EXPECT_EQ(Get(convention).cannot_run(c), "this engine has no requantize");
+}
+
 // A convolution of one pixel that is nothing but its bias, in units of the output.
 Case BiasOnly(int32_t bias, int64_t stride) {
   Case c;
@@ -61,6 +132,15 @@ TEST(TorchConventions, QnnpackPacksTheBiasOfConvolutionsAsFloat) {
   const Convention& convention = Get("torch-qnnpack");
   EXPECT_EQ(convention.run(BiasOnly(INT32_MAX, 1)).y.IntAt(0), 255);
   EXPECT_EQ(convention.run(BiasOnly(INT32_MAX, 2)).y.IntAt(0), 0);
+  // A stride or a padding in one direction is enough to leave the product of matrices.
+  for (int64_t Window::* number : {&Window::stride_h, &Window::stride_w, &Window::pad_top,
+                                   &Window::pad_bottom, &Window::pad_left, &Window::pad_right}) {
+    Case c = BiasOnly(INT32_MAX, 1);
+    ++(c.window.*number);
+    DeriveSizes(&c);
+    ASSERT_EQ(Validate(c), "");
+    EXPECT_EQ(convention.run(c).y.IntAt(0), 0);
+  }
   // The sum 3*2^23 - 1 is 1.5 units in float32. With the bias packed as float, 3*2^23, it is less.
   for (const int64_t stride : {1, 2}) {
     Case c = BiasOnly((3 << 23) + 1, stride);
@@ -139,6 +219,8 @@ TEST(TorchConventions, AtenDividesByWhatCounts) {
   c.window.stride_w = 2;
   c.window.ceil_mode = true;
   DeriveSizes(&c);
+  is({3, 5});
+  c.window.count_include_pad = true;  // there is none to count
   is({3, 5});
 }
 
@@ -224,6 +306,66 @@ TEST(TorchConventions, Tables) {
   EXPECT_EQ(run("torch-onednn@avx2", tie).IntAt(0), 11);
 }
 
+TEST(TorchConventions, QnnpacksTablesNeedNormalScales) {
+  Case c = Table(Function::kHardSwish, {14});
+  c.out_q.scale = {0x1p-126f};
+  EXPECT_EQ(Get("torch-qnnpack").cannot_run(c), "");
+  c.out_q.scale = {0x1p-127f};
+  EXPECT_EQ(Get("torch-qnnpack").cannot_run(c), "scales must be normal numbers");
+  c.out_q.scale = {1.0f};
+  c.x_q.scale = {0x1p-127f};
+  EXPECT_EQ(Get("torch-qnnpack").cannot_run(c), "scales must be normal numbers");
+}
+
+// x*min(max(x + 3, 0), 6)/6: the sum, the product and the quotient may each round.
+TEST(TorchConventions, TracesTellWhatHardSwishLoses) {
+  const auto hard_swish = [](float scale, uint8_t code) {
+    Case c = Table(Function::kHardSwish, {code});
+    c.x_q.scale = {scale};
+    return Get("torch-qnnpack").trace(c, 0).at(1);
+  };
+  const TraceStep three = hard_swish(0.5f, 14);  // 3 * 6 / 6
+  EXPECT_EQ(three.value, "0x1.8p+1");
+  EXPECT_FALSE(three.lossy);
+  EXPECT_TRUE(hard_swish(0.5f, 10).lossy);  // 1 * 4 / 6: the quotient rounds
+  // 3 + 2^-25 rounds to 3, and 2^-25 * 3 / 6 is exact.
+  const TraceStep small = hard_swish(0x1p-25f, 9);
+  EXPECT_EQ(small.value, "0x1p-26");
+  EXPECT_TRUE(small.lossy);
+}
+
+// Whether ATen's answer to one code follows from how near the exponential function comes to the
+// real one.
+bool IsDecided(const Case& c) {
+  EXPECT_EQ(Validate(c), "");
+  const std::string reason = Get("torch-onednn@avx2").cannot_run(c);
+  EXPECT_TRUE(reason.empty() ||
+              reason == "an output depends on how the exponential function rounds")
+      << reason;
+  return reason.empty();
+}
+
+// A sigmoid may be 2^-22 of itself and 2^-126 away from the real one, on either side.
+TEST(TorchConventions, SigmoidsNearATieAreUndecided) {
+  // A half is 127.5 units of 1/255: less 2^-23 of a half, the smallest sigmoid is below the tie,
+  // and so on.
+  Case half = Table(Function::kSigmoid, {8});
+  for (const auto& [from_tie, decided] : std::vector<std::pair<double, bool>>{
+           {-0x1p-20, true}, {-0x1p-23, false}, {0x1p-23, false}, {0x1p-20, true}}) {
+    half.out_q = {{static_cast<float>(1 / (255 * (1 + from_tie)))}, {0}};
+    EXPECT_EQ(IsDecided(half), decided) << from_tie;
+  }
+  // exp(-72.087) is about 2^-104, of which 2^-126 is as much as 2^-22.
+  Case small = Table(Function::kSigmoid, {0});
+  small.x_q = {{72.087f}, {1}};
+  const double real = 1 / (1 + std::exp(static_cast<double>(72.087f)));
+  for (const auto& [from_tie, decided] : std::vector<std::pair<double, bool>>{
+           {-0x1p-20, true}, {-0x1.8p-22, false}, {0x1.8p-22, false}, {0x1p-20, true}}) {
+    small.out_q = {{static_cast<float>(real / (0.5 * (1 + from_tie)))}, {0}};
+    EXPECT_EQ(IsDecided(small), decided) << from_tie;
+  }
+}
+
 TEST(TorchConventions, SigmoidAndTanh) {
   // 0, 1 and 20: a half; 256/(1 + 1/e) = 187.15; what would be 256.
   Case sigmoid = Table(Function::kSigmoid, {8, 10, 48});
@@ -269,6 +411,36 @@ TEST(TorchConventions, Softmax) {
   c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{0, 255});
   EXPECT_EQ(Get("torch-onednn@avx2").run(c).y,
             Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{0, 255}));
+}
+
+// A share of n may be (n + 8) * 2^-24 of itself away from the real one, on either side: of 8,
+// 2^-20.
+TEST(TorchConventions, SharesNearATieAreUndecided) {
+  Case c = Table(Function::kRelu, {1, 0, 0, 0, 0, 0, 0, 0});
+  c.op = Op::kSoftmax;
+  c.out_q = {{0x1p-8f}, {0}};
+  for (const auto& [from_tie, decided] : std::vector<std::pair<double, bool>>{
+           {-0x1p-19, true}, {-0x1p-21, false}, {0, false}, {0x1p-21, false}, {0x1p-19, true}}) {
+    // The share of the first is 1/(1 + 7/exp(scale)), here 128.5 codes. The others are 18.2.
+    const double share = 128.5 / 256 * (1 + from_tie);
+    c.x_q = {{static_cast<float>(std::log(7 / (1 / share - 1)))}, {0}};
+    EXPECT_EQ(IsDecided(c), decided) << from_tie;
+  }
+}
+
+TEST(TorchConventions, SoftmaxWantsFiniteNumbers) {
+  for (const size_t at : {0, 1, 2}) {
+    std::vector<uint8_t> x(3, 0);
+    x[at] = 255;
+    Case c = Table(Function::kRelu, x);
+    c.op = Op::kSoftmax;
+    c.x_q = {{0x1p120f}, {0}};  // 255 * 2^120 is below 2^128
+    c.out_q = {{0x1p-8f}, {0}};
+    ASSERT_EQ(Validate(c), "");
+    EXPECT_EQ(Get("torch-onednn@avx2").cannot_run(c), "");
+    c.x_q.scale = {0x1p121f};
+    EXPECT_EQ(Get("torch-onednn@avx2").cannot_run(c), "x must be finite");
+  }
 }
 
 }  // namespace

@@ -432,6 +432,32 @@ TEST(ConventionsTest, QuantizeMultipliesByTheReciprocalOrDivides) {
   EXPECT_EQ(First("tflite@double", c), 127);
 }
 
+// code - zero point wraps in int32, and then becomes a float32.
+TEST(ConventionsTest, TracesTellWhatADequantizeLoses) {
+  const auto last = [](int32_t code, int32_t zero_point) {
+    Case c;
+    c.op = Op::kDequantize;
+    c.M = c.N = 1;
+    c.x = Tensor(DType::kU8, {1, 1});
+    c.x.SetInt(0, code);
+    c.x_q.zero_point = {zero_point};
+    c.out_dtype = DType::kF32;
+    OpenClamp(&c);
+    EXPECT_EQ(Validate(c), "");
+    EXPECT_EQ(Get("fbgemm@avx2").cannot_run(c), "");
+    return Get("fbgemm@avx2").trace(c, 0).back();
+  };
+  const TraceStep whole = last(0, 16777216);  // 2^24
+  EXPECT_EQ(whole.value, "-0x1p+24");
+  EXPECT_FALSE(whole.lossy);
+  const TraceStep rounded = last(0, 16777217);
+  EXPECT_EQ(rounded.value, "-0x1p+24");
+  EXPECT_TRUE(rounded.lossy);
+  const TraceStep wrapped = last(0, INT32_MIN);  // 2^31
+  EXPECT_EQ(wrapped.value, "-0x1p+31");
+  EXPECT_TRUE(wrapped.lossy);
+}
+
 TEST(ConventionsTest, CasesOutsideAConventionAreRefusedWithAReason) {
   const auto reason = [](std::string_view convention, const Case& c) {
     EXPECT_EQ(Validate(c), "");
@@ -580,6 +606,15 @@ TEST(ConventionsTest, QParamsAreChosenEachInItsWay) {
   EXPECT_EQ(chosen("observers@torch"), (std::pair{128 / 127.5f, 128.0f}));
   EXPECT_EQ(chosen("observers@fbgemm"), (std::pair{1.0f, 128.0f}));
   EXPECT_EQ(Get("observers@aten").cannot_run(c), "affine only");
+  c.observer.symmetric = false;
+  EXPECT_EQ(Get("observers@aten").cannot_run(c), "");
+  c.observer.quant_max = 254;
+  EXPECT_EQ(Get("observers@aten").cannot_run(c), "codes 0..255 only");
+  c.observer.dtype = DType::kS8;
+  c.observer.quant_min = -128;
+  c.observer.quant_max = 127;
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(Get("observers@aten").cannot_run(c), "codes 0..255 only");
   c.observer.kind = Observer::Kind::kHistogram;
   EXPECT_EQ(Get("observers@fbgemm").cannot_run(c), "min_max only");
 }

@@ -134,6 +134,13 @@ TEST(NumpyTest, AddRunsInItsType) {
   EXPECT_EQ(First("numpy@float32", lost), 64);
 }
 
+// 1 + 2^-40: a float64 is told in full.
+TEST(NumpyTest, TracesTellFloat64) {
+  const Case c = Add(1, 1, 1.0f, 0x1p-40f, 1.0f, 0);
+  EXPECT_EQ(Get("numpy@float64").trace(c, 0).front().value, "0x1.0000000001p+0");
+  EXPECT_EQ(Get("numpy@float32").trace(c, 0).front().value, "0x1p+0");
+}
+
 TEST(NumpyTest, RefusesWhatNobodyWrote) {
   Case c = Linear({1}, {1});
   c.bias_i32.emplace(1, 3);

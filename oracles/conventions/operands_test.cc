@@ -118,6 +118,8 @@ TEST(OperandConventionsTest, RangesOfRatios) {
   EXPECT_NE(reason("xnnpack@fp32", 256.0f), "");
   EXPECT_EQ(reason("aten@default", 256.0f), "");
   Case both = Two(Op::kAdd, {1}, {1});
+  both.out_q.scale = {0x1p+10f};  // a shift by 31
+  EXPECT_EQ(Get("qnnpack").cannot_run(both), "");
   both.out_q.scale = {0x1p+11f};
   EXPECT_EQ(Get("qnnpack").cannot_run(both),
             "one operand's scale over that of the output must be at least 2^-10");

@@ -67,13 +67,13 @@ int64_t SumInto16(std::span<const int32_t> x, std::span<const int32_t> w, Trace*
   for (size_t begin = 0; begin < x.size(); begin += kBlock) {
     const size_t end = std::min(x.size(), begin + kBlock);
     int32_t lane = 0;
-    for (size_t k = begin; k < end; k += 2) {
+    for (size_t at = begin; at < end; at += 2) {
       const auto pair =
-          static_cast<int32_t>(SumOfPairs(x, w, k, std::min(k + 2, end), 0, 0, trace));
+          static_cast<int32_t>(SumOfPairs(x, w, at, std::min(at + 2, end), 0, 0, trace));
       const int32_t next = Sat16(int64_t{lane} + pair);
       if (next != lane + pair) {
         Note(trace, Stage::kAccumulate,
-             "int16 sum at k=" + Text(static_cast<int64_t>(k)) + ": " + Text(lane) + " + " +
+             "int16 sum at k=" + Text(static_cast<int64_t>(at)) + ": " + Text(lane) + " + " +
                  Text(pair) + " = " + Text(lane + pair) + " -> " + Text(next) + ", lost " +
                  Text(lane + pair - next),
              Text(next), true);

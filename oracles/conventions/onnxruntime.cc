@@ -118,7 +118,7 @@ Channel ChannelOf(const Case& c, int64_t n, bool fma) {
 }
 
 std::string CannotRun(const Case& c) {
-  const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
+  const bool s8u8 = c.x.dtype() == DType::kS8 && c.w.dtype() == DType::kU8;
   const bool integer = c.op == Op::kLinear && c.out_dtype == DType::kS32;  // MatMulInteger
   const bool one_type = IsConv(c.op) || HasTwoOperands(c.op) || IsPoolOrTable(c.op);
   return FirstReason({
@@ -128,8 +128,7 @@ std::string CannotRun(const Case& c) {
       Require(!c.bias && (!c.bias_i32 || IsConv(c.op)),
               IsConv(c.op) ? "the bias must be int32" : "this operator has no bias"),
       Require(integer || IsCode(c.out_dtype) || c.op == Op::kDequantize, "output must be u8 or s8"),
-      Require(!HasSums(c.op) || integer || u8s8 || c.x.dtype() == c.w.dtype(),
-              "s8 activations need s8 weights"),
+      Require(!HasSums(c.op) || integer || !s8u8, "s8 activations need s8 weights"),
       Require(!one_type || c.x.dtype() == c.out_dtype, "input and output must have one type"),
       Require(
           !IsConv(c.op) || c.w_q.zero_point.empty() || WeightZeroPointsAre(c, c.w_q.zero_point[0]),

@@ -174,7 +174,9 @@ void MaxZeroPoint(Value& v, const Channel& c) {
 }
 void HardSwish(Value& v, const Channel&) {
   const float x = v.number;
-  const float ramp = std::min(std::max(AddInto(v, x, 3.0f), 0.0f), 6.0f);
+  Value sum;
+  const float ramp = std::min(std::max(AddInto(sum, x, 3.0f), 0.0f), 6.0f);
+  v.lossy = sum.lossy && ramp == sum.number;  // a sum that is cut to 0 or 6 has lost nothing
   const float product = MultiplyInto(v, x, ramp);
   v.SetReal(product / 6.0f);
   v.lossy = v.lossy || static_cast<double>(v.number) * 6.0 != static_cast<double>(product);

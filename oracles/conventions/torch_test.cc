@@ -332,6 +332,10 @@ TEST(TorchConventions, TracesTellWhatHardSwishLoses) {
   const TraceStep small = hard_swish(0x1p-25f, 9);
   EXPECT_EQ(small.value, "0x1p-26");
   EXPECT_TRUE(small.lossy);
+  // 2^25 + 3 rounds too, but to a number that is cut to 6: 2^25 * 6 / 6.
+  const TraceStep large = hard_swish(0x1p25f, 9);
+  EXPECT_EQ(large.value, "0x1p+25");
+  EXPECT_FALSE(large.lossy);
 }
 
 // Whether ATen's answer to one code follows from how near the exponential function comes to the

@@ -236,7 +236,7 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
   definition.pair_saturates = pairs;
   definition.satisfies = {"row_independence", "per_channel_equals_per_tensor",
                           "zero_maps_to_zero_point", "mul.commutes"};
-  definition.variations = {"V1", "V3", "V8", "V9", "V13", "V16", "V17", "V27", "V29", "V30"};
+  definition.variations = {"V1", "V3", "V8", "V9", "V13", "V14", "V16", "V17", "V27", "V29", "V30"};
   if (pairs) definition.variations.emplace_back("V6");
   const auto claim = [&](std::initializer_list<const char*> more) {
     Append(definition.satisfies, more);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "core/status.h"
 #include "oracles/exact/dynamic_linear.h"
 #include "oracles/exact/exact.h"
 
@@ -16,16 +18,17 @@ bool IsOneOfItsCodes(const QParams& q, DType dtype) {
                              [&](int32_t z) { return z >= range.min && z <= range.max; });
 }
 
+// An operand that is no code has the zero point 0, and the int32 sums of a requantize any.
 bool ZeroPointsAreCodes(const Case& c) {
-  return (!IsCode(c.x.dtype()) || IsOneOfItsCodes(c.x_q, c.x.dtype())) &&
+  return IsOneOfItsCodes(c.x_q, c.x.dtype()) &&
          (!HasW(c.op) || IsOneOfItsCodes(c.w_q, c.w.dtype())) &&
-         (!IsCode(c.out_dtype) || IsOneOfItsCodes(c.out_q, c.out_dtype));
+         IsOneOfItsCodes(c.out_q, c.out_dtype);
 }
 
-// The linear that a dynamic_linear is once its rows have codes. They share one choice: no
-// convention has another.
+// The linear that a dynamic_linear is once its rows have codes.
 std::optional<Case> ChosenLinear(const Case& c) {
-  if (!RowsShareQParams(c)) return std::nullopt;
+  if (!RowOf(c.op).dynamic) return std::nullopt;
+  QUALM_CHECK(RowsShareQParams(c));
   const exact::ChosenQParams chosen = exact::ChosenFor(c, exact::FiniteRange(c.x.as<float>()));
   return exact::SumsCaseOf(c, exact::Evaluate(exact::QuantizeOf(c, 0, c.M, chosen)), chosen);
 }
@@ -40,10 +43,8 @@ bool HasProductOfScales(Op op) {
   return HasSums(op) || RowOf(op).combine == Combine::kProduct || RowOf(op).multiplier;
 }
 
-float InputScales(const Case& c, int64_t channel) {
-  if (c.op == Op::kQuantize) return 1;
-  if (HasProductOfScales(c.op)) return c.x_q.scale_at(0) * c.w_q.scale_at(channel);
-  return c.x_q.scale_at(c.op == Op::kDequantize ? channel : 0);
+float ProductOfScales(const Case& c, int64_t channel) {
+  return c.x_q.scale_at(channel) * c.w_q.scale_at(channel);
 }
 
 bool IsFloat(long double value) {
@@ -72,7 +73,14 @@ FactsOf::FactsOf(const Case& c)
   }
 }
 
-Facts FactsOf::operator()(int64_t index) const {
+std::vector<Facts> FactsOf::All() const {
+  const int64_t count = ElementCount(c_.output_shape(), std::numeric_limits<int64_t>::max());
+  std::vector<Facts> all;
+  for (int64_t i = 0; i < count; ++i) all.push_back(At(i));
+  return all;
+}
+
+Facts FactsOf::At(int64_t index) const {
   const int64_t m = index / c_.N, n = index % c_.N;
   Facts f;
   f.c = &c_;
@@ -88,7 +96,7 @@ Facts FactsOf::operator()(int64_t index) const {
     case Layout::kProducts:
     case Layout::kConv:
       AddTerms(&f);
-      if (HasSums(c_.op)) AddProducts(&f);
+      AddProducts(&f);
       return f;
     case Layout::kPool:
       AddTerms(&f);
@@ -106,10 +114,9 @@ Facts FactsOf::operator()(int64_t index) const {
       return f;
     case Layout::kElements: break;
   }
-  if (AddsOperands(c_.op)) {
+  if (HasTwoOperands(c_.op)) {
     AddTerms(&f);
-    f.sum = 0;  // no accumulator: each operand has a scale of its own
-    f.multiplier = 1;
+    AddOperands(&f);
   } else if (row.function) {
     AddRealNumber(&f);
     f.is_linear = c_.function == Function::kRelu || c_.function == Function::kLeakyRelu;
@@ -163,6 +170,23 @@ void FactsOf::AddProducts(Facts* f) const {
   const auto bias = static_cast<double>(std::abs((*c_.bias)[static_cast<size_t>(f->channel)]));
   f->products += bias / OutputScale(*f);
   f->bias_units = bias / (x_scale * w_scale);
+}
+
+void FactsOf::AddOperands(Facts* f) const {
+  const auto out = static_cast<double>(OutputScale(*f));
+  double products = 0;
+  const auto add = [&](const Tensor& codes, const QParams& q) {
+    const double code = codes.IntAt(f->index), zero_point = q.zero_point[0];
+    const auto scale = static_cast<double>(q.scale[0]);
+    products += scale / out * (std::abs(code) + std::abs(zero_point));
+    f->largest_operand = std::max(f->largest_operand, scale * std::abs(code - zero_point));
+  };
+  add(c_.x, c_.x_q);
+  add(c_.w, c_.w_q);
+  if (!AddsOperands(c_.op)) return;
+  f->products = products;
+  f->sum = 0;  // no accumulator: each operand has a scale of its own
+  f->multiplier = 1;
 }
 
 void FactsOf::AddAverage(Facts* f) const {

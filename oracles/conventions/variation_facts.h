@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "core/case.h"
 #include "core/tensor.h"
@@ -18,11 +19,13 @@ struct Facts {
   const Case* c = nullptr;      // of dynamic_linear: the linear that remains once x has codes
   const Case* given = nullptr;  // the case itself
   int64_t index = 0, channel = 0;
-  double real = 0;        // the exact value before rounding and zero point
-  double terms = 0;       // the sum of the magnitudes that make it up: |sum|*multiplier + |bias|
-  double products = 0;    // the same, with the magnitude of every product
-  double sum = 0;         // |accumulator|, int32 bias included, zero points taken out
-  double multiplier = 0;  // output units per accumulator unit
+  double real = 0;   // the exact value before rounding and zero point
+  double terms = 0;  // the sum of the magnitudes that make it up: |sum|*multiplier + |bias|
+  // The same, with the magnitude of every product; of a sum of operands, of every code and every
+  // zero point, which ATen scales by themselves.
+  double products = 0;
+  double sum = 0;                    // |accumulator|, int32 bias included, zero points taken out
+  double multiplier = 0;             // output units per accumulator unit
   long double exact_multiplier = 0;  // the same, to 64 bits
   double largest_operand = 0;        // |scale * (code - zero point)| of any x or w
   double bias_units = 0;             // |float bias| in accumulator units
@@ -40,8 +43,8 @@ struct Facts {
 float OutputScale(const Facts& f);
 // Whether the accumulator is in units of the product of two input scales.
 bool HasProductOfScales(Op op);
-// The product of the two input scales, or the only input scale.
-float InputScales(const Case& c, int64_t channel);
+// The product of the two input scales, in float32. An operand that has no scale counts as 1.
+float ProductOfScales(const Case& c, int64_t channel);
 
 // The next two tell where a step is exact: ties stay ties there. A product of two float32 numbers
 // is exact in long double.
@@ -71,20 +74,23 @@ void ForEachProduct(const Facts& f, const Visit& visit) {
   }
 }
 
-// Gives the facts of each output of a case, and holds what the outputs share. The case must outlive
-// it.
+// Gives the facts of each output of a case, and holds what the outputs share. The facts point to it
+// and to the case; both must outlive them. The rows of a dynamic_linear must share one choice: no
+// convention has another.
 class FactsOf {
  public:
   explicit FactsOf(const Case& c);
-  Facts operator()(int64_t index) const;
+  std::vector<Facts> All() const;
 
  private:
+  Facts At(int64_t index) const;
   // Adds the magnitudes whose sum is the exact value: an integer times a multiplier, and an offset.
   void AddTerms(Facts* f) const;
   // The same for a value that is not linear in an integer: from the real number before the output
   // scale.
   void AddRealNumber(Facts* f) const;
   void AddProducts(Facts* f) const;
+  void AddOperands(Facts* f) const;
   void AddAverage(Facts* f) const;
 
   const Case& given_;

@@ -17,9 +17,9 @@ using variations::DividesExactly;
 using variations::Facts;
 using variations::FactsOf;
 using variations::HasProductOfScales;
-using variations::InputScales;
 using variations::IsFloat;
 using variations::IsPowerOfTwo;
+using variations::ProductOfScales;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kHalfUlp = 0x1p-24;  // relative error of one float32 rounding
@@ -36,11 +36,10 @@ double ZeroPoint(const Facts& f) {
 // There is no integer before the output: x are real numbers.
 bool ScalesReals(const Facts& f) { return !RowOf(f.c->op).x_qparams; }
 
+// The scale of an operand that has none is 1.
 bool ScalesArePowersOfTwo(const Facts& f) {
-  const Case& c = *f.c;
-  const OpRow& row = RowOf(c.op);
-  return IsPowerOfTwo(OutputScale(f)) && (!row.x_qparams || IsPowerOfTwo(c.x_q.scale_at(0))) &&
-         (!(HasW(c.op) || row.multiplier) || IsPowerOfTwo(c.w_q.scale_at(f.channel)));
+  return IsPowerOfTwo(OutputScale(f)) && IsPowerOfTwo(f.c->x_q.scale_at(f.channel)) &&
+         IsPowerOfTwo(f.c->w_q.scale_at(f.channel));
 }
 
 double FloatMultiplier(const Facts& f) {
@@ -56,7 +55,7 @@ double FloatMultiplier(const Facts& f) {
     if (IsFloat(product) && std::isnormal(static_cast<float>(product)) &&
         DividesExactly(product, OutputScale(f)))
       return 0;
-    const float single = InputScales(c, f.channel);
+    const float single = ProductOfScales(c, f.channel);
     if (!std::isnormal(single) || !std::isnormal(single / OutputScale(f))) return kInfinity;
   } else if (c.op == Op::kRescale || c.op == Op::kMaxPool) {
     if (DividesExactly(c.x_q.scale[0], OutputScale(f))) return 0;
@@ -72,14 +71,14 @@ double Reciprocals(const Facts& f) {
   if (!std::isnormal(reciprocal)) return kInfinity;
   if (HasSums(c.op)) {
     const float x = 1.0f / c.x_q.scale_at(0), w = 1.0f / c.w_q.scale_at(f.channel);
-    const float product = InputScales(c, f.channel);
+    const float product = ProductOfScales(c, f.channel);
     for (const float number :
          {x, w, x * w, reciprocal / (x * w), product, product * reciprocal, 1.0f / product}) {
       if (!std::isnormal(number)) return kInfinity;
     }
   } else if (HasProductOfScales(c.op)) {
-    if (!std::isnormal(InputScales(c, f.channel)) ||
-        !std::isnormal(InputScales(c, f.channel) * reciprocal))
+    if (!std::isnormal(ProductOfScales(c, f.channel)) ||
+        !std::isnormal(ProductOfScales(c, f.channel) * reciprocal))
       return kInfinity;
   }
   if (f.is_linear && ScalesArePowersOfTwo(f) && !c.bias) return 0;
@@ -88,66 +87,60 @@ double Reciprocals(const Facts& f) {
 
 double ZeroPointBeforeRounding(const Facts& f) {
   if (f.c->out_dtype == DType::kS32) return 0;
-  const Case& c = *f.c;
   double terms = f.terms;
-  if (AddsOperands(c.op)) {
-    // The code and its zero point are scaled separately, so that both magnitudes count.
-    const auto apart = [&](const Tensor& codes, const QParams& q) {
-      const double ratio = static_cast<double>(q.scale[0]) / OutputScale(f);
-      return ratio * (std::abs(static_cast<double>(codes.IntAt(f.index))) +
-                      std::abs(static_cast<double>(q.zero_point[0])));
-    };
-    terms += apart(c.x, c.x_q) + apart(c.w, c.w_q);
-    for (const QParams* q : {&c.x_q, &c.w_q}) {
-      const float ratio = q->scale[0] / OutputScale(f);
-      if (!std::isfinite(ratio) || terms > 0x1p127) return kInfinity;
+  if (AddsOperands(f.c->op)) {
+    terms = f.products;  // code and zero point are scaled by themselves
+    if (terms > 0x1p127) return kInfinity;
+    for (const QParams* q : {&f.c->x_q, &f.c->w_q}) {
+      if (!std::isfinite(q->scale[0] / OutputScale(f))) return kInfinity;
     }
-  }
-  if (!AddsOperands(c.op) && IsFloat(f.real) && IsFloat(f.real + ZeroPoint(f)) &&
-      IsFloat(f.real - ZeroPoint(f)))
+  } else if (IsFloat(f.real) && IsFloat(f.real + ZeroPoint(f)) && IsFloat(f.real - ZeroPoint(f))) {
     return kTie;
+  }
   return (terms + ZeroPoint(f)) * 16 * kHalfUlp + kTie;
 }
 
 double Tie(const Facts&) { return kTie; }
 
-// The products whose magnitudes matter to 16-bit sums.
-struct LargestProducts {
-  std::array<int64_t, 2> high{}, low{};  // two of each sign
-  int64_t up = 0, down = 0;              // all of each sign
+// The products of one output that a kernel adds in 16 bits.
+struct Products16 {
+  std::array<int64_t, 2> high{}, low{};  // the two largest, and the two smallest, or 0
+  int64_t up = 0, down = 0;              // the sums of each sign
+
+  void Add(int64_t product) {
+    high[1] = std::max(high[1], std::min(high[0], product));
+    high[0] = std::max(high[0], product);
+    low[1] = std::min(low[1], std::max(low[0], product));
+    low[0] = std::min(low[0], product);
+    up += std::max<int64_t>(product, 0);
+    down += std::min<int64_t>(product, 0);
+  }
 };
-LargestProducts LargestOf(const Facts& f) {
-  LargestProducts p;
-  const auto add = [&](int64_t product) {
-    if (product > 0) {
-      p.up += product;
-      p.high[1] = std::max(p.high[1], product);
-      if (p.high[1] > p.high[0]) std::swap(p.high[0], p.high[1]);
-    } else {
-      p.down += product;
-      p.low[1] = std::min(p.low[1], product);
-      if (p.low[1] < p.low[0]) std::swap(p.low[0], p.low[1]);
-    }
-  };
-  const bool is_signed = f.c->x.dtype() == DType::kS8;
+
+// Whether the products leave 16 bits. They are u8 * s8: of two s8 operands either one is shifted by
+// 128.
+template <class Leave>
+double Unless16Bits(const Facts& f, const Leave& leave) {
+  if (!HasSums(f.c->op)) return 0;
+  const int shift = f.c->x.dtype() == DType::kS8 ? 128 : 0;
+  Products16 shifted_x, shifted_w;
   ForEachProduct(f, [&](int64_t x, int64_t w) {
-    add((x + (is_signed ? 128 : 0)) * w);
-    if (is_signed) add(x * (w + 128));
+    shifted_x.Add((x + shift) * w);
+    shifted_w.Add(x * (w + shift));
   });
-  return p;
+  return leave(shifted_x) || leave(shifted_w) ? kInfinity : 0;
 }
 
 // The order of the terms is not known here: any two may share a pair.
 double Pairs(const Facts& f) {
-  if (!HasSums(f.c->op)) return 0;
-  const LargestProducts p = LargestOf(f);
-  return p.high[0] + p.high[1] > INT16_MAX || p.low[0] + p.low[1] < INT16_MIN ? kInfinity : 0;
+  return Unless16Bits(f, [](const Products16& p) {
+    return p.high[0] + p.high[1] > INT16_MAX || p.low[0] + p.low[1] < INT16_MIN;
+  });
 }
 
 double SumsInto16(const Facts& f) {
-  if (!HasSums(f.c->op)) return 0;
-  const LargestProducts p = LargestOf(f);
-  return p.up > INT16_MAX || p.down < INT16_MIN ? kInfinity : 0;
+  return Unless16Bits(f,
+                      [](const Products16& p) { return p.up > INT16_MAX || p.down < INT16_MIN; });
 }
 
 double IntegerBias(const Facts& f) {
@@ -158,7 +151,7 @@ double IntegerBias(const Facts& f) {
     return bias >= 0x1.fffffp30 ? kInfinity : bias * kHalfUlp * f.multiplier;
   }
   if (!f.c->bias) return 0;
-  const float product = InputScales(*f.c, f.channel);
+  const float product = ProductOfScales(*f.c, f.channel);
   if (!std::isnormal(product) || f.bias_units + f.sum > 0x1.ffp30) return kInfinity;
   return (0.5 + f.bias_units * 16 * kHalfUlp) * f.multiplier;
 }
@@ -194,12 +187,9 @@ double FixedMultiplier(const Facts& f) {
   if (AddsOperands(f.c->op) || ScalesReals(f)) return 0;
   const int shift = ShiftOf(f.multiplier);
   if (std::ldexp(f.sum, std::max(shift, 0)) >= 0x1p31) return kInfinity;
-  const long double mantissa = std::ldexp(static_cast<long double>(f.multiplier), 31 - shift);
-  const bool is_exact = f.exact_multiplier == static_cast<long double>(f.multiplier) &&
-                        mantissa == std::floor(mantissa);
-  if (is_exact && shift >= -31) return 0;
-  // Below 2^-32 the multiplier is 0.
-  return shift < -30 ? f.terms : f.terms * 0x1p-30;
+  if (shift < -31) return f.terms;  // below 2^-32 the multiplier is 0
+  const long double mantissa = std::ldexp(f.exact_multiplier, 31 - shift);
+  return mantissa == std::floor(mantissa) ? 0 : f.terms * 0x1p-30;
 }
 
 double TwoRoundings(const Facts& f) {
@@ -256,14 +246,14 @@ double Specials(const Facts& f) {
     return f.largest_operand < static_cast<double>(std::numeric_limits<float>::max()) ? 0
                                                                                       : kInfinity;
   if (f.c->op != Op::kQuantize) return 0;
-  return std::isfinite(f.real) && f.terms + ZeroPoint(f) < 0x1.fep30 ? 0 : kInfinity;
+  return f.terms + ZeroPoint(f) < 0x1.fep30 ? 0 : kInfinity;  // NaN is not below
 }
 
 double ZeroPointsAsBytes(const Facts& f) { return f.zero_points_are_codes ? 0 : kInfinity; }
 
 double FloatResult(const Facts& f) {
   if (f.c->out_dtype != DType::kF32) return 0;
-  if (!std::isnormal(InputScales(*f.c, f.channel))) return kInfinity;
+  if (!std::isnormal(ProductOfScales(*f.c, f.channel))) return kInfinity;
   if (f.terms > 0x1p126) return kInfinity;
   return f.terms * 8 * kHalfUlp + 4 * kSmallest;
 }
@@ -346,8 +336,8 @@ double IntegerThroughFloat(const Facts& f) {
 
 double ZeroPointLost(const Facts& f) {
   const Window& v = f.c->window;
-  const bool lost = IsConv(f.c->op) && v.groups > 1 && v.groups % 8 == 0 &&
-                    v.kernel_h * v.kernel_w == 8 && f.c->x_q.zero_point_at(0) != 0;
+  const bool lost =
+      v.groups % 8 == 0 && v.kernel_h * v.kernel_w == 8 && f.c->x_q.zero_point_at(0) != 0;
   return lost ? kInfinity : 0;
 }
 
@@ -380,7 +370,7 @@ double CodesOfX(const Facts& f) {
 
 // Half of a code with reduce_range, and at most another half without.
 double ReduceRangeIgnored(const Facts& f) {
-  if (!RowOf(f.given->op).dynamic || !f.given->observer.reduce_range) return 0;
+  if (!f.given->observer.reduce_range) return 0;
   return CodesOfTerms(f, [](double) { return true; });
 }
 
@@ -506,18 +496,15 @@ double ReachOf(std::string_view id, const Facts& f) {
 
 double RoundHalfEven(double value) {
   const double down = std::floor(value), rest = value - down;
-  if (rest != 0.5) return rest < 0.5 ? down : down + 1;
-  return std::fmod(down, 2) == 0 ? down : down + 1;
+  return rest > 0.5 || (rest == 0.5 && std::fmod(down, 2) != 0) ? down + 1 : down;
 }
 
-// The output that rounding, zero point and clamp make of a value.
+// The output that rounding, zero point and clamp make of a finite value.
 double Finish(const Case& c, int64_t channel, double value) {
   if (c.out_dtype == DType::kF32) return c.relu ? std::max(value, 0.0) : value;
   const auto low = static_cast<double>(std::min<int64_t>(LowerBound(c, channel), c.out_max));
   const double zero = IsCode(c.out_dtype) ? c.out_q.zero_point_at(channel) : 0.0;
-  if (std::isnan(value)) return std::clamp(zero, low, static_cast<double>(c.out_max));
-  const double code = std::isinf(value) ? value : RoundHalfEven(value) + zero;
-  return std::clamp(code, low, static_cast<double>(c.out_max));
+  return std::clamp(RoundHalfEven(value) + zero, low, static_cast<double>(c.out_max));
 }
 
 }  // namespace
@@ -529,18 +516,18 @@ const Variation* FindVariation(std::string_view id) {
   return at == kVariations.end() ? nullptr : &*at;
 }
 
-double Reach(std::string_view id, const Case& c, int64_t index) {
-  return ReachOf(id, FactsOf(c)(index));
+std::vector<double> Reach(std::string_view id, const Case& c) {
+  const FactsOf facts_of(c);
+  std::vector<double> list;
+  for (const Facts& facts : facts_of.All()) list.push_back(ReachOf(id, facts));
+  return list;
 }
 
 std::vector<Permitted> PermittedOutputs(const Convention& convention, const Case& c) {
   const FactsOf facts_of(c);
   std::vector<Permitted> list;
   const CodeRange range = RangeOf(c.out_dtype);
-  int64_t count = 1;
-  for (const int64_t extent : c.output_shape()) count *= extent;
-  for (int64_t i = 0; i < count; ++i) {
-    const Facts facts = facts_of(i);
+  for (const Facts& facts : facts_of.All()) {
     double reach =
         facts.real_is_exact ? 0 : facts.terms * 0x1p-50;  // the error of this computation
     for (const std::string& id : convention.variations) {

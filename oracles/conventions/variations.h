@@ -26,13 +26,13 @@ std::span<const Variation> AllVariations();
 // nullptr if there is none of that id.
 const Variation* FindVariation(std::string_view id);
 
-// By how much the variation may move the value of output `index` before it is rounded, in output
-// codes (real units of f32 outputs): 0 where it does not apply, infinity where nothing bounds it.
-double Reach(std::string_view id, const Case& c, int64_t index);
+// By how much the variation may move the value of each output before it is rounded, in output codes
+// (real units of f32 outputs): 0 where it does not apply, infinity where nothing bounds it.
+std::vector<double> Reach(std::string_view id, const Case& c);
 
-// The outputs that the convention's variations permit, as an interval, both ends included. Output
-// codes, or the float32 value; the clamp (or infinity) where nothing bounds a variation that
-// applies.
+// The outputs that the convention's variations permit, as an interval, both ends included: output
+// codes, or the float32 value. All that the output type holds where nothing bounds a variation that
+// applies: a NaN on the way passes every clamp.
 struct Permitted {
   double low = 0;
   double high = 0;

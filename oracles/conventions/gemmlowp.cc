@@ -84,7 +84,7 @@ Convention Make(bool simd) {
       (simd ? "wrap in blocks of 4" : "saturate");
   definition.source = "gemmlowp internal/output.h, fixedpoint/fixedpoint.h @ e844ffd";
   definition.satisfies = {"k_permutation", "zero_term_append"};
-  definition.variations = {"V4", "V11", "V12", "V16", "V18"};
+  definition.variations = {"V4", "V9", "V11", "V12", "V16", "V18"};
   if (!simd) {
     Append(definition.satisfies,
            {"row_independence", "column_independence", "linear.per_channel_equals_per_tensor"});

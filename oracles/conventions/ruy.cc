@@ -53,7 +53,7 @@ std::vector<Convention> RuyConventions() {
   definition.name = "ruy";
   definition.description = "ruy on x86: exact sums, fixed point with two roundings, both half up";
   definition.source = "ruy kernel_avx512.cc, kernel_avx2_fma.cc @ 21a85fe";
-  definition.variations = {"V5", "V11", "V12", "V16", "V18"};
+  definition.variations = {"V5", "V9", "V11", "V12", "V16", "V18"};
   definition.satisfies = {"k_permutation",
                           "zero_term_append",
                           "row_independence",

@@ -115,7 +115,7 @@ Convention Make(bool single) {
                           "conv2d.per_channel_equals_per_tensor",
                           "depthwise.per_channel_equals_per_tensor"};
   AddExactConvClaims(definition.satisfies);
-  definition.variations = {"V4", "V11", "V13", "V15", "V16", "V17", "V18"};
+  definition.variations = {"V4", "V9", "V11", "V13", "V15", "V16", "V17", "V18"};
   definition.variations.emplace_back(single ? "V5" : "V12");
   definition.ops = {Op::kQuantize,  Op::kRequantize, Op::kLinear, Op::kConv2d,
                     Op::kDepthwise, Op::kAdd,        Op::kMul};

@@ -223,6 +223,11 @@ TEST(VariationBoundsTest, AFloatMultiplierOfOneScaleIsAQuotient) {
   EXPECT_DOUBLE_EQ(ReachAt("V1", Two(Op::kAdd, 6, 3, 0.5f, 1.5f, 3.0f)), 2.5 * 0x1p-22);
   EXPECT_DOUBLE_EQ(ReachAt("V1", Two(Op::kSub, 6, 3, 1.5f, 0.5f, 3.0f)), 3.5 * 0x1p-22);
   EXPECT_EQ(ReachAt("V1", Two(Op::kAdd, 6, 3, 1.5f, 0.75f, 1.5f)), 0);
+  // In a product the first operand may be scaled by a quotient of its own, 2^128 or 2^-127.
+  EXPECT_EQ(ReachAt("V1", Two(Op::kMul, 6, 3, 0x1p100f, 0x1p-100f, 0x1p-28f)), kInfinity);
+  EXPECT_EQ(ReachAt("V1", Two(Op::kMul, 6, 3, 0x1p-100f, 0x1p100f, 0x1p27f)), kInfinity);
+  EXPECT_EQ(ReachAt("V1", Two(Op::kMul, 6, 3, 0x1p-100f, 0x1p100f, 0x1p26f)), 0);
+  EXPECT_EQ(ReachAt("V1", Requantize(6, 0x1p127f)), 0);
   // A maximum keeps its scale.
   Case pool = Pool(Op::kMaxPool, 1, 1, {6});
   pool.x_q.scale = pool.out_q.scale = {0.3f};
@@ -515,6 +520,18 @@ TEST(VariationBoundsTest, DequantizedOperandsOfTwo) {
   EXPECT_EQ(ReachAt("V14", Two(Op::kMul, 1, 2, 0x1p-149f, FLT_MAX, 1.0f)), kInfinity);
   EXPECT_EQ(ReachAt("V14", Two(Op::kMul, 2, 1, FLT_MAX, 0x1p-149f, 1.0f)), kInfinity);
   EXPECT_LT(ReachAt("V14", Two(Op::kMul, 2, 0, 0x1p126f, 1.0f, 1.0f)), 1);
+  // The first one is 2^128 codes before it meets the other.
+  EXPECT_EQ(ReachAt("V14", Two(Op::kMul, 4, 0, 0x1p90f, 1.0f, 0x1p-36f)), kInfinity);
+  EXPECT_LT(ReachAt("V14", Two(Op::kMul, 0, 4, 1.0f, 0x1p90f, 0x1p-36f)), 1);
+}
+
+TEST(VariationBoundsTest, ASigmoidInFloatIsOffByRoundingsOf1) {
+  // sigmoid(-5) is 1.7 codes of 2^-8, and 1 is 256.
+  EXPECT_DOUBLE_EQ(
+      ReachAt("V14", WithZero(Table(Function::kSigmoid, 0, 1.0f, 0x1p-8f), &Case::x_q, 5)),
+      256 * 16 * 0x1p-24);
+  // tanh(0) is 0.
+  EXPECT_LT(ReachAt("V14", Table(Function::kTanh, 0, 1.0f, 0x1p-7f)), 0x1p-100);
 }
 
 TEST(VariationBoundsTest, AFixedPointAddCutsTheSmallerScale) {
@@ -908,6 +925,23 @@ TEST(PermittedOutputsTest, HoldRareDifferences) {
   ExpectDiffers("aten@avx2", add, 0);
   // One operand is infinite, the product is not.
   ExpectDiffers("numpy@float32", Two(Op::kMul, 1, 2, 0x1p-149f, FLT_MAX, 1.0f), 255);
+  // The quotient of the first scale by the last is infinite, and its product with 0 is none.
+  Case mul = Into(Two(Op::kMul, 0, 0, 0x1p64f, 0x1p-149f, 0x1p-126f), DType::kS8);
+  mul.x = Codes(DType::kS8, {1, 1}, {0});
+  mul.w = Codes(DType::kS8, {1, 1}, {127});
+  ExpectDiffers("onednn2@amx", mul, 127);
+  // (1 + 2^-15) * (1 - 2^-15) is 1 - 2^-30: 2^31 - 3, which the zero point lifts beyond int32.
+  Case wraps = Requantize(INT32_MAX, 1 + 0x1p-15f);
+  wraps.w_q.scale = {1 - 0x1p-15f};
+  wraps.out_q.zero_point = {127};
+  for (const char* name : {"gemmlowp", "gemmlowp@sse4", "ruy"}) ExpectDiffers(name, wraps, 0);
+  for (const char* name : {"tflite@double", "tflite@single"})
+    ExpectDiffers(name, Into(wraps, DType::kS8), -128);
+  // A sigmoid of 2^-8 has an error of 2^-25, which is 5 * 10^-5 codes here.
+  Case table = Table(Function::kSigmoid, 42, 0x1.858238p-3f, 0x1.cdaf5cp-11f);
+  table.x_q.zero_point = {70};
+  table.out_q.zero_point = {1};
+  ExpectDiffers("onnxruntime@avx2", table, 7);
   // An average of both infinities.
   Case pool = Pool(Op::kAvgPool, 1, 3, {100, 2, 50});
   pool.window.kernel_w = 2;

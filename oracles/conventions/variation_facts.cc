@@ -119,6 +119,8 @@ Facts FactsOf::At(int64_t index) const {
     AddOperands(&f);
   } else if (row.function) {
     AddRealNumber(&f);
+    // MLAS computes a sigmoid as 1/2 and an odd function.
+    if (c_.function == Function::kSigmoid) f.products = f.multiplier;
     f.is_linear = c_.function == Function::kRelu || c_.function == Function::kLeakyRelu;
     f.largest_operand = std::abs(static_cast<double>(c_.x.IntAt(index)) - c_.x_q.zero_point[0]) *
                         static_cast<double>(c_.x_q.scale[0]);
@@ -175,14 +177,16 @@ void FactsOf::AddProducts(Facts* f) const {
 void FactsOf::AddOperands(Facts* f) const {
   const auto out = static_cast<double>(OutputScale(*f));
   double products = 0;
+  // Adds the codes to the products, and gives the operand.
   const auto add = [&](const Tensor& codes, const QParams& q) {
     const double code = codes.IntAt(f->index), zero_point = q.zero_point[0];
     const auto scale = static_cast<double>(q.scale[0]);
     products += scale / out * (std::abs(code) + std::abs(zero_point));
-    f->largest_operand = std::max(f->largest_operand, scale * std::abs(code - zero_point));
+    return scale * std::abs(code - zero_point);
   };
-  add(c_.x, c_.x_q);
-  add(c_.w, c_.w_q);
+  const double x = add(c_.x, c_.x_q), w = add(c_.w, c_.w_q);
+  // oneDNN divides the first operand by the scale of the output before it multiplies.
+  f->largest_operand = std::max({x, w, x / out});
   if (!AddsOperands(c_.op)) return;
   f->products = products;
   f->sum = 0;  // no accumulator: each operand has a scale of its own

@@ -22,15 +22,16 @@ struct Facts {
   double real = 0;   // the exact value before rounding and zero point
   double terms = 0;  // the sum of the magnitudes that make it up: |sum|*multiplier + |bias|
   // The same, with the magnitude of every product; of a sum of operands, of every code and every
-  // zero point, which ATen scales by themselves.
+  // zero point, which ATen scales by themselves; of a sigmoid, of 1.
   double products = 0;
   double sum = 0;                    // |accumulator|, int32 bias included, zero points taken out
   double multiplier = 0;             // output units per accumulator unit
   long double exact_multiplier = 0;  // the same, to 64 bits
-  double largest_operand = 0;        // |scale * (code - zero point)| of any x or w
-  double bias_units = 0;             // |float bias| in accumulator units
-  double chosen_scale = 0;           // of choose_qparams
-  int64_t count = 0;                 // elements that an average is taken of
+  // |scale * (code - zero point)| of any x or w; of two operands, x in output codes too.
+  double largest_operand = 0;
+  double bias_units = 0;    // |float bias| in accumulator units
+  double chosen_scale = 0;  // of choose_qparams
+  int64_t count = 0;        // elements that an average is taken of
   bool zero_points_are_codes = true;
   bool real_is_exact = false;  // the double `real` is the exact value
   // The value is codes times scales, or a sum of such products. false where it also depends on a

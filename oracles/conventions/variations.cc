@@ -50,6 +50,8 @@ double FloatMultiplier(const Facts& f) {
         DividesExactly(c.w_q.scale[0], OutputScale(f)))
       return 0;
   } else if (HasProductOfScales(c.op)) {
+    // oneDNN scales the first of two operands by sx/sy.
+    if (HasTwoOperands(c.op) && !std::isnormal(c.x_q.scale[0] / OutputScale(f))) return kInfinity;
     const long double product =
         static_cast<long double>(c.x_q.scale_at(0)) * c.w_q.scale_at(f.channel);
     if (IsFloat(product) && std::isnormal(static_cast<float>(product)) &&

@@ -41,7 +41,7 @@ class Variations : public testing::TestWithParam<Op> {};
 TEST_P(Variations, CoverEveryDifferenceOnDrawnCases) {
   const Op op = GetParam();
   std::map<std::string, int64_t> defined, bounded, outputs, differing;
-  for (uint64_t seed = 0; seed < 1200; ++seed) {
+  for (uint64_t seed = 0; seed < QUALM_VARIATION_CASES; ++seed) {
     const Case c = gen::DrawForLibraries(op, seed);
     if (c.M * c.N > 2000) continue;
     const Tensor exact = exact::Evaluate(c);

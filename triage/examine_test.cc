@@ -37,7 +37,9 @@ bool Everywhere(const Case& /*c*/) { return true; }
 Cause Adds(int32_t by, CauseStage stage = CauseStage::kBias, const Where& where = Everywhere) {
   return {stage, FindingKind::kUnknown, "", "", Everywhere, [by, where](Stages& s) {
             if (!where(s.c)) return false;
-            for (int32_t& zero : s.c.out_q.zero_point) zero += by;
+            for (int32_t& zero : s.c.out_q.zero_point) {  // any int32, so that the sum may wrap
+              zero = static_cast<int32_t>(static_cast<uint32_t>(zero) + static_cast<uint32_t>(by));
+            }
             return true;
           }};
 }

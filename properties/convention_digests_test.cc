@@ -594,6 +594,15 @@ const std::vector<Case>& CasesOf(Op op) {
     }
   }
   for (Case& c : EdgeCases(op)) cases.push_back(std::move(c));
+  if (HasTwoOperands(op)) {
+    // oneDNN's binary primitives have no zero points, and three of three are seldom drawn as 0.
+    test::RandomCase plain(seed + 4);
+    for (int i = 0; i < each / 2; ++i) {
+      cases.push_back(IntoDomain(plain.Draw(op), rng));
+      Case& c = cases.back();
+      for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) std::ranges::fill(q->zero_point, 0);
+    }
+  }
   for (const Case& c : cases) EXPECT_EQ(Validate(c), "") << Name(op);
   return cases;
 }
@@ -665,6 +674,7 @@ class Digests {
     }
   }
 
+  bool HasOutputs() const { return !traces_.empty(); }
   // "ANSWERED of ASKED, answers DIGEST, traces DIGEST, refusals DIGEST"
   std::string Row() const {
     return std::to_string(answered_) + " of " + std::to_string(asked_) + ", answers " +
@@ -749,7 +759,9 @@ TEST_P(ConventionDigestsTest, AreAsKept) {
   const size_t space = GetParam().find(' ');
   const Convention& convention = *FindConvention(GetParam().substr(0, space));
   const Op op = *ParseOp(GetParam().substr(space + 1));
-  ExpectKept(GetParam(), Digests(convention, op).Row());
+  const Digests digests(convention, op);
+  EXPECT_TRUE(digests.HasOutputs()) << "no case has an output that the convention makes";
+  ExpectKept(GetParam(), digests.Row());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ConventionDigestsTest, testing::ValuesIn(Names()), TestName);

@@ -9,7 +9,6 @@
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
-#include <string>
 #include <utility>
 #include <vector>
 

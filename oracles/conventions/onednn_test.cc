@@ -3,12 +3,9 @@
 // the kernels of both sides differ in bits.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/case.h"
 #include "oracles/conventions/convention.h"

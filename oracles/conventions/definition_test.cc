@@ -38,14 +38,10 @@ Case Row(Op op, Tensor x, DType out_dtype = DType::kU8) {
   if (op == Op::kRequantize) c.multiplier = {1.0f};
   return c;
 }
-Case Reals(const std::vector<float>& x) {
-  return Row(Op::kQuantize, Rows(1, x));
-}
-Case Sums32(const std::vector<int32_t>& x) {
-  return Row(Op::kRequantize, Rows(1, x));
-}
+Case Reals(const std::vector<float>& x) { return Row(Op::kQuantize, Rows(1, x)); }
+Case Sums32(const std::vector<int32_t>& x) { return Row(Op::kRequantize, Rows(1, x)); }
 
-Definition Of(std::vector<Step> steps) {
+Definition Of(const std::vector<Step>& steps) {
   Definition definition;
   definition.name = "made up";
   definition.ops = {Op::kQuantize, Op::kRequantize};
@@ -60,8 +56,8 @@ std::pair<int32_t, int32_t> Between(const Definition& definition, const Case& en
   const std::optional<CodeRange> codes = MakeConvention(definition).enclose(ends);
   return codes ? std::pair(codes->min, codes->max) : std::pair(-1, -1);
 }
-std::pair<int32_t, int32_t> Between(std::vector<Step> steps, const Case& ends) {
-  return Between(Of(std::move(steps)), ends);
+std::pair<int32_t, int32_t> Between(const std::vector<Step>& steps, const Case& ends) {
+  return Between(Of(steps), ends);
 }
 constexpr std::pair<int32_t, int32_t> kNothing{-1, -1};
 std::pair<int32_t, int32_t> Codes(int32_t min, int32_t max) { return {min, max}; }
@@ -108,7 +104,7 @@ TEST(Enclose, NothingIsKnownOfAStepThatMayFall) {
 
 // Products with these rise if they are positive and finite.
 TEST(Enclose, NothingIsKnownOfAFactorThatTurnsTheOrder) {
-  for (float Channel::*const factor :
+  for (float Channel::* const factor :
        {&Channel::multiplier, &Channel::reciprocal, &Channel::scale}) {
     for (const float value : {0.0f, -1.0f, INFINITY, std::nanf("")}) {
       Definition definition = Of({kToCode});
@@ -171,11 +167,9 @@ TEST(Enclose, LossyEndsOfTwoResults) {
 // An integer keeps the number that it was made of: that number says nothing of its sign.
 TEST(Enclose, WrappedIntegersAreOnNoSide) {
   EXPECT_EQ(Between({kWrapToByte}, Sums32({300, 556})), kNothing) << "both are 44 modulo 256";
-  constexpr Step kToInteger{Stage::kRound, "to an integer",
-                            [](Value& v, const Channel&) {
-                              v.SetInt(static_cast<int64_t>(v.number));
-                            },
-                            Rise::kAlways};
+  constexpr Step kToInteger{
+      Stage::kRound, "to an integer",
+      [](Value& v, const Channel&) { v.SetInt(static_cast<int64_t>(v.number)); }, Rise::kAlways};
   EXPECT_EQ(Between({kToInteger, kWrapToByte}, Reals({300.0f, 556.0f})), kNothing);
   EXPECT_EQ(Between({kToInteger, kWrapToByte}, Reals({-556.0f, -300.0f})), kNothing);
 }
@@ -298,8 +292,7 @@ TEST(Definition, TheTailHasStepsOfItsOwn) {
 
 // Steps know which element they work on: kernels whose tail differs ask.
 TEST(Definition, StepsKnowTheirElement) {
-  constexpr Step kWhere{Stage::kAccumulate, "where",
-                        [](Value& v, const Channel& channel) {
+  constexpr Step kWhere{Stage::kAccumulate, "where", [](Value& v, const Channel& channel) {
                           const Channel::Element& e = channel.element;
                           v.SetInt(e.count * 10 + e.columns + e.index * 20);
                         }};
@@ -345,8 +338,8 @@ TEST(Definition, RefusesWhatItHasNot) {
             "this convention has no rescale");
   Case c = Sums32({1});
   c.requant = Requant::kFloat32;
-  EXPECT_EQ(convention.cannot_run(c),
-            "a model has no requantization mode, the case asks for " + std::string(Name(c.requant)));
+  EXPECT_EQ(convention.cannot_run(c), "a model has no requantization mode, the case asks for " +
+                                          std::string(Name(c.requant)));
 }
 
 // One convention for two operations, each with its own claims and its own answers.

@@ -776,7 +776,7 @@ TEST(VariationBoundsTest, SharesOfASoftmax) {
   // Two shares of 128 out of twice t = 2^23 - 1: 18 roundings, and (256 / 2) of the one integer
   // and 128 / 2 of each of the two over their sum.
   EXPECT_DOUBLE_EQ(ReachAt("V30", Softmax({9, 9}), 1),
-                   128 * 18 * 0x1p-24 + (128 + 2 * 128 / 2) / (2 * (0x1p23 - 1)));
+                   128 * 18 * 0x1p-24 + (128 + 2 * 128 / 2.0) / (2 * (0x1p23 - 1)));
   EXPECT_EQ(ReachAt("V30", Quantize(1.0f)), 0);
 }
 

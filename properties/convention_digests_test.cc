@@ -316,7 +316,7 @@ std::vector<Case> OneThingChanged(const Case& c) {
     add([&](Case& o) { o.x_gran = static_cast<Granularity>(gran); });
   for (const float x : {0.0f, -0.0f, NAN, INFINITY, -INFINITY, FLT_MAX, -1.0f, 3.0f}) {
     add([&](Case& o) {
-      if (o.x.dtype() == DType::kF32 && o.x.size() > 0) o.x.as<float>()[0] = x;
+      if (o.x.dtype() == DType::kF32 && !o.x.empty()) o.x.as<float>()[0] = x;
     });
     add([&](Case& o) {
       if (o.x.dtype() == DType::kF32) std::ranges::fill(o.x.as<float>(), x);

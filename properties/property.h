@@ -37,7 +37,7 @@ struct Property {
   int one_in = 1;
   // Properties with one name here are judged on the same drawn cases, as they share runs; "":
   // alone.
-  std::string_view turn;
+  std::string_view turn{};
   uint64_t turn_number = 0;  // made of that name, or of the claim (AllProperties)
 
   bool about(Op op) const { return std::ranges::find(ops, op) != ops.end(); }

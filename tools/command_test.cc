@@ -77,7 +77,8 @@ TEST_F(Command, MinimizeSaysWhatToTypeNext) {
   EXPECT_EQ(ran.status, 1) << ran.err;
   const std::vector<std::string> lines = Lines(ran.out);
   ASSERT_GE(lines.size(), 2u);
-  const std::string &explain = lines[lines.size() - 2], &replay = lines.back();
+  const std::string& explain = lines[lines.size() - 2];
+  const std::string& replay = lines.back();
   ASSERT_TRUE(explain.starts_with("next: qualm explain ")) << ran.out;
   ASSERT_TRUE(replay.starts_with("      qualm replay ")) << ran.out;
   const std::string issue = Shell(QUALM_BINARY_DIR "/bin/" + explain.substr(6)).out;

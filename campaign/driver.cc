@@ -301,6 +301,9 @@ class Campaign {
     runs_given_ -= std::max<int64_t>(0, job->runs - job->running->page().executions);
     state_.TakeInputs(job->running->kept(), job->running->aim().op);
     job.reset();
+    // The engine may have been stopped while it looked at a failure, or an engine of an earlier
+    // campaign that was killed may have gone on a little longer.
+    state_.TakeHeld();
   }
 
   static void AddTo(Progress& progress, const fuzz::WatchPage& page) {

@@ -2,6 +2,7 @@
 #include "campaign/state.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -120,12 +121,7 @@ void State::Lock() {
 
 void State::Recover() const {
   for (const char* folder : kFolders) RemoveTemporaries((root_ / folder).string());
-  for (const std::string& name : NamesIn(root_ / fuzz::kHeld)) {
-    // A failure of that name in the inbox is the same.
-    std::error_code exists;
-    fs::rename(root_ / fuzz::kHeld / name, root_ / fuzz::kInbox / name, exists);
-    if (exists) RemoveFolder((root_ / fuzz::kHeld / name).string());
-  }
+  for (const std::string& name : NamesIn(root_ / fuzz::kHeld)) fuzz::HandOver(root_, name);
   for (const Op op : AllOps()) {
     for (const std::string& job : NamesIn(root_ / "jobs")) {
       TakeInputs(root_ / "jobs" / job / std::string(Name(op)), op);
@@ -133,6 +129,14 @@ void State::Recover() const {
   }
   for (const std::string& job : NamesIn(root_ / "jobs")) fs::remove_all(root_ / "jobs" / job);
   Take({});
+}
+
+void State::TakeHeld() const {
+  for (const std::string& name : NamesIn(root_ / fuzz::kHeld)) {
+    const int holder = fuzz::HolderOf(name);
+    const bool alive = holder > 0 && (::kill(holder, 0) == 0 || errno != ESRCH);
+    if (!alive) fuzz::HandOver(root_, name);
+  }
 }
 
 fs::path State::Corpus(Op op) const {

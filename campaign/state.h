@@ -67,6 +67,8 @@ class State {
   void Take(const std::vector<Fault>& faults) const;
   // Takes the fault in the place of the row with the fingerprint `earlier`.
   void Replace(const std::string& earlier, const Fault& fault) const;
+  // Moves the failures that fuzz targets held when they were killed to the inbox.
+  void TakeHeld() const;
   // Moves the inputs that an engine left in `folder` to the corpus.
   void TakeInputs(const std::filesystem::path& folder, Op op) const;
   // Copies an input to the corpus.

@@ -2,6 +2,7 @@
 #include "campaign/state.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -93,6 +94,24 @@ TEST_F(StateTest, WhatAKilledCampaignLeftIsPutInOrder) {
   EXPECT_TRUE(fs::exists(folder_ / "corpus" / "linear" / ContentName("input")));
   EXPECT_TRUE(fs::is_empty(folder_ / "jobs"));
   EXPECT_TRUE(fs::is_empty(folder_ / "findings"));
+}
+
+// An engine that is stopped while it looks at a failure loses none; one that lives goes on looking.
+TEST_F(StateTest, WhatAnEndedEngineHeldGoesToTheInbox) {
+  const State state("--state", folder_);
+  const pid_t ended = ::fork();
+  if (ended == 0) ::_exit(0);
+  ::waitpid(ended, nullptr, 0);
+  const fs::path held = folder_ / fuzz::kHeld;
+  for (const std::string& name : {"a-" + std::to_string(ended), "b-" + std::to_string(::getpid())})
+    Touch(held / name / "case.json", "a case");
+  Touch(held / "c" / "case.json", "a case");
+  Touch(held / ("d-" + std::to_string(ended)) / "case.json", "a case");
+  Touch(folder_ / fuzz::kInbox / "d" / "case.json", "the same");
+  state.TakeHeld();
+  EXPECT_EQ(state.Inbox(), (std::vector<std::string>{"a", "c", "d"}));
+  EXPECT_TRUE(fs::exists(held / ("b-" + std::to_string(::getpid()))));
+  EXPECT_EQ(std::distance(fs::directory_iterator(held), {}), 1);
 }
 
 // A campaign killed after it wrote a row under its new name, before it deleted the old one.

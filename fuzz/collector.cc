@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <fstream>
 #include <vector>
@@ -65,6 +66,20 @@ std::string Hold(const fs::path& state, const Finding& finding, const std::strin
 
 }  // namespace
 
+void HandOver(const fs::path& state, const std::string& name) {
+  std::error_code exists;  // the same failure was handed over before
+  fs::rename(state / kHeld / name, state / kInbox / name.substr(0, name.find('-')), exists);
+  if (exists) RemoveFolder((state / kHeld / name).string());
+}
+
+int HolderOf(std::string_view name) {
+  int process = 0;
+  const size_t dash = name.find('-');
+  if (dash != std::string_view::npos)
+    std::from_chars(name.data() + dash + 1, name.data() + name.size(), process);
+  return process;
+}
+
 Collector::Collector(fs::path state) : state_(std::move(state)) {}
 
 void Collector::Take(const Case& c, const Property& property, RecentRuns& subject,
@@ -91,9 +106,7 @@ void Collector::Look(const Case& c, const Property& property, RecentRuns& subjec
     RemoveFolder((state_ / kHeld / held).string());
     return;
   }
-  std::error_code exists;  // the same failure was handed over before
-  fs::rename(state_ / kHeld / held, state_ / kInbox / held.substr(0, held.find('-')), exists);
-  if (exists) RemoveFolder((state_ / kHeld / held).string());
+  HandOver(state_, held);
   std::ofstream(state_ / kSeen / place).flush();
 }
 

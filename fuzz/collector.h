@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/case.h"
@@ -25,6 +26,11 @@ namespace qualm::fuzz {
 inline constexpr const char* kHeld = "held";
 inline constexpr const char* kInbox = "inbox";
 inline constexpr const char* kSeen = "seen";
+
+// Moves the failure held/NAME to the inbox, or deletes it where the inbox has the same.
+void HandOver(const std::filesystem::path& state, const std::string& name);
+// The process that holds the failure of this name in held/; 0 where the name tells none.
+int HolderOf(std::string_view name);
 
 class Collector {
  public:

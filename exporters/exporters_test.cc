@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -173,6 +174,9 @@ std::vector<std::string> NumbersBehind(const std::string& output, const std::str
 std::vector<std::string> ElementsOf(const Tensor& y) {
   std::vector<std::string> words;
   for (int64_t i = 0; i < y.size(); ++i) words.push_back(ElementText(y, i));
+  for (std::string& word : words) {
+    if (word.starts_with("nan")) word = FloatText(NAN);  // languages print one NaN
+  }
   return words;
 }
 // Floats as qualm writes them, whatever language printed them.

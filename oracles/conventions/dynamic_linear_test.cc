@@ -2,6 +2,7 @@
 // dynamic_linear of real libraries: what PyTorch 1.13.1 and ONNX Runtime 1.30 print for two rows.
 #include <gtest/gtest.h>
 
+#include <cfloat>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -53,6 +54,34 @@ TEST(DynamicLinear, OfTorchIsAsTheEnginesPrint) {
   c.relu = true;
   ExpectAnswer("torch-qnnpack", c, {0x1.8cccccp+1f, 0, 0x1.a7a7a8p-2f, 0x1.dd5d62p+1f});
   ExpectAnswer("torch-onednn@vnni", c, {0x1.8945bep+1f, 0, 0x1.94c32p-2f, 0x1.900674p+1f});
+}
+
+// Sums without terms go to oneDNN's reference, on every instruction set. Its relu multiplies what
+// is not above 0 by 0: the largest bias over the scales is -inf, and comes out as NaN; -1 does as
+// 0.
+TEST(DynamicLinear, OfOneDnnWithoutTermsHasTheReluOfTheReference) {
+  Case c;
+  c.op = Op::kDynamicLinear;
+  c.M = 1;
+  c.N = 2;
+  c.x = Tensor(DType::kF32, {1, 0});
+  c.w = Tensor(DType::kS8, {2, 0});
+  c.w_q = {{0.5f, 0.5f}, {0, 0}};
+  c.per_channel = true;
+  c.rule = QParamsRule::kAten;
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  c.bias = Values{-FLT_MAX, -1};
+  for (const char* name : {"torch-onednn@vnni", "torch-onednn@avx2"}) {
+    c.relu = false;
+    ExpectAnswer(name, c, {-INFINITY, -1});
+    c.relu = true;
+    ASSERT_EQ(Validate(c), "");
+    const Tensor y = Get(name).run(c).y;
+    EXPECT_TRUE(std::isnan(y.FloatAt(0))) << name;
+    EXPECT_EQ(y.BitsAt(1), 0u) << name << " has not -0";
+  }
+  ExpectAnswer("torch-qnnpack", c, {0, 0});
 }
 
 TEST(DynamicLinear, OfOnnxRuntimeIsAsItPrints) {

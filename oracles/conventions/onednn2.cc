@@ -30,6 +30,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace qualm::conventions {
 namespace {
@@ -145,7 +146,7 @@ void LowByte(Value& v, const Channel& c) {
   v.lossy = v.integer != full;
 }
 
-// ref_convolution_int8.cpp.
+// ref_convolution_int8.cpp and ref_matmul_int8.cpp.
 std::vector<Step> ReferenceSteps(const Case& c) {
   std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
   if (c.bias) steps.push_back({Stage::kBias, "+ fl(bias*fl(isx*isw)) {bias}", step::AddBiasFloat});
@@ -450,6 +451,11 @@ Convention OneDnn2GemmLinear(OneDnnIsa isa, float inverse_x_scale) {
   Definition definition = DefinitionOf(isa);
   definition.channel = [inverse_x_scale](const Case& c, int64_t n) {
     return SumsChannel(c, n, inverse_x_scale);
+  };
+  // The gemm refuses sums without terms. The reference (ref_matmul_int8.cpp; onednn_verbose tells)
+  // takes them, whose relu differs.
+  definition.steps = [gemm = std::move(definition.steps)](const Case& c) {
+    return c.K == 0 ? ReferenceSteps(c) : gemm(c);
   };
   return MakeConvention(std::move(definition));
 }

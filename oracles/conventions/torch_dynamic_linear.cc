@@ -2,7 +2,7 @@
 // quantized::linear_dynamic of PyTorch 1.13.1 (qlinear_dynamic.cpp). Both engines choose the scale
 // and zero point by ATen's ChooseQuantizationParams, and refuse NaN and infinities. ideep leaves M,
 // scales and zero points open until the matmul runs: oneDNN then has its gemm only, on every
-// instruction set.
+// instruction set, and its reference for sums without terms.
 #include <algorithm>
 #include <cmath>
 #include <string>

@@ -115,6 +115,9 @@ constexpr const char* kAtenAdd =
 constexpr const char* kDynamicFloat =
     "x times the float32 reciprocal of its scale is rounded to a code, and the sum is multiplied "
     "and gets its bias in float32 (PyTorch quantized/cpu/qlinear_dynamic.cpp)";
+constexpr const char* kReferenceRelu =
+    "a sum without terms goes to oneDNN's reference, whose relu multiplies by 0: a bias that is "
+    "-inf over the scales becomes NaN (oneDNN src/cpu/matmul/ref_matmul_int8.cpp)";
 constexpr const char* kQnnpackReduceRange =
     "reduce_range is ignored, as a warning says (PyTorch quantized/cpu/qlinear_dynamic.cpp)";
 constexpr const char* kOrtDynamic =
@@ -349,6 +352,10 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kTie, kTiesUp);  // sums of s8 are XNNPACK's
   rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(kTorchOnednn, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
+  for (const char* subject : kTorchOnednn) {
+    rows.Add(subject, Op::kDynamicLinear, "matches_exact", FindingKind::kUnknown, kReferenceRelu,
+             "got nan");
+  }
   rows.Add(kTorchQnnpack, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
   rows.Add(kTorchQnnpack, Op::kDynamicLinear, FindingKind::kClamp, kQnnpackReduceRange);
   rows.Add("model:torch-qnnpack", Op::kAdd, kAnyClaim, FindingKind::kUnknown, kQnnpackAddRelu,

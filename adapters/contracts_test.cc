@@ -123,6 +123,7 @@ constexpr Excused kExcused[] = {
     {"tie", "matches_exact", "linear requantize", "model:", "ruy"},
     {"tie", "matches_exact", "requantize", "model:", "gemmlowp"},
     {"tie", "matches_exact", "requantize", "model:gemmlowp@", "sse4"},
+    {"unknown", "matches_exact", "dynamic_linear", "model:torch-onednn@", kOnednn, "", "got nan"},
     {"unknown", "matches_exact", "linear", "model:", "ruy"},
     {"unknown", "matches_exact", "quantize", "model:numpy@", "float32+half_clip"},
     {"unknown", "*", "add", "model:", "torch-qnnpack", "torch: PyTorch 1.13.",

@@ -229,8 +229,9 @@ class Rows {
     rows_.push_back(
         {subject, std::string(Name(op)), kAnyClaim, "*", reason, LibraryOf(subject), "", where});
   }
-  void Add(std::span<const char* const> subjects, Op op, FindingKind kind, const char* reason) {
-    for (const char* subject : subjects) Add(subject, op, "matches_exact", kind, reason);
+  void Add(std::span<const char* const> subjects, Op op, FindingKind kind, const char* reason,
+           const char* shape = "") {
+    for (const char* subject : subjects) Add(subject, op, "matches_exact", kind, reason, shape);
   }
   std::vector<ExpectedDivergence> Take() { return std::move(rows_); }
 
@@ -352,10 +353,7 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kTie, kTiesUp);  // sums of s8 are XNNPACK's
   rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(kTorchOnednn, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
-  for (const char* subject : kTorchOnednn) {
-    rows.Add(subject, Op::kDynamicLinear, "matches_exact", FindingKind::kUnknown, kReferenceRelu,
-             "got nan");
-  }
+  rows.Add(kTorchOnednn, Op::kDynamicLinear, FindingKind::kUnknown, kReferenceRelu, "got nan");
   rows.Add(kTorchQnnpack, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
   rows.Add(kTorchQnnpack, Op::kDynamicLinear, FindingKind::kClamp, kQnnpackReduceRange);
   rows.Add("model:torch-qnnpack", Op::kAdd, kAnyClaim, FindingKind::kUnknown, kQnnpackAddRelu,

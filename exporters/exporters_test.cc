@@ -173,9 +173,9 @@ std::vector<std::string> NumbersBehind(const std::string& output, const std::str
 }
 std::vector<std::string> ElementsOf(const Tensor& y) {
   std::vector<std::string> words;
-  for (int64_t i = 0; i < y.size(); ++i) words.push_back(ElementText(y, i));
-  for (std::string& word : words) {
-    if (word.starts_with("nan")) word = FloatText(NAN);  // languages print one NaN
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const std::string word = ElementText(y, i);
+    words.push_back(word.starts_with("nan") ? FloatText(NAN) : word);  // languages print one NaN
   }
   return words;
 }

@@ -13,7 +13,6 @@
 #include <array>
 #include <cfloat>
 #include <cmath>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <map>
@@ -23,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/content_name.h"
+#include "core/kept_rows_test_util.h"
 #include "core/random_case_test_util.h"
 #include "core/rng.h"
 #include "oracles/conventions/accumulation.h"
@@ -36,7 +35,7 @@ namespace qualm {
 namespace {
 
 // "CONVENTION OPERATION" and "CONVENTION facts" to the rest of the line.
-using Rows = std::map<std::string, std::string>;
+using Rows = test::KeptRows;
 
 // Sizes at which libraries choose among kernels: whole and broken blocks of channels, depthwise and
 // pointwise convolutions, windows with strides and one-sided padding, one row or many.
@@ -630,8 +629,6 @@ std::string Text(const Trace& trace) {
   return text;
 }
 
-std::string Digest(const std::string& bytes) { return ShortContentName(bytes).substr(0, 8); }
-
 // The codes that enclose those between two neighbours of x, of all and of the first and last:
 // "MIN..MAX MIN..MAX".
 std::string Enclosed(const Convention& convention, const Case& c) {
@@ -678,7 +675,8 @@ class Digests {
   // "ANSWERED of ASKED, answers DIGEST, traces DIGEST, refusals DIGEST"
   std::string Row() const {
     return std::to_string(answered_) + " of " + std::to_string(asked_) + ", answers " +
-           Digest(answers_) + ", traces " + Digest(traces_) + ", refusals " + Digest(refusals_);
+           test::RowDigest(answers_) + ", traces " + test::RowDigest(traces_) + ", refusals " +
+           test::RowDigest(refusals_);
   }
 
  private:
@@ -720,20 +718,12 @@ std::string Facts(const Convention& convention) {
         text += " " + std::string(property.claim);
     }
   }
-  return Digest(text);
+  return test::RowDigest(text);
 }
 
 const Rows& Kept() {
-  static const Rows kept = [] {
-    Rows rows;
-    std::ifstream file(QUALM_SOURCE_DIR "/properties/convention_digests.txt");
-    for (std::string line; std::getline(file, line);) {
-      if (line.empty() || line[0] == '#') continue;
-      const size_t colon = line.find(": ");
-      rows[line.substr(0, colon)] = line.substr(colon + 2);
-    }
-    return rows;
-  }();
+  static const Rows kept =
+      test::ReadKeptRows(QUALM_SOURCE_DIR "/properties/convention_digests.txt");
   return kept;
 }
 

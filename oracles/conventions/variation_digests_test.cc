@@ -13,15 +13,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "core/content_name.h"
+#include "core/kept_rows_test_util.h"
 #include "core/random_case_test_util.h"
 #include "core/rng.h"
 #include "oracles/conventions/variation_facts.h"
@@ -31,7 +29,7 @@ namespace qualm {
 namespace {
 
 // "VARIATION OPERATION" to the rest of the line.
-using Rows = std::map<std::string, std::string>;
+using Rows = test::KeptRows;
 
 constexpr int64_t kMostOutputs = 64;
 
@@ -57,8 +55,6 @@ std::string Text(long double value) {
   return text;
 }
 
-std::string Digest(const std::string& bytes) { return ShortContentName(bytes).substr(0, 8); }
-
 // "N bounded, N unbounded, DIGEST", or "0" where no output is reached.
 std::string ReachRow(std::string_view id, const std::vector<Case>& cases) {
   int64_t bounded = 0, unbounded = 0;
@@ -71,7 +67,7 @@ std::string ReachRow(std::string_view id, const std::vector<Case>& cases) {
   }
   if (bounded + unbounded == 0) return "0";
   return std::to_string(bounded) + " bounded, " + std::to_string(unbounded) + " unbounded, " +
-         Digest(text);
+         test::RowDigest(text);
 }
 
 std::string FactsRow(const std::vector<Case>& cases) {
@@ -91,7 +87,7 @@ std::string FactsRow(const std::vector<Case>& cases) {
               (f.real_is_exact ? " exact" : "") + (f.is_linear ? " linear\n" : "\n");
     }
   }
-  return Digest(text);
+  return test::RowDigest(text);
 }
 
 // Of conventions with no variation, with a tie, with a multiple of the value, and with one that
@@ -107,7 +103,7 @@ std::string PermittedRow(const std::vector<Case>& cases) {
         text += Text(permitted.low) + Text(permitted.high);
     }
   }
-  return Digest(text);
+  return test::RowDigest(text);
 }
 
 Rows RowsOf(Op op) {
@@ -123,14 +119,10 @@ Rows RowsOf(Op op) {
 
 // Of the operation.
 Rows Kept(Op op) {
-  Rows rows;
-  std::ifstream file(QUALM_SOURCE_DIR "/oracles/conventions/variation_digests.txt");
-  for (std::string line; std::getline(file, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    const size_t colon = line.find(": ");
-    const std::string name = line.substr(0, colon);
-    if (name.substr(name.find(' ') + 1) == Name(op)) rows[name] = line.substr(colon + 2);
-  }
+  Rows rows = test::ReadKeptRows(QUALM_SOURCE_DIR "/oracles/conventions/variation_digests.txt");
+  std::erase_if(rows, [op](const auto& row) {
+    return row.first.substr(row.first.find(' ') + 1) != Name(op);
+  });
   return rows;
 }
 

@@ -53,9 +53,6 @@ Case Quantize(std::vector<float> x, float scale, int32_t zero_point, DType dtype
   return c;
 }
 
-int32_t Acc(std::string_view convention, const Case& c) {
-  return Get(convention).run(c).acc->IntAt(0);
-}
 int32_t First(std::string_view convention, const Case& c) {
   EXPECT_EQ(Get(convention).cannot_run(c), "");
   return Get(convention).run(c).y.IntAt(0);
@@ -435,14 +432,9 @@ TEST(ConventionsTest, QuantizeMultipliesByTheReciprocalOrDivides) {
 // code - zero point wraps in int32, and then becomes a float32.
 TEST(ConventionsTest, TracesTellWhatADequantizeLoses) {
   const auto last = [](int32_t code, int32_t zero_point) {
-    Case c;
-    c.op = Op::kDequantize;
-    c.M = c.N = 1;
-    c.x = Tensor(DType::kU8, {1, 1});
+    Case c = CaseOver(Op::kDequantize, Tensor(DType::kU8, {1, 1}), DType::kF32);
     c.x.SetInt(0, code);
     c.x_q.zero_point = {zero_point};
-    c.out_dtype = DType::kF32;
-    OpenClamp(&c);
     EXPECT_EQ(Validate(c), "");
     EXPECT_EQ(Get("fbgemm@avx2").cannot_run(c), "");
     return Get("fbgemm@avx2").trace(c, 0).back();

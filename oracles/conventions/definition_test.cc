@@ -28,13 +28,8 @@ Tensor Rows(int64_t rows, const std::vector<T>& values) {
 }
 Tensor Bytes(int64_t rows, const std::vector<uint8_t>& codes) { return Rows(rows, codes); }
 
-Case Row(Op op, Tensor x, DType out_dtype = DType::kU8) {
-  Case c;
-  c.op = op;
-  c.M = 1;
-  c.N = x.size();
-  c.x = std::move(x);
-  c.out_dtype = out_dtype;
+Case Row(Op op, Tensor x) {
+  Case c = CaseOver(op, std::move(x), DType::kU8);
   if (op == Op::kRequantize) c.multiplier = {1.0f};
   return c;
 }

@@ -103,27 +103,39 @@ TEST(FbgemmDepthwise3d, CountsTheTapsOfEachPlace) {
   }
 }
 
+TEST(FbgemmDepthwise3d, SumsRowsInInt16) {
+  const auto centre = [](int32_t x, int32_t w_zp) {
+    const float scale = static_cast<float>(343 * x) / 200.0f;
+    return conventions::FbgemmDepthwise3d(x, w_zp, scale)[343 / 2];
+  };
+  EXPECT_EQ(centre(95, 1), 0);  // 343*95 = 32585 fits
+  EXPECT_EQ(centre(96, 1), 1);  // 32928 does not: 161 are left
+  EXPECT_EQ(centre(255, 1), 125);
+  EXPECT_EQ(centre(255, 0), 200);  // without a zero point the row sum is not used
+}
+
+// product + half a unit, shifted; the vector body wraps where the scalar rest clamps.
+TEST(FbgemmConventions, RequantizesInFixedPoint) {
+  for (const bool vector_body : {false, true}) {
+    EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(5, 1, 1, 2, vector_body), 5);   // 2.5 up
+    EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(-5, 1, 1, 9, vector_body), 7);  // -2.5 up
+    EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(100, 3, 2, 0, vector_body), 75);
+    EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(100, 3, 2, 200, vector_body), 255);
+  }
+  // 2^61 - 2^31 + 1
+  EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(INT32_MAX, INT32_MAX, 1, 0, false), 255);
+  EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(INT32_MAX, INT32_MAX, 1, 0, true), 0);
+}
+
 // takeDepthWiseFastPath asks for as many groups as channels: 8 groups of two channels each are for
 // the groupwise kernel, whatever the number of outputs. The depthwise kernel saturates pairs under
 // VNNI too.
 TEST(FbgemmConventions, GroupsOfTwoChannelsAreNotDepthwise) {
   for (const int64_t per_group : {1, 2}) {
-    Case c;
-    c.op = Op::kConv2d;
+    Case c = ConstantConv(3, 3, 8 * per_group, 8, 3, 8, 255, 127);
     Window& v = c.window;
-    v.batch = 1;
-    v.in_h = v.in_w = 3;
-    v.groups = 8;
-    v.in_c = 8 * per_group;
-    v.kernel_h = v.kernel_w = 3;
     v.pad_top = v.pad_bottom = v.pad_left = v.pad_right = 1;
-    c.M = 9;
-    c.N = 8;
-    c.K = 9 * per_group;
-    c.x = Tensor(DType::kU8, {1, 3, 3, v.in_c});
-    c.w = Tensor(DType::kS8, {8, 3, 3, per_group});
-    for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, 255);
-    for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, 127);
+    DeriveSizes(&c);
     ASSERT_EQ(Validate(c), "");
     const int64_t centre = 4 * 8;
     const int64_t exact = 255 * 127 * 9 * per_group;
@@ -138,10 +150,8 @@ TEST(FbgemmConventions, GroupsOfTwoChannelsAreNotDepthwise) {
 
 // 2^63 is one more than lrintf can say: the step that gives -2^63 for it is lossy.
 TEST(FbgemmConventions, ScalarRequantizeOf2To63) {
-  Case c;
-  c.op = Op::kRequantize;
-  c.M = c.N = 1;
-  c.x = Tensor::Of<int32_t>({1, 1}, std::vector<int32_t>{INT32_MAX});
+  Case c = CaseOver(Op::kRequantize, Tensor::Of<int32_t>({1, 1}, std::vector<int32_t>{INT32_MAX}),
+                    DType::kU8);
   c.multiplier = {0x1p32f};
   ASSERT_EQ(Validate(c), "");
   ASSERT_EQ(Get("fbgemm@scalar").cannot_run(c), "");

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "oracles/conventions/convention.h"
@@ -29,11 +30,9 @@ Case Sums(int64_t M, int64_t N) {
 
 // The same sums as the input of a requantize.
 Case Requantize(int64_t M, int64_t N) {
-  Case c;
-  c.op = Op::kRequantize;
-  c.M = M;
-  c.N = N;
-  c.x = Tensor::Of<int32_t>({M, N}, std::vector<int32_t>(static_cast<size_t>(M * N), 1 << 14));
+  Tensor sums(DType::kS32, {M, N});
+  Fill(sums, 1 << 14);
+  Case c = CaseOver(Op::kRequantize, std::move(sums), DType::kU8);
   EXPECT_EQ(Validate(c), "");
   return c;
 }

@@ -15,10 +15,6 @@
 namespace qualm {
 namespace {
 
-void Fill(Tensor& tensor, int32_t code) {
-  for (int64_t i = 0; i < tensor.size(); ++i) tensor.SetInt(i, code);
-}
-
 // x and w constant, unit scales, an s32 output.
 Case Linear(int64_t M, int64_t N, int64_t K, int32_t x, int32_t w, DType x_dtype = DType::kU8) {
   Case c;
@@ -30,33 +26,14 @@ Case Linear(int64_t M, int64_t N, int64_t K, int32_t x, int32_t w, DType x_dtype
   c.w = Tensor(DType::kS8, {N, K});
   Fill(c.x, x);
   Fill(c.w, w);
-  c.out_dtype = DType::kS32;
-  OpenClamp(&c);
+  c = Into(c, DType::kS32);
   EXPECT_EQ(Validate(c), "");
   return c;
 }
 
-// One image, unit scales, an s32 output.
 Case Conv(int64_t side, int64_t in_c, int64_t out_c, int64_t kernel, int64_t groups, int32_t x,
           int32_t w, DType x_dtype = DType::kU8) {
-  Case c;
-  c.op = Op::kConv2d;
-  Window& v = c.window;
-  v.batch = 1;
-  v.in_h = v.in_w = side;
-  v.in_c = in_c;
-  v.kernel_h = v.kernel_w = kernel;
-  v.groups = groups;
-  c.N = out_c;
-  c.x = Tensor(x_dtype, {1, side, side, in_c});
-  c.w = Tensor(DType::kS8, {out_c, kernel, kernel, in_c / groups});
-  Fill(c.x, x);
-  Fill(c.w, w);
-  c.out_dtype = DType::kS32;
-  OpenClamp(&c);
-  DeriveSizes(&c);
-  EXPECT_EQ(Validate(c), "");
-  return c;
+  return Into(ConstantConv(side, side, in_c, out_c, kernel, groups, x, w, x_dtype), DType::kS32);
 }
 
 int32_t First(const Convention& convention, const Case& c) {
@@ -65,11 +42,6 @@ int32_t First(const Convention& convention, const Case& c) {
   return convention.run(c).y.IntAt(0);
 }
 int32_t First(std::string_view convention, const Case& c) { return First(Get(convention), c); }
-
-int32_t Acc(std::string_view convention, const Case& c) {
-  EXPECT_EQ(Get(convention).cannot_run(c), "");
-  return Get(convention).run(c).acc->IntAt(0);
-}
 
 // Whether a step of output 0 whose text holds `words` departs from the exact value.
 bool IsLossy(std::string_view convention, const Case& c, std::string_view words) {
@@ -217,8 +189,7 @@ TEST(OneDnn2, CompensationIsLostForDepthwiseAlone) {
 // and 0 times infinity NaN, which saturates to 0 and hides the zero point.
 TEST(OneDnn2, HalvedWeightsDoubleTheMultiplier) {
   Case c = Conv(1, 4, 4, 1, 1, 0, 1, DType::kS8);
-  c.out_dtype = DType::kU8;
-  OpenClamp(&c);
+  c = Into(c, DType::kU8);
   c.x_q.scale = c.w_q.scale = {0x1p60f};
   c.out_q = {{0x1p-7f}, {5}};
   EXPECT_EQ(First("onednn2@avx2", c), 0);
@@ -230,8 +201,7 @@ TEST(OneDnn2, HalvedWeightsDoubleTheMultiplier) {
 // The bias is halved, which loses a bit of 2^-149, and doubled.
 TEST(OneDnn2, HalvedWeightsHalveTheBias) {
   Case c = Conv(1, 4, 4, 1, 1, 0, 1, DType::kS8);
-  c.out_dtype = DType::kF32;
-  OpenClamp(&c);
+  c = Into(c, DType::kF32);
   c.bias.emplace(4, 0x1p-149f);
   const auto first = [&](const char* convention) {
     EXPECT_EQ(Validate(c), "");

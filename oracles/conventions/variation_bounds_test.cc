@@ -77,11 +77,6 @@ Case Conv(const std::vector<int32_t>& x, const std::vector<int32_t>& w, DType x_
   return c;
 }
 
-void Make(Case& c, DType out) {
-  c.out_dtype = out;
-  OpenClamp(&c);
-}
-
 Case Requantize(int32_t sum, float scale = 1.0f) {
   Case c = CaseOver(Op::kRequantize, Codes(DType::kS32, {1, 1}, {sum}), DType::kU8);
   c.x_q.scale = {scale};
@@ -150,7 +145,7 @@ Case Choose(const std::vector<float>& x) {
   c.M = 1;
   c.N = static_cast<int64_t>(x.size());
   c.x = Tensor::Of<float>({1, 1, c.N}, x);
-  Make(c, DType::kF32);
+  c = Into(c, DType::kF32);
   return c;
 }
 
@@ -163,7 +158,7 @@ Case Dynamic(int64_t M, const std::vector<float>& x, int64_t N, const std::vecto
   c.K = static_cast<int64_t>(x.size()) / M;
   c.x = Tensor::Of<float>({M, c.K}, x);
   c.w = Codes(DType::kS8, {N, c.K}, w);
-  Make(c, DType::kF32);
+  c = Into(c, DType::kF32);
   return c;
 }
 
@@ -179,11 +174,6 @@ Case WithBias32(Case c, int32_t bias) {
 
 Case WithZero(Case c, QParams Case::* q, int32_t zero_point) {
   (c.*q).zero_point = {zero_point};
-  return c;
-}
-
-Case Into(Case c, DType out) {
-  Make(c, out);
   return c;
 }
 
@@ -253,7 +243,7 @@ TEST(VariationBoundsTest, ReciprocalsAreOffByTheirRoundings) {
   EXPECT_DOUBLE_EQ(ReachAt("V2", channels, 1), 4.5 * 0x1p-20);
 
   Case c = FiveQuarters();
-  Make(c, DType::kS32);
+  c = Into(c, DType::kS32);
   c.out_q = {};
   EXPECT_EQ(ReachAt("V2", c), 0);
   c = Requantize(30);
@@ -597,7 +587,7 @@ TEST(VariationBoundsTest, AZeroPointThatIsNoCodeIsCut) {
 TEST(VariationBoundsTest, AFloatResultHasSeveralRoundings) {
   Case c = WithBias(Linear({6}, {5}), -7.0f);
   EXPECT_EQ(ReachAt("V19", c), 0);
-  Make(c, DType::kF32);
+  c = Into(c, DType::kF32);
   EXPECT_DOUBLE_EQ(ReachAt("V19", c), 37 * 0x1p-21);
   EXPECT_DOUBLE_EQ(ReachAt("V19", Dequantize(0, 1.0f)), 4 * kSmallest);
   EXPECT_DOUBLE_EQ(ReachAt("V19", Dequantize(1, 0x1p126f)), 0x1p105);

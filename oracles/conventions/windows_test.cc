@@ -11,50 +11,20 @@
 
 #include "core/rng.h"
 #include "oracles/conventions/convention.h"
-#include "oracles/conventions/fbgemm.h"
 #include "oracles/conventions/test_util.h"
 #include "oracles/exact/exact.h"
 
 namespace qualm {
 namespace {
 
-// One image; x and w constant, unit scales, an s32 output unless changed.
-Case Conv(int64_t in_h, int64_t in_w, int64_t in_c, int64_t out_c, int64_t kernel, int64_t groups,
-          int32_t x, int32_t w, DType x_dtype = DType::kU8) {
-  Case c;
-  c.op = Op::kConv2d;
-  c.window.batch = 1;
-  c.window.in_h = in_h;
-  c.window.in_w = in_w;
-  c.window.in_c = in_c;
-  c.window.kernel_h = c.window.kernel_w = kernel;
-  c.window.groups = groups;
-  c.N = out_c;
-  c.x = Tensor(x_dtype, {1, in_h, in_w, in_c});
-  c.w = Tensor(DType::kS8, {out_c, kernel, kernel, in_c / groups});
-  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, x);
-  for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, w);
-  c.out_dtype = x_dtype;
-  c.out_min = RangeOf(x_dtype).min;
-  c.out_max = RangeOf(x_dtype).max;
-  DeriveSizes(&c);
-  EXPECT_EQ(Validate(c), "");
-  return c;
-}
-
 void Pad(Case& c, int64_t pad) {
   c.window.pad_top = c.window.pad_bottom = c.window.pad_left = c.window.pad_right = pad;
   DeriveSizes(&c);
 }
 
-int32_t Acc(std::string_view convention, const Case& c, int64_t i = 0) {
-  EXPECT_EQ(Get(convention).cannot_run(c), "") << convention;
-  return Get(convention).run(c).acc->IntAt(i);
-}
-
 TEST(ConvConventionsTest, FbgemmPairsRunAcrossTaps) {
   // 3x3 taps of one channel: four saturated pairs, the ninth alone.
-  const Case c = Conv(3, 3, 1, 1, 3, 1, 255, 127);
+  const Case c = ConstantConv(3, 3, 1, 1, 3, 1, 255, 127);
   EXPECT_EQ(Acc("fbgemm@avx2", c), 4 * 32767 + 32385);
   EXPECT_EQ(Acc("fbgemm@avx512", c), 4 * 32767 + 32385);
   EXPECT_EQ(Acc("fbgemm@vnni", c), 9 * 32385);
@@ -62,8 +32,8 @@ TEST(ConvConventionsTest, FbgemmPairsRunAcrossTaps) {
   EXPECT_EQ(Acc("qnnpack", c), 9 * 32385);
   // oneDNN pairs the channels of a tap: with one channel there is no pair.
   EXPECT_EQ(Acc("onednn2@avx2", c), 9 * 32385);
-  const Case two = Conv(1, 1, 2, 1, 1, 1, 255, 127);
-  const Case three = Conv(2, 2, 3, 1, 2, 1, 255, 127);
+  const Case two = ConstantConv(1, 1, 2, 1, 1, 1, 255, 127);
+  const Case three = ConstantConv(2, 2, 3, 1, 2, 1, 255, 127);
   for (const char* convention :
        {"onednn2@sse41", "onednn2@avx2", "onednn2@avx512core", "onednn3@avx2"}) {
     EXPECT_EQ(Acc(convention, two), 32767) << convention;
@@ -77,7 +47,7 @@ TEST(ConvConventionsTest, FbgemmPairsRunAcrossTaps) {
 // halved with them. 3 * 2^-149 becomes 2 * 2^-149, which is doubled.
 TEST(ConvConventionsTest, OneDnnHalvesTheBiasToo) {
   const auto with_bias = [](const char* convention, float bias, int64_t groups = 1) {
-    Case c = Conv(1, 1, 2 * groups, groups, 1, groups, 0, 0, DType::kS8);
+    Case c = ConstantConv(1, 1, 2 * groups, groups, 1, groups, 0, 0, DType::kS8);
     c.out_dtype = DType::kF32;
     c.out_min = RangeOf(DType::kF32).min;
     c.out_max = RangeOf(DType::kF32).max;
@@ -104,7 +74,7 @@ TEST(ConvConventionsTest, OutputsThatAreNoCodesHaveNoZeroPoint) {
       for (const int64_t groups : {1, 2, 4}) {
         for (const Op op : {Op::kConv2d, Op::kDepthwise}) {
           for (const int64_t kernel : {1, 2}) {
-            Case c = Conv(3, 3, 4, 8, kernel, groups, 7, 3);
+            Case c = ConstantConv(3, 3, 4, 8, kernel, groups, 7, 3);
             c.op = op;
             c.out_dtype = out_dtype;
             c.out_min = RangeOf(out_dtype).min;
@@ -127,7 +97,7 @@ TEST(ConvConventionsTest, OutputsThatAreNoCodesHaveNoZeroPoint) {
 TEST(ConvConventionsTest, PaddingIsTheZeroPointOrNothing) {
   // The corner pixel sees four taps, (1,1), (1,2), (2,1), (2,2): 4, 5, 7 and 8 in flat order. 4 and
   // 5 are a pair; 7 is paired with 6, and 8 is the odd end.
-  Case c = Conv(2, 2, 1, 1, 3, 1, 255, 127);
+  Case c = ConstantConv(2, 2, 1, 1, 3, 1, 255, 127);
   Pad(c, 1);
   EXPECT_EQ(Acc("fbgemm@avx2", c), 32767 + 2 * 32385);
   EXPECT_EQ(Acc("fbgemm@vnni", c), 4 * 32385);
@@ -145,7 +115,7 @@ TEST(ConvConventionsTest, PaddingIsTheZeroPointOrNothing) {
 }
 
 TEST(ConvConventionsTest, FbgemmDepthwiseSaturatesUnderVnniToo) {
-  Case c = Conv(3, 3, 8, 8, 3, 8, 255, 127);
+  Case c = ConstantConv(3, 3, 8, 8, 3, 8, 255, 127);
   Pad(c, 1);
   c.op = Op::kDepthwise;
   const int64_t centre = 4 * 8;
@@ -155,19 +125,19 @@ TEST(ConvConventionsTest, FbgemmDepthwiseSaturatesUnderVnniToo) {
   const auto exact = [&](const Case& other) {
     EXPECT_EQ(Acc("fbgemm@vnni", other, other.M / 2 * other.N), 9 * 32385);
   };
-  exact(Conv(3, 3, 8, 8, 3, 8, 255, 127));  // no padding
-  Case six = Conv(3, 3, 6, 6, 3, 6, 255, 127);
+  exact(ConstantConv(3, 3, 8, 8, 3, 8, 255, 127));  // no padding
+  Case six = ConstantConv(3, 3, 6, 6, 3, 6, 255, 127);
   Pad(six, 1);
   exact(six);
-  Case strided = Conv(9, 9, 8, 8, 3, 8, 255, 127);
+  Case strided = ConstantConv(9, 9, 8, 8, 3, 8, 255, 127);
   Pad(strided, 1);
   strided.window.stride_h = 3;
   DeriveSizes(&strided);
   exact(strided);
-  Case three_fold = Conv(3, 3, 8, 24, 3, 8, 255, 127);
+  Case three_fold = ConstantConv(3, 3, 8, 24, 3, 8, 255, 127);
   Pad(three_fold, 1);
   exact(three_fold);
-  Case two_fold = Conv(3, 3, 8, 16, 3, 8, 255, 127);
+  Case two_fold = ConstantConv(3, 3, 8, 16, 3, 8, 255, 127);
   Pad(two_fold, 1);
   EXPECT_EQ(Acc("fbgemm@vnni", two_fold, 4 * 16), 4 * 32767 + 32385);
   // Elsewhere depthwise is exact.
@@ -179,7 +149,7 @@ TEST(ConvConventionsTest, FbgemmDepthwiseSaturatesUnderVnniToo) {
 // FBGEMM itself decided this case (GCC 12 -O3), which lies next to a tie.
 TEST(ConvConventionsTest, FbgemmDepthwiseKernelDoesNotFuseItsBias) {
   const auto first = [](std::string_view convention, int64_t channels) {
-    Case c = Conv(1, 3, channels, channels, 3, channels, 0, 0);
+    Case c = ConstantConv(1, 3, channels, channels, 3, channels, 0, 0);
     Pad(c, 1);
     c.op = Op::kDepthwise;
     for (int64_t column = 0; column < 3; ++column) c.x.SetInt(column * channels, 129);
@@ -199,19 +169,8 @@ TEST(ConvConventionsTest, FbgemmDepthwiseKernelDoesNotFuseItsBias) {
   EXPECT_EQ(first("fbgemm@avx2+nofma", 7), 112);
 }
 
-TEST(ConvConventionsTest, Depthwise3dSumsRowsInInt16) {
-  const auto centre = [](int32_t x, int32_t w_zp) {
-    const float scale = static_cast<float>(343 * x) / 200.0f;
-    return conventions::FbgemmDepthwise3d(x, w_zp, scale)[343 / 2];
-  };
-  EXPECT_EQ(centre(95, 1), 0);  // 343*95 = 32585 fits
-  EXPECT_EQ(centre(96, 1), 1);  // 32928 does not: 161 are left
-  EXPECT_EQ(centre(255, 1), 125);
-  EXPECT_EQ(centre(255, 0), 200);  // without a zero point the row sum is not used
-}
-
 TEST(ConvConventionsTest, OneDnnHalvesWeightsForSignedActivations) {
-  Case c = Conv(1, 1, 4, 4, 1, 1, 100, 3, DType::kS8);
+  Case c = ConstantConv(1, 1, 4, 4, 1, 1, 100, 3, DType::kS8);
   EXPECT_EQ(Acc("onednn2@avx2", c), 4 * 100 * 4);  // rne(1.5) * 2
   EXPECT_EQ(Acc("onednn2@sse41", c), 4 * 100 * 4);
   EXPECT_EQ(Acc("onednn2@vnni", c), 4 * 100 * 3);
@@ -230,23 +189,23 @@ TEST(ConvConventionsTest, OneDnnHalvesWeightsForSignedActivations) {
 
 TEST(ConvConventionsTest, OneDnnGroupsThatFitNoBlock) {
   // 3 channels per group: avx2 and sse41 have the reference, avx512core an im2col for its gemm.
-  const Case c = Conv(2, 1, 6, 6, 1, 2, 255, 127);
+  const Case c = ConstantConv(2, 1, 6, 6, 1, 2, 255, 127);
   EXPECT_EQ(Acc("onednn2@avx2", c), 3 * 32385);
   EXPECT_EQ(Acc("onednn2@sse41", c), 3 * 32385);
   EXPECT_EQ(Acc("onednn2@avx512core", c), 32767 + 32385);
-  const Case tall = Conv(2, 2, 6, 6, 2, 2, 255, 127);  // 12 terms, pairs across taps
+  const Case tall = ConstantConv(2, 2, 6, 6, 2, 2, 255, 127);  // 12 terms, pairs across taps
   EXPECT_EQ(Acc("onednn2@avx512core", tall), 6 * 32767);
   // The gemm cuts a K above 384 in two: 405 at 203, whose last term is alone.
-  const Case deep = Conv(9, 9, 10, 10, 9, 2, 255, 127);
+  const Case deep = ConstantConv(9, 9, 10, 10, 9, 2, 255, 127);
   EXPECT_EQ(Acc("onednn2@avx512core", deep), 101 * 32767 + 32385 + 101 * 32767);
-  const Case fits = Conv(1, 1, 8, 8, 1, 2, 255, 127);
+  const Case fits = ConstantConv(1, 1, 8, 8, 1, 2, 255, 127);
   EXPECT_EQ(Acc("onednn2@avx2", fits), 2 * 32767);
 }
 
 // 8 groups by 8 taps: 8*1*1 stays where 8*(1-1) is meant, and each tap in the padding adds 1.
 TEST(ConvConventionsTest, OneDnnLosesTheZeroPointOfTransposedWeights) {
   const auto y = [](std::string_view convention, int64_t groups, int64_t pad) {
-    Case c = Conv(2, 4, groups, groups, 1, groups, 1, 1);
+    Case c = ConstantConv(2, 4, groups, groups, 1, groups, 1, 1);
     c.window.kernel_h = 2;
     c.window.kernel_w = 4;
     c.window.pad_top = pad;
@@ -266,7 +225,7 @@ TEST(ConvConventionsTest, OneDnnLosesTheZeroPointOfTransposedWeights) {
   }
   for (const char* convention : {"onednn2@sse41", "onednn2@avx512core", "onednn2@vnni"})
     EXPECT_EQ(y(convention, 8, 0), 0) << convention;
-  Case s8 = Conv(2, 4, 8, 8, 1, 8, 1, 1, DType::kS8);
+  Case s8 = ConstantConv(2, 4, 8, 8, 1, 8, 1, 1, DType::kS8);
   EXPECT_EQ(Get("onednn2@avx2vnni").cannot_run(s8), "");
   s8.window.kernel_h = 2;
   s8.window.kernel_w = 4;
@@ -278,7 +237,7 @@ TEST(ConvConventionsTest, OneDnnLosesTheZeroPointOfTransposedWeights) {
 
 // 1 - 16777217: the zero point rounds to 2^24 before it meets the sum, or not.
 TEST(ConvConventionsTest, OneDnnTakesZeroPointsOutInFloat32WhereTheKernelIs1x1) {
-  Case c = Conv(1, 1, 1, 1, 1, 1, 1, 1);
+  Case c = ConstantConv(1, 1, 1, 1, 1, 1, 1, 1);
   c.x_q.zero_point = {16777217};
   c.out_dtype = DType::kF32;
   c.out_min = INT32_MIN;
@@ -293,7 +252,7 @@ TEST(ConvConventionsTest, OneDnnTakesZeroPointsOutInFloat32WhereTheKernelIs1x1) 
   Pad(c, 1);  // another kernel
   EXPECT_EQ(Get("onednn2@avx2").run(c).y.FloatAt(4), -16777216.0f);
   // Halved weights are doubled after the sum has become a float32: no wrapping.
-  Case s8 = Conv(1, 1, 1, 1, 1, 1, 0, 2, DType::kS8);
+  Case s8 = ConstantConv(1, 1, 1, 1, 1, 1, 0, 2, DType::kS8);
   s8.x_q.zero_point = {INT32_MAX};
   s8.out_dtype = DType::kF32;
   s8.out_min = INT32_MIN;
@@ -304,7 +263,7 @@ TEST(ConvConventionsTest, OneDnnTakesZeroPointsOutInFloat32WhereTheKernelIs1x1) 
 
 // An infinite multiplier times 0 is NaN: the reference makes it code 0 whatever the zero point.
 TEST(ConvConventionsTest, OneDnnsReferenceTurnsNanIntoCode0) {
-  Case c = Conv(1, 1, 6, 6, 1, 2, 0, 0);
+  Case c = ConstantConv(1, 1, 6, 6, 1, 2, 0, 0);
   c.x_q.scale = c.w_q.scale = {0x1p-127f};  // 1/scale overflows when multiplied
   c.out_q = {{1.0f}, {1}};
   c.bias = std::vector<float>(6, 0.0f);
@@ -408,7 +367,7 @@ TEST(PoolConventionsTest, OneDnnPoolsCodes) {
 }
 
 TEST(ConvConventionsTest, OnnxRuntimeTakesWeightsOfEitherType) {
-  Case c = Conv(3, 3, 2, 2, 3, 1, 255, 127);
+  Case c = ConstantConv(3, 3, 2, 2, 3, 1, 255, 127);
   EXPECT_EQ(Acc("onnxruntime@avx2", c), 9 * 32767);
   EXPECT_EQ(Acc("onnxruntime@vnni", c), 18 * 32385);
   Tensor w(DType::kU8, c.w.shape());
@@ -422,7 +381,7 @@ TEST(ConvConventionsTest, CasesOutsideAConventionAreRefusedWithAReason) {
     EXPECT_EQ(Validate(c), "");
     return Get(convention).cannot_run(c);
   };
-  Case c = Conv(3, 3, 8, 8, 3, 8, 1, 1, DType::kS8);
+  Case c = ConstantConv(3, 3, 8, 8, 3, 8, 1, 1, DType::kS8);
   EXPECT_EQ(reason("fbgemm@avx2", c), "activations must be u8");
   EXPECT_EQ(reason("onednn2@avx2", c), "s8 activations of a depthwise convolution need VNNI");
   EXPECT_EQ(reason("onednn2@vnni", c), "");
@@ -431,7 +390,7 @@ TEST(ConvConventionsTest, CasesOutsideAConventionAreRefusedWithAReason) {
   EXPECT_EQ(reason("onednn2@vnni", c), "weight zero point must be 0");
   EXPECT_EQ(reason("tflite@double", c), "weight zero point must be 0");
   EXPECT_EQ(reason("onnxruntime@avx2", c), "");
-  c = Conv(3, 3, 1, 2, 3, 1, 1, 1);
+  c = ConstantConv(3, 3, 1, 2, 3, 1, 1, 1);
   EXPECT_EQ(reason("fbgemm@avx2+acc16", c), "convolutions add in int32");
   c.per_channel = true;
   c.w_q = {{1.0f, 1.0f}, {0, 1}};
@@ -453,9 +412,9 @@ TEST(ConvConventionsTest, ExactConventionsAgreeWithTheExactOracle) {
   for (int round = 0; round < 400; ++round) {
     const bool u8 = rng.Chance(2, 3);
     const int64_t groups = rng.Chance(1, 2) ? 1 : rng.Between(2, 3);
-    Case c = Conv(rng.Between(2, 5), rng.Between(2, 5), groups * rng.Between(1, 3),
-                  groups * rng.Between(1, 3), rng.Between(1, 2), groups, 0, 0,
-                  u8 ? DType::kU8 : DType::kS8);
+    Case c = ConstantConv(rng.Between(2, 5), rng.Between(2, 5), groups * rng.Between(1, 3),
+                          groups * rng.Between(1, 3), rng.Between(1, 2), groups, 0, 0,
+                          u8 ? DType::kU8 : DType::kS8);
     Pad(c, rng.Between(0, 1));
     c.window.dilation_w = rng.Between(1, 2);
     c.window.stride_h = rng.Between(1, 2);
@@ -486,19 +445,6 @@ TEST(ConvConventionsTest, ExactConventionsAgreeWithTheExactOracle) {
     }
   }
   EXPECT_EQ(compared.size(), 10u);
-}
-
-// product + half a unit, shifted; the vector body wraps where the scalar rest clamps.
-TEST(ConvConventionsTest, FbgemmRequantizesInFixedPoint) {
-  for (const bool vector_body : {false, true}) {
-    EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(5, 1, 1, 2, vector_body), 5);   // 2.5 up
-    EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(-5, 1, 1, 9, vector_body), 7);  // -2.5 up
-    EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(100, 3, 2, 0, vector_body), 75);
-    EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(100, 3, 2, 200, vector_body), 255);
-  }
-  // 2^61 - 2^31 + 1
-  EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(INT32_MAX, INT32_MAX, 1, 0, false), 255);
-  EXPECT_EQ(conventions::FbgemmRequantizeFixedPoint(INT32_MAX, INT32_MAX, 1, 0, true), 0);
 }
 
 }  // namespace

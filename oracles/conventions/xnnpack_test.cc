@@ -21,10 +21,7 @@ const Convention& Fp32() { return Get("xnnpack@fp32"); }
 
 // One code of u8, unit scales, zero points 0.
 Case OneCode(Op op) {
-  Case c;
-  c.op = op;
-  c.M = c.N = 1;
-  c.x = Tensor(DType::kU8, {1, 1});
+  Case c = CaseOver(op, Tensor(DType::kU8, {1, 1}), DType::kU8);
   if (HasTwoOperands(op)) c.w = c.x;
   return c;
 }

@@ -35,6 +35,9 @@
 
 namespace qualm::fuzz {
 
+// The bytes of the header up to the window, which every operation has.
+inline constexpr size_t kLeastHeader = 3 + 2 + 2 * 4 + 3 * 8;
+
 // A valid case (Validate() == "") for any bytes, none included.
 Case DecodeCase(Op op, std::span<const uint8_t> bytes);
 

@@ -14,6 +14,7 @@
 #include "fuzz/aim.h"
 #include "fuzz/case_codec.h"
 #include "fuzz/fit.h"
+#include "properties/gen/gen.h"
 
 // libFuzzer's own byte mutations; absent in other drivers.
 extern "C" __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t* data, size_t size,
@@ -335,6 +336,20 @@ constexpr std::array<Mutation, 15> kMutations{
     SwapElements,  ChangeDims,    ChangeWindow,  ChangeScale,     AimAtCode,
     ChangeForm,    ChangeBias,    ChangeClamp,   ChangeZeroPoint, AimAtTie};
 
+// A drawn case that is small as it is, if a few draws give one: fitting cuts sums, and the ties
+// that they were solved for.
+Case DrawSmall(Op op, Rng& rng) {
+  Case c;
+  for (int tries = 0; tries < 4; ++tries) {
+    uint64_t seed = rng.Next();
+    while (gen::ThemeOf(op, seed) == gen::Theme::kLayer) seed = rng.Next();  // never small
+    c = gen::Draw(op, seed);
+    if (IsSmall(c)) break;
+  }
+  FitCase(&c);
+  return c;
+}
+
 bool BytesOnly() {
   static const bool bytes = [] {
     const char* setting = std::getenv("QUALM_FUZZ_MUTATOR");
@@ -388,6 +403,13 @@ size_t MutateBytes(Op op, uint8_t* data, size_t size, size_t size_max, unsigned 
   Rng rng(seed);
   if (&LLVMFuzzerMutate != nullptr && (BytesOnly() || rng.Chance(1, 16))) {
     return LLVMFuzzerMutate(data, size, size_max);
+  }
+  // Bytes without a header say nothing that a mutation could keep.
+  const bool empty = size < kLeastHeader;
+  if (empty || rng.Chance(1, 2)) {
+    const Case drawn = DrawSmall(op, rng);
+    if (empty || rng.Chance(1, 2)) return Store(drawn, data, size_max);
+    return Store(CrossCases(DecodeCase(op, {data, size}), drawn, rng), data, size_max);
   }
   return Store(MutateCase(DecodeCase(op, {data, size}), rng), data, size_max);
 }

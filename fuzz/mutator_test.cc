@@ -60,6 +60,32 @@ TEST_P(Mutator, SameSeedSameBytes) {
   for (size_t i = 10; i < small.size(); ++i) EXPECT_EQ(small[i], 0xEE);
 }
 
+// How many of 1000 mutations of `from` give x three different elements. Mutations of an x of one
+// element give it none: a drawn case has them.
+int DrawnOf1000(Op op, const std::vector<uint8_t>& from) {
+  int drawn = 0;
+  for (unsigned seed = 0; seed < 1000; ++seed) {
+    std::vector<uint8_t> bytes = from;
+    bytes.resize(4096);
+    bytes.resize(MutateBytes(op, bytes.data(), from.size(), bytes.size(), seed));
+    const Case c = DecodeCase(op, bytes);
+    std::set<uint32_t> elements;
+    for (int64_t i = 0; i < c.x.size(); ++i) elements.insert(c.x.BitsAt(i));
+    drawn += elements.size() >= 3 ? 1 : 0;
+  }
+  return drawn;
+}
+
+// An input without a header has nothing to keep, and becomes a drawn case. Of others half do,
+// or take a part of one.
+TEST_P(Mutator, SomeMutationsDraw) {
+  EXPECT_GT(DrawnOf1000(GetParam(), {}), 400);
+  const std::vector<uint8_t> header = EncodeFitted(DecodeCase(GetParam(), {}));
+  const int drawn = DrawnOf1000(GetParam(), header);
+  EXPECT_GT(drawn, 120);
+  EXPECT_LT(drawn, 500);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, Mutator, testing::ValuesIn(EveryOp()),
                          [](const auto& op) { return std::string(Name(op.param)); });
 
@@ -82,6 +108,25 @@ TEST(MutatorReach, SaturationTiesAndEveryForm) {
   EXPECT_GT(ties, 100);
   // 2*2 types of x and w, 2 forms, relu or not, times output types with their biases (3+3+2+3).
   EXPECT_EQ(described.size(), 16u * 11u);
+}
+
+// The first mutations of nothing reach saturation within a few cases, as drawn cases do.
+TEST(MutatorReach, SaturationFromNothing) {
+  std::vector<int> cases;
+  for (unsigned seed = 1; seed <= 101; ++seed) {
+    Rng rng(seed);
+    int count = 0;
+    for (bool saturates = false; !saturates && count < 1000; ++count) {
+      std::vector<uint8_t> bytes(4096);
+      bytes.resize(MutateBytes(Op::kLinear, bytes.data(), 0, bytes.size(),
+                               static_cast<unsigned>(rng.Next())));
+      saturates = headroom::Measure(DecodeCase(Op::kLinear, bytes)).pairs_saturating > 0;
+    }
+    cases.push_back(count);
+  }
+  std::ranges::sort(cases);
+  EXPECT_LE(cases[cases.size() / 2], 10);
+  EXPECT_LE(cases.back(), 200);
 }
 
 TEST(MutatorReach, EveryFieldOfACase) {

@@ -21,8 +21,8 @@ class Climber {
  public:
   using Light = void (*)(const Case&);
 
-  // `light` lights the counters of a case (ReportDistances, or a part of it); null: nothing is
-  // kept, so that every input is mutated from nothing.
+  // `light` lights the counters of a case (ReportDistances); null: nothing is kept, so that every
+  // input is a drawn case, mutated up to four times.
   Climber(Op op, uint64_t seed, Light light) : op_(op), rng_(seed), light_(light), kept_{{}} {}
 
   // The next case.

@@ -2,12 +2,9 @@
 #include "fuzz/feedback.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cmath>
 #include <cstdlib>
 #include <string_view>
-#include <vector>
 
 #include "fuzz/watch.h"
 
@@ -16,7 +13,7 @@ namespace {
 
 // One group of counters per measure; within it one counter per half octave of distance.
 constexpr size_t kGroup = 160;
-enum Measure : size_t { kPair, kAccumulator, kTie, kTies, kLow, kHigh, kForm, kMeasures };
+enum Measure : size_t { kPair, kAccumulator, kTie, kTies, kLow, kHigh, kMeasures };
 
 // Without `used` and volatile the optimiser removes the stores, and the fuzzer runs unguided
 // without saying so. libFuzzer looks for a section of this name; any other engine sees plain data.
@@ -41,40 +38,12 @@ size_t Signed(int64_t distance) {
   return kBeyond - 1 - std::min(beyond / 2, kBeyond - 1);
 }
 
-// The forms of a problem for which kernels have code of their own. Errors hide where two forms
-// meet.
-std::vector<bool> FormOf(const Case& c) {
-  const Window& v = c.window;
-  const int64_t channels = HasWeights(c.op) ? c.K : c.N;
-  bool padded = false;
-  for (int64_t m = 0; HasWindow(c.op) && m < c.M && !padded; ++m) {
-    padded = std::ranges::any_of(TapsOf(v, m), [](const Tap& tap) { return tap.x_row < 0; });
-  }
-  const auto lowest = [](const std::vector<int32_t>& zero_points) {
-    return zero_points.empty() || zero_points[0] == 0;
-  };
-  return {c.per_channel && c.N > 1,
-          v.groups > 1,
-          v.kernel_h > v.kernel_w,
-          v.kernel_w > v.kernel_h,
-          v.stride_h > 1 || v.stride_w > 1,
-          v.dilation_h > 1 || v.dilation_w > 1,
-          padded,
-          v.ceil_mode,
-          v.count_include_pad,
-          channels > 8 && channels % 8 != 0,
-          channels > 64,
-          c.M > 1,
-          c.x.dtype() == DType::kS8,
-          c.w.dtype() == DType::kS8,
-          !lowest(c.x_q.zero_point),
-          c.relu};
-}
-
-// "off", "distances", or anything else for all.
-std::string_view Setting() {
-  static const char* const setting = std::getenv("QUALM_FUZZ_FEEDBACK");
-  return setting == nullptr ? "" : setting;
+bool Off() {
+  static const bool off = [] {
+    const char* setting = std::getenv("QUALM_FUZZ_FEEDBACK");
+    return setting != nullptr && std::string_view(setting) == "off";
+  }();
+  return off;
 }
 
 }  // namespace
@@ -106,21 +75,10 @@ std::span<volatile uint8_t> DistanceCounters() { return distance_counters; }
 void ClearDistances() { std::fill_n(distance_counters, std::size(distance_counters), uint8_t{0}); }
 
 void ReportDistances(const Case& c) {
-  if (Setting() == "off") return;
+  if (Off()) return;
   const headroom::Headroom measures = headroom::Measure(c);
   NoteDistances(measures);
   LightCounters(measures, distance_counters);
-  // Only operations with a window have many forms: the forms of any other operation would only make
-  // the inputs near a hazard rarer. A case whose every output is clamped shows no error.
-  if (!HasWindow(c.op) || Setting() == "distances") return;
-  if (measures.clamped_low + measures.clamped_high >= measures.outputs) return;
-  const std::vector<bool> form = FormOf(c);
-  size_t pair = 0;
-  for (size_t i = 0; i < form.size(); ++i) {
-    for (size_t j = 0; j <= i; ++j, ++pair) {
-      if (form[i] && form[j]) distance_counters[kForm * kGroup + std::min(pair, kGroup - 1)] = 1;
-    }
-  }
 }
 
 }  // namespace qualm::fuzz

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Feedback that coverage cannot give: how close a case comes to saturation, overflow, a tie and the
-// clamp, and which forms of problem (groups, padding, tails, ...) meet in the case. The case alone
-// decides the feedback, so closed libraries are fuzzed with it too.
+// clamp. The case alone decides the feedback, so closed libraries are fuzzed with it too.
 #ifndef QUALM_FUZZ_FEEDBACK_H_
 #define QUALM_FUZZ_FEEDBACK_H_
 
@@ -16,8 +15,8 @@ namespace qualm::fuzz {
 
 // Lights the counters of this case. libFuzzer keeps an input that lights a new counter, and clears
 // the counters before each execution; other engines do not look at the counters.
-// To measure what they are worth (bench/guidance), QUALM_FUZZ_FEEDBACK=off leaves the counters
-// dark, and QUALM_FUZZ_FEEDBACK=distances those of the forms.
+// QUALM_FUZZ_FEEDBACK=off leaves the counters dark, to measure what they are worth
+// (bench/guidance).
 void ReportDistances(const Case& c);
 
 // The counters that the measures of a case light, as ReportDistances does.

@@ -93,33 +93,5 @@ TEST(Feedback, EveryCaseFits) {
   }
 }
 
-// The same numbers in another form of problem are news; where every output is clamped, none is.
-TEST(Feedback, FormsThatMeetAreNews) {
-  Case plain = Pair(1, 1);
-  plain.op = Op::kConv2d;
-  plain.window.batch = plain.window.in_h = plain.window.in_w = 1;
-  plain.window.in_c = 2;
-  plain.x = Tensor(DType::kU8, {1, 1, 1, 2});
-  plain.w = Tensor(DType::kS8, {1, 1, 1, 2});
-  Case relu = plain, signed_input = plain, both = plain;
-  relu.relu = both.relu = true;
-  for (Case* c : {&signed_input, &both}) {
-    c->x = Tensor(DType::kS8, {1, 1, 1, 2});
-    for (int k = 0; k < 2; ++k) c->x.SetInt(k, 1);
-  }
-  std::set<size_t> known;
-  for (const Case& c : {plain, relu, signed_input}) {
-    const std::vector<size_t> lit = LitBy(c);
-    known.insert(lit.begin(), lit.end());
-  }
-  bool news = false;
-  for (const size_t counter : LitBy(both)) news |= !known.contains(counter);
-  EXPECT_TRUE(news) << "relu and s8 have met";
-  Case clamped = both;
-  clamped.out_q.zero_point = {1000};
-  const std::vector<size_t> lit = LitBy(clamped);
-  EXPECT_LE(lit.size(), 6u) << "nothing of it shows";
-}
-
 }  // namespace
 }  // namespace qualm::fuzz

@@ -15,9 +15,8 @@
 // The feeders:
 //   drawn      gen::Draw, as `qualm check` does
 //   uniform    the same shapes and parameters, every code uniform: the theme "uniform" alone
-//   blind      our mutations from nothing, without feedback
-//   distances  with the distances to saturation, overflow, ties and clamp as feedback
-//   guided     with these and with the forms of problem that meet (fuzz/feedback.h)
+//   blind      drawn cases that our mutations change, without feedback
+//   distances  the same with the distances to saturation, overflow, ties and clamp as feedback
 // Which of the dear properties judge a case is decided as in `qualm check` for the first two, and
 // as in a fuzz target for the others.
 //
@@ -46,7 +45,6 @@
 #include "core/subject.h"
 #include "fuzz/climber.h"
 #include "fuzz/feedback.h"
-#include "oracles/headroom/headroom.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
 #include "properties/property.h"
@@ -92,17 +90,12 @@ Next Climb(const Question& asked, fuzz::Climber::Light light) {
   };
 }
 
-void LightDistances(const Case& c) {
-  fuzz::LightCounters(headroom::Measure(c), fuzz::DistanceCounters());
-}
-
 const std::map<std::string_view, Next (*)(const Question&)>& Feeders() {
   static const std::map<std::string_view, Next (*)(const Question&)> feeders{
       {"drawn", Drawn},
       {"uniform", Uniform},
       {"blind", [](const Question& asked) { return Climb(asked, nullptr); }},
-      {"distances", [](const Question& asked) { return Climb(asked, LightDistances); }},
-      {"guided", [](const Question& asked) { return Climb(asked, fuzz::ReportDistances); }},
+      {"distances", [](const Question& asked) { return Climb(asked, fuzz::ReportDistances); }},
   };
   return feeders;
 }
@@ -208,7 +201,7 @@ int Run(int argc, char** argv) {
     }
   }
   fmt::print(stderr,
-             "usage: detection drawn|uniform|blind|distances|guided SUBJECT OP SEED CASES SECONDS "
+             "usage: detection drawn|uniform|blind|distances SUBJECT OP SEED CASES SECONDS "
              "[--diagnose], or detection --list\n");
   return 2;
 }

@@ -25,8 +25,8 @@ struct ChosenQParams {
   int32_t zero_point = 0;
 };
 
-// ChooseQuantizationParams; min <= max, qmin < qmax inside 16 bits. An infinite end gives an infinite
-// scale and the zero point INT32_MIN.
+// ChooseQuantizationParams; min <= max, qmin < qmax inside 16 bits. An infinite end gives an
+// infinite scale and the zero point INT32_MIN.
 ChosenQParams FbgemmChooseQParams(float min, float max, int32_t qmin, int32_t qmax,
                                   bool preserve_sparsity, bool force_power_of_two);
 

@@ -408,7 +408,7 @@ size_t MutateBytes(Op op, uint8_t* data, size_t size, size_t size_max, unsigned 
   const bool empty = size < kLeastHeader;
   if (empty || rng.Chance(1, 2)) {
     const Case drawn = DrawSmall(op, rng);
-    if (empty || rng.Chance(1, 2)) return Store(drawn, data, size_max);
+    if (empty || rng.Chance(3, 4)) return Store(drawn, data, size_max);
     return Store(CrossCases(DecodeCase(op, {data, size}), drawn, rng), data, size_max);
   }
   return Store(MutateCase(DecodeCase(op, {data, size}), rng), data, size_max);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fuzz/fit.h"
+#include "properties/gen/gen.h"
 
 namespace qualm::fuzz {
 namespace {
@@ -31,6 +32,8 @@ constexpr uint8_t kCeilMode = 1u << 4;
 constexpr uint8_t kCountIncludePad = 1u << 5;
 // Only this byte means the dimension 0, so that random bytes rarely make an empty case.
 constexpr uint8_t kNoneByte = 255;
+
+constexpr std::array<uint8_t, 5> kDraw{254, 'd', 'r', 'a', 'w'};
 
 class Reader {
  public:
@@ -222,7 +225,24 @@ void SetClamp(bool given, int32_t out_min, int32_t out_max, Case& c) {
 
 }  // namespace
 
+std::vector<uint8_t> EncodeDraw(uint64_t seed, size_t size) {
+  std::vector<uint8_t> bytes(kDraw.begin(), kDraw.end());
+  for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<uint8_t>(seed >> (8 * i)));
+  bytes.resize(std::max(size, kDrawBytes));
+  return bytes;
+}
+
+std::optional<uint64_t> SeedIn(std::span<const uint8_t> bytes) {
+  if (bytes.size() < kDrawBytes || !std::ranges::equal(bytes.first(kDraw.size()), kDraw)) {
+    return std::nullopt;
+  }
+  uint64_t seed = 0;
+  for (size_t i = kDrawBytes; i > kDraw.size(); --i) seed = seed << 8 | bytes[i - 1];
+  return seed;
+}
+
 Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
+  if (const std::optional<uint64_t> seed = SeedIn(bytes)) return gen::Draw(op, *seed);
   Reader reader(bytes);
   const OpRow& row = RowOf(op);
   const Sizes limits = LimitsOf(op);

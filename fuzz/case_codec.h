@@ -23,6 +23,9 @@
 //   channels         scale and zero point of channels 0..N-1, if there is one per channel
 //   bias             N values
 // Bytes that are missing read as 0; bytes beyond are ignored.
+//
+// Cases of any size have bytes too if they are drawn: 254 (never written as m) and "draw", then the
+// seed (8 bytes) of gen::Draw. So an engine asks the layers that `qualm check` asks.
 #ifndef QUALM_FUZZ_CASE_CODEC_H_
 #define QUALM_FUZZ_CASE_CODEC_H_
 
@@ -37,6 +40,13 @@ namespace qualm::fuzz {
 
 // The bytes of the header up to the window, which every operation has.
 inline constexpr size_t kLeastHeader = 3 + 2 + 2 * 4 + 3 * 8;
+
+// The bytes of gen::Draw(op, seed). They are `size` long, at least kDrawBytes: an engine keeps the
+// shorter of two inputs that show it the same, and should keep the one that it can mutate.
+inline constexpr size_t kDrawBytes = 5 + 8;
+std::vector<uint8_t> EncodeDraw(uint64_t seed, size_t size = kDrawBytes);
+// The seed, if these are such bytes.
+std::optional<uint64_t> SeedIn(std::span<const uint8_t> bytes);
 
 // A valid case (Validate() == "") for any bytes, none included.
 Case DecodeCase(Op op, std::span<const uint8_t> bytes);

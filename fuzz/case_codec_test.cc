@@ -14,6 +14,7 @@
 #include "core/rng.h"
 #include "fuzz/fit.h"
 #include "fuzz/test_util.h"
+#include "properties/gen/gen.h"
 
 namespace qualm::fuzz {
 namespace {
@@ -117,6 +118,37 @@ INSTANTIATE_TEST_SUITE_P(Ops, CaseCodec, testing::ValuesIn(EveryOp()),
                          [](const auto& op) { return std::string(Name(op.param)); });
 
 // Any bytes reach the shapes that kernels treat apart; few cases are empty.
+TEST_P(CaseCodec, SeedsAreDrawnCasesOfAnySize) {
+  int large = 0;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    const uint64_t any = MixSeed(seed, 9);
+    const Case c = DecodeCase(GetParam(), EncodeDraw(any));
+    ASSERT_EQ(c, gen::Draw(GetParam(), any));
+    large += IsSmall(c) ? 0 : 1;
+    const std::optional<std::vector<uint8_t>> bytes = EncodeCase(c);
+    if (bytes) EXPECT_FALSE(SeedIn(*bytes)) << Text(c);
+  }
+  EXPECT_GT(large, 100);
+}
+
+TEST(CaseCodecSeeds, NeedAllTheirBytesAndNoMore) {
+  const uint64_t seed = 0x0123456789ABCDEF;
+  std::vector<uint8_t> bytes = EncodeDraw(seed, 40);
+  EXPECT_EQ(bytes.size(), 40u);
+  EXPECT_EQ(SeedIn(bytes), seed);
+  bytes.resize(kDrawBytes);
+  EXPECT_EQ(SeedIn(bytes), seed);
+  for (size_t i = 0; i < 5; ++i) {
+    std::vector<uint8_t> other = bytes;
+    other[i] ^= 1;
+    EXPECT_EQ(SeedIn(other), std::nullopt) << i;
+  }
+  bytes.pop_back();
+  EXPECT_EQ(SeedIn(bytes), std::nullopt);
+  EXPECT_EQ(SeedIn({}), std::nullopt);
+  EXPECT_EQ(Validate(DecodeCase(Op::kLinear, bytes)), "");
+}
+
 TEST(CaseCodecReach, WindowsAndTailsOfEveryKind) {
   Rng rng(4);
   for (const Op op : EveryOp()) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/burst.h"
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "fuzz/canary.h"
@@ -157,6 +158,9 @@ void OpenChecker(const MakeOwnSubject& make) {
     CheckerOptions options;
     if (make) options.subject = AddOwnSubject(make);
     TheChecker() = std::make_unique<Checker>(OptionsFromEnvironment(std::move(options)));
+    // All inputs are one burst, so that no call sets up signal handlers. The engine's own handlers
+    // get what no subject caused. Never ends: it would after the thread's own variables are gone.
+    [[maybe_unused]] static const Burst* const burst = new Burst;
     std::fprintf(stderr, "qualm: fuzzing %s\n", TheChecker()->SubjectNames().c_str());
     return;
   } catch (const InputError& error) {

@@ -358,9 +358,8 @@ bool BytesOnly() {
   return bytes;
 }
 
-// Stores the bytes of the case, as many as the engine has room for: a missing byte decodes as 0.
-size_t Store(const Case& c, uint8_t* out, size_t out_size_max) {
-  const std::vector<uint8_t> bytes = EncodeFitted(c);
+// Stores as many bytes as the engine has room for: a missing byte decodes as 0.
+size_t Store(const std::vector<uint8_t>& bytes, uint8_t* out, size_t out_size_max) {
   const size_t size = std::min(bytes.size(), out_size_max);
   std::copy_n(bytes.begin(), size, out);
   return size;
@@ -404,21 +403,25 @@ size_t MutateBytes(Op op, uint8_t* data, size_t size, size_t size_max, unsigned 
   if (&LLVMFuzzerMutate != nullptr && (BytesOnly() || rng.Chance(1, 16))) {
     return LLVMFuzzerMutate(data, size, size_max);
   }
-  // Bytes without a header say nothing that a mutation could keep.
-  const bool empty = size < kLeastHeader;
-  if (empty || rng.Chance(1, 2)) {
+  // Neither bytes without a header nor a seed have anything that a mutation could keep.
+  const bool keeps = size >= kLeastHeader && !SeedIn({data, size});
+  if (!keeps || rng.Chance(1, 2)) {
+    // Cases of any size are dear: one in 16 takes a fifteenth of the time.
+    if (rng.Chance(1, 8)) return Store(EncodeDraw(rng.Next(), size_max), data, size_max);
     const Case drawn = DrawSmall(op, rng);
-    if (empty || rng.Chance(3, 4)) return Store(drawn, data, size_max);
-    return Store(CrossCases(DecodeCase(op, {data, size}), drawn, rng), data, size_max);
+    if (!keeps || rng.Chance(3, 4)) return Store(EncodeFitted(drawn), data, size_max);
+    const Case child = CrossCases(DecodeCase(op, {data, size}), drawn, rng);
+    return Store(EncodeFitted(child), data, size_max);
   }
-  return Store(MutateCase(DecodeCase(op, {data, size}), rng), data, size_max);
+  const Case mutated = MutateCase(DecodeCase(op, {data, size}), rng);
+  return Store(EncodeFitted(mutated), data, size_max);
 }
 
 size_t CrossBytes(Op op, const uint8_t* a, size_t a_size, const uint8_t* b, size_t b_size,
                   uint8_t* out, size_t out_size_max, unsigned seed) {
   Rng rng(seed);
   const Case child = CrossCases(DecodeCase(op, {a, a_size}), DecodeCase(op, {b, b_size}), rng);
-  return Store(child, out, out_size_max);
+  return Store(EncodeFitted(child), out, out_size_max);
 }
 
 }  // namespace qualm::fuzz

@@ -21,7 +21,8 @@ Case CrossCases(const Case& a, const Case& b, Rng& rng);
 
 // The bodies of LLVMFuzzerCustomMutator and LLVMFuzzerCustomCrossOver. Every other mutation puts a
 // drawn case (properties/gen/gen.h) in place of the input, or sometimes crosses the two: a search
-// begins beside the hazards, and comes back to them. An input without a header is always replaced.
+// begins beside the hazards, and comes back to them. One in 16 is a drawn case of any size, by its
+// seed. An input that has nothing to keep, a seed or no header, is always replaced.
 // If there is an engine, one mutation in 16 is the engine's own, on the bytes.
 // QUALM_FUZZ_MUTATOR=bytes leaves all mutations to the engine, to measure what ours are worth.
 size_t MutateBytes(Op op, uint8_t* data, size_t size, size_t size_max, unsigned seed);

@@ -76,14 +76,32 @@ int DrawnOf1000(Op op, const std::vector<uint8_t>& from) {
   return drawn;
 }
 
-// An input without a header has nothing to keep, and becomes a drawn case. Of others half do,
-// or take a part of one.
+// An input without a header, or a seed, has nothing to keep, and becomes a drawn case. Of others
+// half do, or take a part of one.
 TEST_P(Mutator, SomeMutationsDraw) {
   EXPECT_GT(DrawnOf1000(GetParam(), {}), 400);
+  EXPECT_GT(DrawnOf1000(GetParam(), EncodeDraw(7, 100)), 400);
   const std::vector<uint8_t> header = EncodeFitted(DecodeCase(GetParam(), {}));
   const int drawn = DrawnOf1000(GetParam(), header);
   EXPECT_GT(drawn, 120);
   EXPECT_LT(drawn, 500);
+}
+
+TEST_P(Mutator, SomeDrawnCasesAreLarge) {
+  const std::vector<uint8_t> header = EncodeFitted(DecodeCase(GetParam(), {}));
+  int seeds = 0, large = 0;
+  for (unsigned seed = 0; seed < 4000; ++seed) {
+    std::vector<uint8_t> bytes = header;
+    bytes.resize(4096);
+    bytes.resize(MutateBytes(GetParam(), bytes.data(), header.size(), bytes.size(), seed));
+    if (!SeedIn(bytes)) continue;
+    EXPECT_EQ(bytes.size(), 4096u);
+    ++seeds;
+    large += IsSmall(DecodeCase(GetParam(), bytes)) ? 0 : 1;
+  }
+  EXPECT_GT(seeds, 180);
+  EXPECT_LT(seeds, 320);
+  EXPECT_GT(large, 5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, Mutator, testing::ValuesIn(EveryOp()),

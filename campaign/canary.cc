@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/io/text_file.h"
 #include "fuzz/collector.h"
 
 namespace qualm::campaign {
@@ -14,7 +15,7 @@ CanaryResult RunCanary(const Engine& engine, const Aim& aim, const std::string& 
   namespace fs = std::filesystem;
   using Clock = std::chrono::steady_clock;
   constexpr double kSeconds = 60;
-  fs::remove_all(folder);
+  RemoveFolder(folder.string());
   for (const char* name : {fuzz::kHeld, fuzz::kInbox, fuzz::kSeen, "job"}) {
     fs::create_directories(folder / name);
   }
@@ -37,7 +38,7 @@ CanaryResult RunCanary(const Engine& engine, const Aim& aim, const std::string& 
   result.executions = job.page().executions;
   if (!result.found) result.last_words = job.LastWords();
   job.Stop();
-  fs::remove_all(folder);
+  RemoveFolder(folder.string());
   return result;
 }
 

@@ -20,6 +20,7 @@
 #include "campaign/process.h"
 #include "campaign/shrink.h"
 #include "core/io/fault_row.h"
+#include "core/io/text_file.h"
 #include "core/patience.h"
 #include "core/rng.h"
 #include "core/status.h"
@@ -160,7 +161,9 @@ class Campaign {
     }
     LookIntoTheRest();
     Tell(true);
-    fs::remove_all(state_.root() / "jobs");
+    state_.ClearJobs();
+    std::error_code busy;
+    fs::remove(state_.root() / "jobs", busy);
     return progress_;
   }
 
@@ -248,7 +251,7 @@ class Campaign {
     const std::string given = options_.inputs ? options_.inputs(aim.op) : "";
     if (!given.empty()) stretch.inputs.push_back(given);
     const fs::path folder = state_.root() / "jobs" / std::to_string(i);
-    fs::remove_all(folder);
+    RemoveFolder(folder.string());
     fs::create_directories(folder);
     slot.running = std::make_unique<Job>(engine_, aim, stretch, folder, state_.root(), false);
     jobs_[i] = std::move(slot);

@@ -103,7 +103,8 @@ TEST_F(EngineTest, ATargetThatDiesIsAFindingAndIsStartedAgain) {
   options.stop = [&] { return restarts >= 2; };
   const Progress progress = RunCampaign(dies, state, options);
   EXPECT_GE(progress.deaths, 2);
-  EXPECT_FALSE(state.Inbox().empty());
+  // The campaign may have looked into the first death before the second.
+  EXPECT_TRUE(!state.Inbox().empty() || !progress.rows.empty());
   options.stop = nullptr;
   options.seconds = 0.1;
   const Progress rest = RunCampaign(*Engines().back(), state, options);

@@ -14,6 +14,7 @@
 
 #include "campaign/process.h"
 #include "core/content_name.h"
+#include "core/io/text_file.h"
 #include "fuzz/collector.h"
 
 namespace qualm::campaign {
@@ -63,7 +64,7 @@ std::optional<Shrunk> ShrinkCorpus(const Engine& engine, const State& state, Op 
   // would be taken for inputs that an engine kept.
   const fs::path folder = state.root() / "jobs" / "shrink";
   const fs::path kept = folder / "needed";
-  fs::remove_all(folder);
+  RemoveFolder(folder.string());
   fs::create_directories(kept);
   for (const char* name : {fuzz::kHeld, fuzz::kInbox, fuzz::kSeen}) {
     fs::create_directories(folder / name);
@@ -87,7 +88,7 @@ std::optional<Shrunk> ShrinkCorpus(const Engine& engine, const State& state, Op 
     // An engine that needs nothing has understood nothing.
     if (!needed.empty()) shrunk = state.KeepInputs(op, needed);
   }
-  fs::remove_all(folder);
+  RemoveFolder(folder.string());
   return shrunk;
 }
 

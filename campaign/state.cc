@@ -127,8 +127,20 @@ void State::Recover() const {
       TakeInputs(root_ / "jobs" / job / std::string(Name(op)), op);
     }
   }
-  for (const std::string& job : NamesIn(root_ / "jobs")) fs::remove_all(root_ / "jobs" / job);
+  ClearJobs();
   Take({});
+}
+
+void State::ClearJobs() const {
+  for (const std::string& name : NamesIn(root_ / "jobs")) {
+    const fs::path job = root_ / "jobs" / name;
+    std::error_code gone;
+    if (fs::is_directory(job, gone)) {
+      RemoveFolder(job.string());
+    } else {
+      fs::remove(job, gone);
+    }
+  }
 }
 
 void State::TakeHeld() const {

@@ -232,9 +232,14 @@ fs::path Followed(fs::path path) {
   return path;
 }
 
+// A process that was writing there may add a file meanwhile: then once more.
 void RemoveAll(const fs::path& path) {
-  std::error_code ignored;
-  fs::remove_all(path, ignored);
+  constexpr int kTries = 8;
+  std::error_code error;
+  for (int i = 0; i < kTries; ++i) {
+    fs::remove_all(path, error);
+    if (!error) return;
+  }
 }
 
 int OpenFolder(const fs::path& folder) {

@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "campaign/investigate.h"
 #include "core/content_name.h"
@@ -94,6 +96,25 @@ TEST_F(StateTest, WhatAKilledCampaignLeftIsPutInOrder) {
   EXPECT_TRUE(fs::exists(folder_ / "corpus" / "linear" / ContentName("input")));
   EXPECT_TRUE(fs::is_empty(folder_ / "jobs"));
   EXPECT_TRUE(fs::is_empty(folder_ / "findings"));
+}
+
+// What the killed campaign started lives a moment longer, and writes.
+TEST_F(StateTest, AnEngineThatStillWritesIsNoObstacle) {
+  {
+    const State state("--state", folder_);
+  }
+  const fs::path job = folder_ / "jobs" / "0";
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 200; ++i) Touch(job / ("earlier-" + std::to_string(i)), "");
+    std::atomic<bool> over = false;
+    std::thread engine([&] {
+      for (int i = 0; !over; ++i) std::ofstream(job / ("input-" + std::to_string(i % 5000))) << i;
+    });
+    EXPECT_NO_THROW(State("--state", folder_));
+    over = true;
+    engine.join();
+    EXPECT_TRUE(fs::is_empty(folder_ / "jobs"));
+  }
 }
 
 // An engine that is stopped while it looks at a failure loses none; one that lives goes on looking.

@@ -406,7 +406,7 @@ size_t MutateBytes(Op op, uint8_t* data, size_t size, size_t size_max, unsigned 
   // Neither bytes without a header nor a seed have anything that a mutation could keep.
   const bool keeps = size >= kLeastHeader && !SeedIn({data, size});
   if (!keeps || rng.Chance(1, 2)) {
-    // Cases of any size are dear: one in 16 takes a fifteenth of the time.
+    // Cases of any size are dear: one mutation in 16 takes up to a tenth of the time.
     if (rng.Chance(1, 8)) return Store(EncodeDraw(rng.Next(), size_max), data, size_max);
     const Case drawn = DrawSmall(op, rng);
     if (!keeps || rng.Chance(3, 4)) return Store(EncodeFitted(drawn), data, size_max);

@@ -161,9 +161,7 @@ class Campaign {
     }
     LookIntoTheRest();
     Tell(true);
-    state_.ClearJobs();
-    std::error_code busy;
-    fs::remove(state_.root() / "jobs", busy);
+    RemoveFolder((state_.root() / "jobs").string());
     return progress_;
   }
 

@@ -127,20 +127,10 @@ void State::Recover() const {
       TakeInputs(root_ / "jobs" / job / std::string(Name(op)), op);
     }
   }
-  ClearJobs();
+  // What the killed campaign started may still write there: the folder loses its name first.
+  RemoveFolder((root_ / "jobs").string());
+  fs::create_directory(root_ / "jobs");
   Take({});
-}
-
-void State::ClearJobs() const {
-  for (const std::string& name : NamesIn(root_ / "jobs")) {
-    const fs::path job = root_ / "jobs" / name;
-    std::error_code gone;
-    if (fs::is_directory(job, gone)) {
-      RemoveFolder(job.string());
-    } else {
-      fs::remove(job, gone);
-    }
-  }
 }
 
 void State::TakeHeld() const {

@@ -69,9 +69,6 @@ class State {
   void Replace(const std::string& earlier, const Fault& fault) const;
   // Moves the failures that fuzz targets held when they were killed to the inbox.
   void TakeHeld() const;
-  // Empties jobs/. What a killed campaign started may still write there for a while, so each folder
-  // loses its name first.
-  void ClearJobs() const;
   // Moves the inputs that an engine left in `folder` to the corpus.
   void TakeInputs(const std::filesystem::path& folder, Op op) const;
   // Copies an input to the corpus.

@@ -2,12 +2,12 @@
 // Our mutations for AFL++, as a library that AFL_CUSTOM_MUTATOR_LIBRARY names (the interface:
 // AFL++'s docs/custom_mutators.md). QUALM_AFL_OP says whose cases the inputs are. Only scripts/afl
 // builds it.
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/op.h"
@@ -53,10 +53,8 @@ size_t afl_custom_fuzz(void* mutator, uint8_t* data, size_t size, uint8_t** out,
     bytes.resize(size_max);
     bytes.resize(fuzz::CrossBytes(op, data, size, other, other_size, bytes.data(), size_max, seed));
   } else {
-    bytes.assign(data, data + std::min(size, size_max));
-    const size_t used = bytes.size();
-    bytes.resize(size_max);
-    bytes.resize(fuzz::MutateBytes(op, bytes.data(), used, size_max, seed));
+    bytes.assign(data, data + size);
+    bytes = fuzz::MutatedBytes(op, std::move(bytes), size_max, seed);
   }
   *out = bytes.data();
   return bytes.size();

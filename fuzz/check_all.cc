@@ -13,6 +13,7 @@
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "fuzz/canary.h"
+#include "fuzz/setting.h"
 #include "fuzz/watch.h"
 #include "properties/adapt.h"
 #include "properties/engine.h"
@@ -21,11 +22,6 @@
 
 namespace qualm::fuzz {
 namespace {
-
-std::string Setting(const char* name, const std::string& otherwise) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : otherwise;
-}
 
 std::unique_ptr<Checker>& TheChecker() {
   static std::unique_ptr<Checker> checker;

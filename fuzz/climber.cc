@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/climber.h"
 
+#include <utility>
+
 #include "fuzz/case_codec.h"
 #include "fuzz/feedback.h"
 #include "fuzz/mutator.h"
@@ -11,10 +13,7 @@ Case Climber::operator()() {
   constexpr size_t kInputMax = 4096;  // libFuzzer's
   std::vector<uint8_t> input = kept_[rng_.Below(kept_.size())];
   for (int64_t times = rng_.Between(1, 5); times > 0; --times) {
-    const size_t size = input.size();
-    input.resize(kInputMax);
-    const auto seed = static_cast<unsigned>(rng_.Next());
-    input.resize(MutateBytes(op_, input.data(), size, kInputMax, seed));
+    input = MutatedBytes(op_, std::move(input), kInputMax, static_cast<unsigned>(rng_.Next()));
   }
   const Case c = DecodeCase(op_, input);
   if (light_ != nullptr && IsNews(c)) kept_.push_back(input);

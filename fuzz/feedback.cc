@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
-#include <string_view>
 
+#include "fuzz/setting.h"
 #include "fuzz/watch.h"
 
 namespace qualm::fuzz {
@@ -39,10 +38,7 @@ size_t Signed(int64_t distance) {
 }
 
 bool Off() {
-  static const bool off = [] {
-    const char* setting = std::getenv("QUALM_FUZZ_FEEDBACK");
-    return setting != nullptr && std::string_view(setting) == "off";
-  }();
+  static const bool off = Setting("QUALM_FUZZ_FEEDBACK") == "off";
   return off;
 }
 

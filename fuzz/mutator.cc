@@ -5,15 +5,14 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "fuzz/aim.h"
 #include "fuzz/case_codec.h"
 #include "fuzz/fit.h"
+#include "fuzz/setting.h"
 #include "properties/gen/gen.h"
 
 // libFuzzer's own byte mutations; absent in other drivers.
@@ -351,10 +350,7 @@ Case DrawSmall(Op op, Rng& rng) {
 }
 
 bool BytesOnly() {
-  static const bool bytes = [] {
-    const char* setting = std::getenv("QUALM_FUZZ_MUTATOR");
-    return setting != nullptr && std::string_view(setting) == "bytes";
-  }();
+  static const bool bytes = Setting("QUALM_FUZZ_MUTATOR") == "bytes";
   return bytes;
 }
 
@@ -415,6 +411,14 @@ size_t MutateBytes(Op op, uint8_t* data, size_t size, size_t size_max, unsigned 
   }
   const Case mutated = MutateCase(DecodeCase(op, {data, size}), rng);
   return Store(EncodeFitted(mutated), data, size_max);
+}
+
+std::vector<uint8_t> MutatedBytes(Op op, std::vector<uint8_t> bytes, size_t size_max,
+                                  unsigned seed) {
+  const size_t size = std::min(bytes.size(), size_max);
+  bytes.resize(size_max);
+  bytes.resize(MutateBytes(op, bytes.data(), size, size_max, seed));
+  return bytes;
 }
 
 size_t CrossBytes(Op op, const uint8_t* a, size_t a_size, const uint8_t* b, size_t b_size,

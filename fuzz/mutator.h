@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "core/case.h"
 #include "core/rng.h"
@@ -26,6 +27,9 @@ Case CrossCases(const Case& a, const Case& b, Rng& rng);
 // If there is an engine, one mutation in 16 is the engine's own, on the bytes.
 // QUALM_FUZZ_MUTATOR=bytes leaves all mutations to the engine, to measure what ours are worth.
 size_t MutateBytes(Op op, uint8_t* data, size_t size, size_t size_max, unsigned seed);
+// The same for bytes in a vector.
+std::vector<uint8_t> MutatedBytes(Op op, std::vector<uint8_t> bytes, size_t size_max,
+                                  unsigned seed);
 size_t CrossBytes(Op op, const uint8_t* a, size_t a_size, const uint8_t* b, size_t b_size,
                   uint8_t* out, size_t out_size_max, unsigned seed);
 

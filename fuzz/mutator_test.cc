@@ -65,10 +65,7 @@ TEST_P(Mutator, SameSeedSameBytes) {
 int DrawnOf1000(Op op, const std::vector<uint8_t>& from) {
   int drawn = 0;
   for (unsigned seed = 0; seed < 1000; ++seed) {
-    std::vector<uint8_t> bytes = from;
-    bytes.resize(4096);
-    bytes.resize(MutateBytes(op, bytes.data(), from.size(), bytes.size(), seed));
-    const Case c = DecodeCase(op, bytes);
+    const Case c = DecodeCase(op, MutatedBytes(op, from, 4096, seed));
     std::set<uint32_t> elements;
     for (int64_t i = 0; i < c.x.size(); ++i) elements.insert(c.x.BitsAt(i));
     drawn += elements.size() >= 3 ? 1 : 0;
@@ -91,9 +88,7 @@ TEST_P(Mutator, SomeDrawnCasesAreLarge) {
   const std::vector<uint8_t> header = EncodeFitted(DecodeCase(GetParam(), {}));
   int seeds = 0, large = 0;
   for (unsigned seed = 0; seed < 4000; ++seed) {
-    std::vector<uint8_t> bytes = header;
-    bytes.resize(4096);
-    bytes.resize(MutateBytes(GetParam(), bytes.data(), header.size(), bytes.size(), seed));
+    const std::vector<uint8_t> bytes = MutatedBytes(GetParam(), header, 4096, seed);
     if (!SeedIn(bytes)) continue;
     EXPECT_EQ(bytes.size(), 4096u);
     ++seeds;
@@ -135,9 +130,7 @@ TEST(MutatorReach, SaturationFromNothing) {
     Rng rng(seed);
     int count = 0;
     for (bool saturates = false; !saturates && count < 1000; ++count) {
-      std::vector<uint8_t> bytes(4096);
-      bytes.resize(MutateBytes(Op::kLinear, bytes.data(), 0, bytes.size(),
-                               static_cast<unsigned>(rng.Next())));
+      const auto bytes = MutatedBytes(Op::kLinear, {}, 4096, static_cast<unsigned>(rng.Next()));
       saturates = headroom::Measure(DecodeCase(Op::kLinear, bytes)).pairs_saturating > 0;
     }
     cases.push_back(count);

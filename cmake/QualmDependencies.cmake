@@ -43,7 +43,7 @@ endif()
 
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(fmt REQUIRED)
-find_package(Boost 1.74 REQUIRED)
+find_package(Boost 1.74 CONFIG REQUIRED)  # its own package file: CMake drops FindBoost
 find_package(CLI11 REQUIRED)
 find_package(Threads REQUIRED)
 

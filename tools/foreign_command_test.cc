@@ -9,6 +9,7 @@
 
 #include "core/io/case_json.h"
 #include "core/io/json_schema_test_util.h"
+#include "core/io/short_path.h"
 #include "tools/run_qualm_test_util.h"
 
 namespace qualm::tools {
@@ -112,7 +113,9 @@ TEST_F(ForeignCommand, EachFailureOfAChildIsAFindingOfItsKindWithItsCase) {
 }
 
 TEST_F(ForeignCommand, EachFailureOfAPluginIsAFindingOfItsKindWithItsCase) {
-  const std::string plugin = "plugin:" QUALM_BINARY_DIR "/lib/qualm_broken.so";
+  // As documents name it, where the command runs.
+  const std::string plugin =
+      "plugin:" + ShortProgram(QUALM_BINARY_DIR "/lib/qualm_broken.so", folder().string());
   for (const Bad& bad :
        {Bad{"crash", "crash", "crashed: killed by SIGSEGV"},
         Bad{"exit", "crash", "crashed: ended the process with exit status 17"},

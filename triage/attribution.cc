@@ -14,6 +14,7 @@
 #include "oracles/exact/exact.h"
 #include "properties/sweep.h"
 #include "triage/causes.h"
+#include "triage/code_length.h"
 #include "triage/cover.h"
 #include "triage/examine.h"
 #include "triage/influence.h"
@@ -65,11 +66,7 @@ std::string Sentence(Op op, const Hypothesis& causes) {
   return text;
 }
 
-std::string Names(Op op, const Hypothesis& causes) {
-  std::string text;
-  for (const Cause* cause : causes) text += (text.empty() ? "" : " + ") + cause->NameFor(op);
-  return text;
-}
+std::string Names(Op op, const Hypothesis& causes) { return NamesOf(causes, op); }
 
 int64_t Work(const Case& c) { return c.M * c.N * std::max<int64_t>(1, c.K); }
 
@@ -131,6 +128,7 @@ class Evidence {
   }
 
   int64_t departures() const { return departures_; }
+  const Tensor& ActualOfSmallCase() const { return actual_rows_; }
   // The whole case, or two rows of it if it is long.
   const Case& SmallCase() const {
     constexpr int64_t kLong = int64_t{1} << 14;
@@ -267,32 +265,34 @@ std::vector<Hypothesis> CausesInPlaces(const Evidence& evidence, size_t most,
   return fit;
 }
 
-// The names of several hypotheses; of many, the first names and their number.
+// Several texts as one; of many, the first ones and their number.
+std::string ListOf(const std::vector<std::string>& texts, size_t most, std::string_view between) {
+  const std::vector<std::string> first(
+      texts.begin(), texts.begin() + static_cast<int64_t>(std::min(texts.size(), most)));
+  const std::string text = fmt::format("{}", fmt::join(first, between));
+  return texts.size() > most ? fmt::format("{} and {} more", text, texts.size() - most) : text;
+}
 std::string ListOf(Op op, std::span<const Hypothesis> several) {
-  constexpr size_t kMost = 6;
-  std::string text;
-  for (size_t i = 0; i < std::min(several.size(), kMost); ++i)
-    text += (i == 0 ? "" : ", ") + Names(op, several[i]);
-  return several.size() > kMost ? fmt::format("{} and {} more", text, several.size() - kMost)
-                                : text;
+  std::vector<std::string> names;
+  for (const Hypothesis& causes : several) names.push_back(Names(op, causes));
+  return ListOf(names, 6, ", ");
 }
 
-// Adds the other causes that explain the same output.
-void AddOthers(Op op, std::span<const Hypothesis> others, Attribution& attribution) {
-  for (const Hypothesis& causes : others) {
-    attribution.ambiguous |= causes.front()->kind != attribution.kind;
-    attribution.open.push_back(causes);
+bool IsConvention(const Hypothesis& causes) {
+  return causes.size() == 1 && causes.front()->stage == CauseStage::kConvention;
+}
+
+bool IsArithmetic(const Hypothesis& causes) {
+  return std::ranges::all_of(causes, &Cause::is_arithmetic);
+}
+
+// The named conventions that give the whole output.
+std::vector<Hypothesis> ConventionsOf(const Evidence& evidence) {
+  std::vector<Hypothesis> fit;
+  for (const Cause& known : KnownArithmetic()) {
+    if (evidence.Reproduced(Hypothesis{&known})) fit.push_back({&known});
   }
-  if (!others.empty()) attribution.evidence.push_back("also reproduced by: " + ListOf(op, others));
-}
-
-// The likeliest single cause that gives the output; the evidence names every other one.
-std::optional<Attribution> OneCause(const Evidence& evidence) {
-  const std::vector<Hypothesis> fit = SingleCauses(evidence);
-  if (fit.empty()) return std::nullopt;
-  Attribution attribution = Shown(evidence, fit.front());
-  AddOthers(evidence.SmallCase().op, std::span(fit).subspan(1), attribution);
-  return attribution;
+  return fit;
 }
 
 // Pairs of causes that give the output, at most `most` of them.
@@ -316,37 +316,18 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
 }
 
 // A usual vector length `width` such that all departures, of which there is one at least, lie in
-// the last (columns mod width) columns; 0 if there is none. If `after`, at least one whole vector
-// precedes those columns.
-int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual, bool after = true) {
+// the last (columns mod width) columns, with at least one whole vector before them; 0 if there is
+// none.
+int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   const int64_t columns = c.output_shape().back();
   int64_t first = columns;
   for (int64_t i = 0; i < actual.size(); ++i) {
     if (actual.BitsAt(i) != exact_y.BitsAt(i)) first = std::min(first, i % columns);
   }
   for (int64_t width : {64, 32, 16, 8, 4}) {
-    if (after && columns <= width) continue;
-    if (first >= columns - columns % width) return width;
+    if (columns > width && first >= columns - columns % width) return width;
   }
   return 0;
-}
-
-// Is every wrong output 0, or equal to the exact value of another column of its row? At least one
-// must equal another column's value.
-bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
-  const int64_t columns = c.output_shape().back();
-  bool moved = false;
-  for (int64_t i = 0; i < actual.size(); ++i) {
-    const uint32_t bits = actual.BitsAt(i);
-    if (bits == exact_y.BitsAt(i)) continue;
-    bool elsewhere = false;
-    for (int64_t j = i - i % columns; j < i - i % columns + columns && bits != 0; ++j) {
-      elsewhere |= exact_y.BitsAt(j) == bits;
-    }
-    if (!elsewhere && bits != 0) return false;
-    moved |= elsewhere;
-  }
-  return moved;
 }
 
 Attribution Stated(FindingKind kind, std::string diagnosis, bool complete) {
@@ -357,42 +338,184 @@ Attribution Stated(FindingKind kind, std::string diagnosis, bool complete) {
   return attribution;
 }
 
-// The best guess if neither one cause nor two give the whole output, which is not exact.
-Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
-                  const Evidence& evidence) {
-  Attribution attribution;
-  if (const int64_t width = TailWidth(c, exact_y, actual); width != 0) {
-    attribution.kind = FindingKind::kTail;
-    attribution.diagnosis = "only the last N % " + std::to_string(width) + " outputs are wrong";
-    return attribution;
-  }
-  if (Misplaced(c, exact_y, actual)) {
-    attribution.kind = FindingKind::kIndex;
-    attribution.diagnosis = "outputs hold what belongs in another column";
-    return attribution;
-  }
+// The rows and columns of a few departures say nothing; a part of an answer is no explanation of it.
+Attribution Unexplained(Op op, const Evidence& evidence) {
+  Attribution attribution = Stated(FindingKind::kUnknown, "no known cause gives every output", false);
   const Cause* best = nullptr;
   Agreement most;
   for (const Cause& cause : AllCauses()) {
     if (cause.of_family) continue;
     const Agreement agreement = evidence.Explained(cause).value_or(Agreement{});
-    if (agreement.explained > most.explained ||
-        (agreement.explained == most.explained && agreement.spoiled < most.spoiled)) {
-      most = agreement;
-      best = &cause;
-    }
+    if (agreement.spoiled > 0 || agreement.explained <= most.explained) continue;
+    most = agreement;
+    best = &cause;
   }
-  if (2 * most.explained < evidence.departures()) {
-    attribution.diagnosis = "no swap of one or two stages reproduces the output";
+  if (best != nullptr && 2 * most.explained >= evidence.departures()) {
+    attribution.evidence.push_back(
+        fmt::format("what comes nearest: {} gives {} of the {} outputs that are not exact",
+                    best->NameFor(op), most.explained, evidence.departures()));
+  }
+  return attribution;
+}
+
+// ---- Which of the explanations that give every output is named.
+
+// An explanation is named if it is worth so many bits: chance is worth as much in 1 of 2^7 answers.
+constexpr double kMargin = 7;
+// Explanations that are worth as much, but for so many bits, are not told apart.
+constexpr double kAhead = 2.5;
+
+using Weighed = Examination::Weighed;
+
+// Each fit as it stands after the one answer: worth what the answer takes without it.
+std::vector<Weighed> WeighedByOneAnswer(const Tensor& right, const Tensor& actual,
+                                        const std::vector<Hypothesis>& fits) {
+  CodeLength without, with;
+  without.Add(right, actual);
+  with.Add(actual, actual);
+  std::vector<Weighed> all;
+  for (const Hypothesis& causes : fits)
+    all.push_back({.causes = causes, .bits = without.bits() - with.bits() - BitsOf(causes)});
+  MostWorthFirst(all);
+  return all;
+}
+
+// Nothing that was asked speaks against it.
+bool HoldsEverywhere(const Weighed& each) { return each.against == 0 && each.otherwise == 0; }
+// Other faults may show now and then, in one answer of four.
+bool Holds(const Weighed& each) {
+  return each.against <= each.bearing_out && 4 * each.otherwise <= each.bearing_out;
+}
+
+class Decision {
+ public:
+  // `asked`: further cases, by whose answers the explanations were weighed too.
+  Decision(const Case& c, const Evidence& evidence, std::vector<Weighed> all, int64_t asked,
+           bool all_ties)
+      : op_(c.op), evidence_(evidence), all_(std::move(all)), asked_(asked), all_ties_(all_ties) {}
+
+  // nullopt: none of the explanations holds.
+  std::optional<Attribution> Take() {
+    std::vector<std::string> known;
+    const Weighed* by_name = nullptr;
+    std::vector<const Weighed*> rules;
+    for (const Weighed& each : all_) {
+      if (IsConvention(each.causes)) {
+        if (!HoldsEverywhere(each) || (asked_ > 0 && each.bits < kMargin)) continue;
+        known.push_back(Names(op_, each.causes));
+        if (by_name == nullptr) by_name = &each;
+      } else if (Holds(each)) {
+        rules.push_back(&each);
+      }
+    }
+    if (by_name != nullptr)
+      std::erase_if(rules, [](const Weighed* rule) {
+        return !IsArithmetic(rule->causes) || rule->against > 0 || !rule->where.text.empty();
+      });
+    if (by_name == nullptr && rules.empty()) return std::nullopt;
+    std::vector<const Weighed*> alike;
+    for (const Weighed* rule : rules) {
+      if (rule->bits > rules.front()->bits - kAhead) alike.push_back(rule);
+    }
+    const auto of_kind = [&](const Weighed* rule) {
+      return KindOf(evidence_, rule->causes) == KindOf(evidence_, alike.front()->causes);
+    };
+    const bool one_kind = std::ranges::all_of(alike, of_kind);
+    const bool sure = !alike.empty() && alike.front()->bits >= kMargin && one_kind;
+    Attribution attribution;
+    if (by_name != nullptr) {
+      const std::string names = ListOf(known, 3, ", ");
+      const bool told = !alike.empty() && (sure || (all_ties_ && one_kind && asked_ == 0));
+      attribution = Shown(evidence_, told ? alike.front()->causes : by_name->causes);
+      if (told) attribution.where = alike.front()->where;
+      if (!rules.empty()) attribution.kind = KindOf(evidence_, rules.front()->causes);
+      if (told) {
+        attribution.diagnosis = "the subject " + Either(alike) + ", as " + names +
+                                (known.size() == 1 ? " does" : " do");
+      } else {
+        attribution.diagnosis = "the subject computes as " + names + (known.size() == 1 ? " does" : " do");
+        if (all_ties_ && !alike.empty() && asked_ == 0) attribution.diagnosis += ": it " + Either(alike);
+      }
+    } else if (sure) {
+      attribution = Shown(evidence_, alike.front()->causes);
+      attribution.where = alike.front()->where;
+      attribution.diagnosis = "the subject " + Either(alike);
+    } else {
+      attribution = Stated(one_kind ? KindOf(evidence_, alike.front()->causes) : FindingKind::kUnknown,
+                           "not enough to tell", false);
+      if (alike.front()->bits > 0) attribution.diagnosis += ": the subject " + Either(alike);
+      attribution.kind = FindingKind::kUnknown;
+      std::vector<Hypothesis> fits;
+      for (const Weighed* rule : rules) fits.push_back(rule->causes);
+      attribution.evidence.push_back(
+          fmt::format("{} {} every output, as {} of {} wrong outputs may by chance", ListOf(op_, fits),
+                      fits.size() == 1 ? "gives" : "give", fits.size() == 1 ? "one" : "some",
+                      evidence_.departures()));
+    }
+    Tell(alike, rules, attribution);
     return attribution;
   }
-  attribution.kind = best->kind;
-  attribution.diagnosis = Sentence(c.op, {best}) + ", and something else";
-  attribution.evidence.push_back("exact arithmetic with " + best->NameFor(c.op) + " reproduces " +
-                                 std::to_string(most.explained) + " of the " +
-                                 std::to_string(evidence.departures()) +
-                                 " outputs that are not exact");
-  return attribution;
+
+ private:
+  std::string Either(const std::vector<const Weighed*>& alike) const {
+    std::vector<std::string> sentences;
+    for (const Weighed* each : alike) {
+      std::string text;
+      for (const Cause* cause : each->causes) {
+        const bool place = cause->stage == CauseStage::kPlace;
+        text += (text.empty() ? "" : place ? ", " : " and ") + cause->SentenceFor(op_);
+      }
+      if (!each->where.text.empty()) text += ", " + each->where.text;
+      sentences.push_back(std::move(text));
+    }
+    return ListOf(sentences, 3, ", or ");
+  }
+
+  // The other explanations, and what was asked.
+  void Tell(const std::vector<const Weighed*>& alike, const std::vector<const Weighed*>& rules,
+            Attribution& attribution) const {
+    std::vector<Hypothesis> others, out;
+    for (const Weighed* rule : rules) {
+      if (rule->causes == attribution.causes) continue;
+      others.push_back(rule->causes);
+      attribution.open.push_back(rule->causes);
+    }
+    for (const Weighed& each : all_) {
+      if (!IsConvention(each.causes) && !Holds(each)) out.push_back(each.causes);
+    }
+    attribution.ambiguous =
+        std::ranges::any_of(others, [&](const Hypothesis& causes) {
+          return causes.front()->kind != attribution.kind;
+        }) && (alike.size() > 1 || asked_ == 0);
+    if (!others.empty() && attribution.complete)
+      attribution.evidence.push_back("also reproduced by: " + ListOf(op_, others));
+    attribution.contradicted = out;
+    if (asked_ == 0) return;
+    const Weighed* const taken =
+        attribution.causes.empty() ? nullptr
+                                   : &*std::ranges::find(all_, attribution.causes, &Weighed::causes);
+    std::string text = fmt::format("{} further cases asked", asked_);
+    if (taken != nullptr) {
+      text += fmt::format(": {} bear it out", taken->bearing_out);
+      if (taken->against > 0) text += fmt::format(", {} do not", taken->against);
+    }
+    if (!out.empty()) text += "; ruled out: " + ListOf(op_, out);
+    attribution.evidence.push_back(text);
+  }
+
+  const Op op_;
+  const Evidence& evidence_;
+  const std::vector<Weighed> all_;
+  const int64_t asked_;
+  const bool all_ties_;
+};
+
+// Whether every departure lies on an exact tie.
+bool DepartsOnTies(const Case& c, const Tensor& right, const Tensor& actual) {
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    if (actual.BitsAt(i) != right.BitsAt(i) && exact::TieDistance(c, i) != 0.0) return false;
+  }
+  return true;
 }
 
 bool SameEnvironment(const RunContext& a, const RunContext& b) {
@@ -453,7 +576,8 @@ Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& se
     }
   }
   attribution.diagnosis = "the subject leaves outputs unwritten";
-  if (const int64_t width = TailWidth(c, first, second, false); width != 0) {
+  // In a row that is no longer than a vector every output is among the last ones.
+  if (const int64_t width = TailWidth(c, first, second); width != 0) {
     attribution.kind = FindingKind::kTail;
     attribution.diagnosis += ", all of them among the last N % " + std::to_string(width);
   }
@@ -617,36 +741,6 @@ std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject
   return attribution;
 }
 
-// The number of cases that the subject was asked beyond the case found.
-std::string Asked(const Examination& examination) {
-  return fmt::format("{} further cases asked", examination.asked);
-}
-
-// The cause that the examination names; none if causes of several kinds are borne out equally.
-const Examination::BorneOut* Decided(const Examination& examination) {
-  if (examination.borne_out.empty()) return nullptr;
-  const Examination::BorneOut& best = examination.borne_out.front();
-  const bool alike = std::ranges::all_of(examination.borne_out, [&](const auto& other) {
-    return other.rank != best.rank || other.causes.front()->kind == best.causes.front()->kind;
-  });
-  return alike ? &best : nullptr;
-}
-
-// The attribution to a cause that further cases bear out. `ruled_out`: causes that give the answer,
-// but that further cases contradict.
-Attribution Named(const Evidence& evidence, const Examination& examined,
-                  const Examination::BorneOut& best, std::span<const Hypothesis> ruled_out) {
-  Attribution attribution = Shown(evidence, best.causes);
-  if (!best.where.empty()) attribution.diagnosis += ", " + best.where;
-  std::vector<Hypothesis> left;
-  for (const Examination::BorneOut& other : examined.borne_out) left.push_back(other.causes);
-  AddOthers(evidence.SmallCase().op, std::span(left).subspan(1), attribution);
-  std::string text = Asked(examined) + " bear it out";
-  if (!ruled_out.empty()) text += " and rule out: " + ListOf(evidence.SmallCase().op, ruled_out);
-  attribution.evidence.push_back(text);
-  return attribution;
-}
-
 // Several established causes, none more than the answer takes.
 std::optional<Attribution> EstablishedTogether(const Evidence& evidence,
                                                std::span<const Hypothesis> established,
@@ -683,65 +777,66 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   if (options.only_established) {
     return by_experiment().value_or(Stated(FindingKind::kUnknown, "no established cause", false));
   }
-  Examination found;
-  std::vector<Hypothesis> fit;
-  const auto examined = [&](const std::vector<Hypothesis>& ways,
+  std::vector<Hypothesis> contradicted(options.contradicted.begin(), options.contradicted.end());
+  std::vector<Hypothesis> open;
+  std::vector<std::string> told;
+  const bool ties = DepartsOnTies(c, exact_y, answer.y);
+  const auto examined = [&](std::vector<Hypothesis> fits,
                             std::span<const Hypothesis> established) -> std::optional<Attribution> {
-    std::vector<Hypothesis> more = ways;
-    std::erase_if(more, [&](const Hypothesis& causes) {
+    std::erase_if(fits, [&](const Hypothesis& causes) {
       return std::ranges::find(options.contradicted, causes) != options.contradicted.end();
     });
+    if (fits.empty()) return std::nullopt;
+    // Beyond so many, the least likely ones are not asked about.
+    constexpr size_t kMostFits = 48;
+    std::ranges::sort(fits, {}, [&](const Hypothesis& causes) {
+      return std::pair(BitsOf(causes), Names(c.op, causes));
+    });
+    if (fits.size() > kMostFits) fits.resize(kMostFits);
+    const bool small = &evidence.SmallCase() != &c;
+    const Tensor actual = small ? evidence.ActualOfSmallCase() : answer.y;
     Examination examination =
-        Examine(evidence.SmallCase(), answer.context, more, subject, established);
-    fit.insert(fit.end(), more.begin(), more.end());
-    found.asked += examination.asked;
-    for (std::vector<Hypothesis> Examination::* const list :
-         {&Examination::open, &Examination::contradicted}) {
-      (found.*list)
-          .insert((found.*list).end(), (examination.*list).begin(), (examination.*list).end());
+        Examine(evidence.SmallCase(), actual, answer.context, fits, subject, established);
+    std::optional<Attribution> attribution =
+        Decision(c, evidence, std::move(examination.weighed), examination.asked, ties).Take();
+    if (attribution && attribution->complete) return attribution;
+    if (attribution) {
+      open.insert(open.end(), attribution->open.begin(), attribution->open.end());
+      told.push_back(attribution->diagnosis);
+      told.insert(told.end(), attribution->evidence.begin(), attribution->evidence.end());
+    } else {
+      contradicted.insert(contradicted.end(), fits.begin(), fits.end());
+      told.push_back(fmt::format("{} further cases asked: {} {} the output, and other answers "
+                                 "contradict {}",
+                                 examination.asked, ListOf(c.op, fits),
+                                 fits.size() == 1 ? "gives" : "give",
+                                 fits.size() == 1 ? "it" : "each of them"));
     }
-    if (const Examination::BorneOut* const best = Decided(examination); best != nullptr) {
-      return Named(evidence, examination, *best, found.contradicted);
-    }
-    found.borne_out.insert(found.borne_out.end(), examination.borne_out.begin(),
-                           examination.borne_out.end());
     return std::nullopt;
   };
-  // The likeliest causes first. If further answers contradict them, the next ones are examined.
-  const std::vector<Hypothesis> single = SingleCauses(evidence);
-  if (auto named = examined(single, {})) return *named;
-  const std::vector<Hypothesis> of_family = SingleCauses(evidence, true);
-  if (auto named = examined(of_family, {})) return *named;
+  // The cheapest explanations first. If further answers contradict them, the next ones are examined.
+  std::vector<Hypothesis> whole = ConventionsOf(evidence);
+  for (const bool of_family : {false, true}) {
+    const std::vector<Hypothesis> single = SingleCauses(evidence, of_family);
+    whole.insert(whole.end(), single.begin(), single.end());
+  }
+  if (auto named = examined(whole, {})) return *named;
   // The answers that contradict them may show other faults of the subject.
   if (!options.established.empty()) {
-    const Examination alone = std::exchange(found, {});
-    fit.clear();
-    for (const auto* const causes : {&single, &of_family}) {
-      if (auto named = examined(*causes, options.established)) return *named;
-    }
-    found.asked += alone.asked;
+    if (auto named = examined(whole, options.established)) return *named;
   }
-  if (auto named = examined(CausesInPlaces(evidence, kMostPairs, single), {})) return *named;
+  if (auto named = examined(CausesInPlaces(evidence, kMostPairs, whole), {})) return *named;
   if (auto named = examined(TwoCauses(c, evidence, kMostPairs), {})) return *named;
   if (const auto shown = by_experiment()) return *shown;
-  Attribution attribution =
-      Stated(FindingKind::kUnknown, "no known cause gives every output", false);
-  if (!fit.empty()) {
-    attribution.diagnosis = "no known cause gives this and what was asked besides";
-    attribution.evidence.push_back(fmt::format(
-        "{}: {} {} the output, and {}", Asked(found), ListOf(c.op, fit),
-        fit.size() == 1 ? "gives" : "give",
-        found.open.empty() && found.borne_out.empty() ? "other answers contradict it"
-                                                      : "nothing shows which of them it is"));
-  } else if (const Attribution nearest = Guess(c, exact_y, answer.y, evidence);
-             nearest.kind != FindingKind::kUnknown) {
-    attribution.evidence.push_back("what comes nearest: " + nearest.diagnosis);
+  Attribution attribution = Unexplained(c.op, evidence);
+  if (!told.empty()) {
+    const bool undecided = told.front().starts_with("not enough");
+    attribution.diagnosis = undecided ? told.front()
+                                      : "no known cause gives this and what was asked besides";
+    attribution.evidence.assign(told.begin() + (undecided ? 1 : 0), told.end());
   }
-  for (const Examination::BorneOut& other : found.borne_out) {
-    attribution.open.push_back(other.causes);
-  }
-  attribution.contradicted = found.contradicted;
-  attribution.open.insert(attribution.open.end(), found.open.begin(), found.open.end());
+  attribution.open = open;
+  attribution.contradicted = contradicted;
   return attribution;
 }
 
@@ -757,10 +852,17 @@ Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cau
   const Evidence evidence(c, actual, right, model);
   const Hypothesis hinted(hint.begin(), hint.end());
   if (evidence.Reproduced(hinted)) return Shown(evidence, hinted);
-  if (auto one = OneCause(evidence)) return *one;
-  const std::vector<Hypothesis> two = TwoCauses(c, evidence, 1);
-  if (!two.empty()) return Shown(evidence, two.front());
-  return Guess(c, right, actual, evidence);
+  const bool ties = DepartsOnTies(c, right, actual);
+  std::vector<Hypothesis> fits = ConventionsOf(evidence);
+  for (const bool of_family : {false, true}) {
+    const std::vector<Hypothesis> single = SingleCauses(evidence, of_family);
+    fits.insert(fits.end(), single.begin(), single.end());
+  }
+  if (fits.empty()) fits = TwoCauses(c, evidence, 12);
+  if (fits.empty()) fits = CausesInPlaces(evidence, 12, {});
+  if (auto decided = Decision(c, evidence, WeighedByOneAnswer(right, actual, fits), 0, ties).Take())
+    return *decided;
+  return Unexplained(c.op, evidence);
 }
 
 Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& recorded,

@@ -49,6 +49,10 @@ bool ChoosesForRows(const Case& c) { return c.x_gran == Granularity::kRow && c.M
 bool Quantizes(const Case& c) { return c.op == Op::kQuantize || ChoosesScales(c); }
 bool CodesOfInput(const Case& c) { return IsCode(c.x.dtype()); }
 bool Weights(const Case& c) { return !c.w.empty(); }
+bool HasCodesOut(const Case& c) { return IsCode(c.out_dtype); }
+bool SumsToCodes(const Case& c) {
+  return HasSums(c.op) && IsCode(c.out_dtype) && c.requant == Requant::kExact;
+}
 
 // The output, or x of dynamic_linear, is a real value rounded once to a code. The other
 // requantization modes round in several steps, and the causes about that one rounding do not apply
@@ -293,24 +297,100 @@ void StartAtMinus127(PoolWindow& window) {
 
 // ---- Offset.
 
-bool IgnoreZeroPoint(QParams& q) {
-  return Replace(q.zero_point, std::vector<int32_t>(q.zero_point.size(), 0));
+// A wrong zero point in place of z.
+int32_t Ignored(int32_t) { return 0; }
+int32_t Negated(int32_t z) { return z == INT32_MIN ? z : -z; }
+int32_t OneMore(int32_t z) { return z == INT32_MAX ? z : z + 1; }
+int32_t OneLess(int32_t z) { return z == INT32_MIN ? z : z - 1; }
+int32_t InInt8(int32_t z) { return static_cast<int8_t>(z); }
+int32_t NegatedInInt8(int32_t z) { return -int32_t{static_cast<int8_t>(-int64_t{z})}; }
+
+template <auto kQ, int32_t (*kWrong)(int32_t)>
+bool EditZeroPoint(Stages& s) {
+  std::vector<int32_t> wrong = (s.c.*kQ).zero_point;
+  for (int32_t& z : wrong) z = kWrong(z);
+  return Replace((s.c.*kQ).zero_point, std::move(wrong));
 }
 
-bool WrapZeroPoint(QParams& q) {
-  std::vector<int32_t> wrapped = q.zero_point;
-  for (int32_t& z : wrapped) z = static_cast<int8_t>(z);
-  return Replace(q.zero_point, std::move(wrapped));
+bool SwapZeroPoints(Stages& s) {
+  std::vector<int32_t>&x = s.c.x_q.zero_point, &w = s.c.w_q.zero_point;
+  std::swap(x, w);
+  return x.size() == w.size() && x != w;
 }
 
-bool WrapBothZeroPoints(Stages& s) {
-  const bool x = WrapZeroPoint(s.c.x_q), w = WrapZeroPoint(s.c.w_q);
-  return x && w;
+// Codes less their zero point, kept in 8 bits: as codes of that type whose zero point is 0.
+template <auto kTensor, auto kQ, class Narrow, bool kWraps>
+bool NarrowDifference(Stages& s) {
+  const Tensor codes = s.c.*kTensor;
+  std::vector<int32_t>& zero_points = (s.c.*kQ).zero_point;
+  if (!IsCode(codes.dtype()) || zero_points.empty()) return false;
+  const int64_t of_channel = codes.size() / std::ssize(zero_points);
+  Tensor differences(std::is_signed_v<Narrow> ? DType::kS8 : DType::kU8, codes.shape());
+  bool changes = false;
+  for (int64_t i = 0; i < codes.size(); ++i) {
+    const int64_t difference =
+        int64_t{codes.IntAt(i)} - zero_points[static_cast<size_t>(i / of_channel)];
+    const int64_t kept =
+        kWraps ? int64_t{static_cast<Narrow>(difference)}
+               : std::clamp<int64_t>(difference, std::numeric_limits<Narrow>::min(),
+                                     std::numeric_limits<Narrow>::max());
+    changes |= kept != difference;
+    differences.SetInt(i, static_cast<int32_t>(kept));
+  }
+  s.c.*kTensor = std::move(differences);
+  std::ranges::fill(zero_points, 0);
+  return changes;
 }
 
-bool WrapNegatedZeroPoint(Stages& s) {
-  std::vector<int32_t>& z = s.c.x_q.zero_point;
-  return !z.empty() && Replace(z[0], -int32_t{static_cast<int8_t>(-int64_t{z[0]})});
+// From where the products take the weight of term k.
+int64_t HalvesAsNeighbours(int64_t k) {
+  const int64_t j = k % 32;
+  return k - j + (j < 16 ? 2 * j : 2 * j - 31);
+}
+int64_t NeighboursAsHalves(int64_t k) {
+  const int64_t j = k % 32;
+  return k - j + j / 2 + j % 2 * 16;
+}
+int64_t SwappedNeighbours(int64_t k) { return k ^ 1; }
+
+// What would lie beyond the row stays where it is.
+template <int64_t (*kFrom)(int64_t k)>
+bool ReadWeightsFrom(Stages& s) {
+  if (!s.sums) s.sums.emplace();
+  s.sums->read_w = [](int64_t row, int64_t term, int64_t columns) {
+    const int64_t from = kFrom(term);
+    return row * columns + (from < columns ? from : term);
+  };
+  return true;
+}
+
+// The result times 2^-kShift.
+template <int kShift>
+bool ScaleResult(Stages& s) {
+  for (float& scale : s.c.out_q.scale) {
+    scale = std::ldexp(scale, kShift);
+    if (!std::isnormal(scale)) return false;
+  }
+  return !s.c.out_q.scale.empty();
+}
+
+bool UnitScales(Stages& s) {
+  bool changes = false;
+  for (std::vector<float>* list :
+       {&s.c.x_q.scale, &s.c.w_q.scale, &s.c.out_q.scale, &s.c.multiplier})
+    for (float& scale : *list) changes |= Replace(scale, 1.0f);
+  return changes;
+}
+
+template <class Code>
+__int128 ClampToCodes(__int128 value) {
+  return std::clamp<__int128>(value, std::numeric_limits<Code>::min(),
+                              std::numeric_limits<Code>::max());
+}
+
+bool ClampSumFirst(Stages& s) {
+  s.integer = s.c.out_dtype == DType::kS8 ? ClampToCodes<int8_t> : ClampToCodes<uint8_t>;
+  return true;
 }
 
 // (x - zx - zw) * w.
@@ -479,6 +559,16 @@ RoundedOutput Truncate(const RealOutput& o) {
   return {o.rounded() + (is_outer ? o.exact.rest : 0)};
 }
 
+// The zero point comes first.
+RoundedOutput HalfAwayOfCode(const RealOutput& o) {
+  const double code = o.rounded() + o.zero_point();
+  return {code + (o.is_tie() && code * o.exact.rest >= 0 ? o.exact.rest : 0), true};
+}
+RoundedOutput TruncateCode(const RealOutput& o) {
+  const double code = o.rounded() + o.zero_point();
+  return {code + (code * o.exact.rest < 0 ? o.exact.rest : 0), true};
+}
+
 float InFloatSteps(const Case& c, int64_t channel, __int128 integer) {
   const float value = static_cast<float>(integer) * (c.x_q.scale_at(0) * c.w_q.scale_at(channel));
   return c.bias ? value + (*c.bias)[static_cast<size_t>(channel)] : value;
@@ -540,6 +630,20 @@ bool ReluAtCodeZero(Stages& s) {
   return Replace(c.relu, false) && c.out_min <= c.out_max;
 }
 
+float WithoutNegative(float value) { return value < 0 ? 0.0f : value; }
+
+bool AddRelu(Stages& s) {
+  if (s.c.out_dtype == DType::kF32) return Set<&Stages::finish, WithoutNegative>(s);
+  s.c.relu = true;
+  return Validate(s.c).empty();
+}
+
+bool ReluFromAbove(Stages& s) {
+  s.c.relu = false;
+  for (const int32_t z : s.c.out_q.zero_point) s.c.out_max = std::min(s.c.out_max, z);
+  return s.c.out_min <= s.c.out_max;
+}
+
 bool ReluInsteadOfBound(Stages& s) {
   return s.c.relu && Replace(s.c.out_min, RangeOf(s.c.out_dtype).min);
 }
@@ -588,17 +692,17 @@ using Kind = FindingKind;
 const Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "float64 multiplier",
      "computes in float64, whose ties are not the exact ones", Multiplies,
-     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InDouble>>},
+     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InDouble>>, 6},
     {Stage::kRound, Kind::kRounding, "float64, then float32",
      "rounds to float64 first, then to float32",
      [](const Case& c) { return SumsOfCodes(c) && c.out_dtype == DType::kF32; },
      Set<&Stages::real, InDoubleSteps>},
     {Stage::kAccumulate, Kind::kPairSaturation, "pair saturation",
      "adds u8*s8 products in pairs in a saturating int16 (vpmaddubsw)", Pairs,
-     SetSum<&SumSteps::add, AddNarrow<2, false, false>>},
+     SetSum<&SumSteps::add, AddNarrow<2, false, false>>, 4},
     {Stage::kAccumulate, Kind::kPairSaturation, "16-bit accumulation",
      "accumulates saturated pairs in a saturating int16 (acc16)", Pairs,
-     SetSum<&SumSteps::add, AddNarrow<2, false, true>>},
+     SetSum<&SumSteps::add, AddNarrow<2, false, true>>, 6},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 pair wrap",
      "adds products in pairs in an int16 that wraps", Pairs,
      SetSum<&SumSteps::add, AddNarrow<2, true, false>>},
@@ -675,7 +779,7 @@ const Cause kCauses[] = {
      SetSum<&SumSteps::group_modulo, true>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int32 wrap", "lets the sum wrap in int32",
      [](const Case& c) { return SumsOfCodes(c) || c.op == Op::kMul; },
-     Set<&Stages::integer, Wrap<int32_t>>},
+     Set<&Stages::integer, Wrap<int32_t>>, 6},
     {Stage::kOffset, Kind::kZeroPoint, "maximum not subtracted",
      "takes distances from the largest code of the type instead of the row's", Is<Op::kSoftmax>,
      SetIn<&Stages::softmax, &SoftmaxHooks::largest_of_type, true>},
@@ -726,23 +830,86 @@ const Cause kCauses[] = {
     {Stage::kClamp, Kind::kClamp, "relu instead of out_min",
      "puts the zero point of the fused relu in place of out_min, also where out_min is above it",
      [](const Case& c) { return IsCode(c.out_dtype); }, ReluInsteadOfBound},
+    {Stage::kClamp, Kind::kClamp, "relu on the wrong side",
+     "clamps at real 0 from above instead of below",
+     [](const Case& c) { return IsCode(c.out_dtype) && c.relu; }, ReluFromAbove},
+    {Stage::kClamp, Kind::kClamp, "relu added", "applies a relu that the case does not have",
+     [](const Case& c) {
+       return !c.relu && (IsCode(c.out_dtype) ? HasOutQParams(c.op) : c.out_dtype == DType::kF32);
+     },
+     AddRelu, 7},
     {Stage::kClamp, Kind::kClamp, "relu ignored", "ignores the relu", Always,
-     [](Stages& s) { return Replace(s.c.relu, false); }},
+     [](Stages& s) { return Replace(s.c.relu, false); }, 6},
     {Stage::kClamp, Kind::kClamp, "clamp ignored",
-     "clamps to the type instead of [out_min, out_max]", Always, ClampToType},
+     "clamps to the type instead of [out_min, out_max]", Always, ClampToType, 6},
     {Stage::kClamp, Kind::kClamp, "conversion overflow",
      "turns values beyond int32 into INT32_MIN before the clamp (cvtps2dq)", Converts,
-     SetIn<&Stages::codes, &CodeHooks::convert, HugeBecomesMinimum>},
+     SetIn<&Stages::codes, &CodeHooks::convert, HugeBecomesMinimum>, 7},
     {Stage::kClamp, Kind::kClamp, "truncating narrow", "keeps the low byte instead of saturating",
      RoundsReal, NarrowToLowByte},
     {Stage::kClamp, Kind::kClamp, "NaN as lower bound",
      "turns NaN into the lower bound instead of the zero point", Quantizes, NanToLowerBound},
     {Stage::kClamp, Kind::kZeroPoint, "int8 difference", "saturates code - zero_point at int8",
      Is<Op::kDequantize>, Set<&Stages::integer, SaturateAtInt8>},
-    {Stage::kOffset, Kind::kZeroPoint, "{w_zero_point} ignored", "ignores the {w_zero_point}",
-     Always, [](Stages& s) { return IgnoreZeroPoint(s.c.w_q); }},
-    {Stage::kOffset, Kind::kZeroPoint, "{x_zero_point} ignored", "ignores the {x_zero_point}",
-     Always, [](Stages& s) { return IgnoreZeroPoint(s.c.x_q); }},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} ignored", "ignores the {w_zero_point}",
+     Always, EditZeroPoint<&Case::w_q, Ignored>, 4},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} ignored", "ignores the {x_zero_point}",
+     Always, EditZeroPoint<&Case::x_q, Ignored>, 4},
+    {Stage::kOffset, Kind::kZeroPoint, "output zero point ignored", "ignores the output zero point",
+     HasCodesOut, EditZeroPoint<&Case::out_q, Ignored>, 6},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} added",
+     "adds the {w_zero_point} instead of subtracting it", Always,
+     EditZeroPoint<&Case::w_q, Negated>, 6},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} added",
+     "adds the {x_zero_point} instead of subtracting it", Always,
+     EditZeroPoint<&Case::x_q, Negated>, 6},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} one too large",
+     "takes the {w_zero_point} one too large", Always, EditZeroPoint<&Case::w_q, OneMore>, 7},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} one too small",
+     "takes the {w_zero_point} one too small", Always, EditZeroPoint<&Case::w_q, OneLess>, 7},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} one too large",
+     "takes the {x_zero_point} one too large", Always, EditZeroPoint<&Case::x_q, OneMore>, 7},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} one too small",
+     "takes the {x_zero_point} one too small", Always, EditZeroPoint<&Case::x_q, OneLess>, 7},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} subtracted in int8",
+     "subtracts the {w_zero_point} in an int8 that wraps", Weights,
+     NarrowDifference<&Case::w, &Case::w_q, int8_t, true>, 7},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} subtracted in int8",
+     "subtracts the {x_zero_point} in an int8 that wraps", CodesOfInput,
+     NarrowDifference<&Case::x, &Case::x_q, int8_t, true>, 7},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} subtracted in uint8",
+     "subtracts the {w_zero_point} in a uint8 that wraps", Weights,
+     NarrowDifference<&Case::w, &Case::w_q, uint8_t, true>},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} subtracted in uint8",
+     "subtracts the {x_zero_point} in a uint8 that wraps", CodesOfInput,
+     NarrowDifference<&Case::x, &Case::x_q, uint8_t, true>},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} subtracted, saturating",
+     "subtracts the {w_zero_point} in an int8 that saturates", Weights,
+     NarrowDifference<&Case::w, &Case::w_q, int8_t, false>},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} subtracted, saturating",
+     "subtracts the {x_zero_point} in an int8 that saturates", CodesOfInput,
+     NarrowDifference<&Case::x, &Case::x_q, int8_t, false>},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "zero points swapped",
+     "takes each zero point for the other operand: swaps the two zero points", Weights,
+     SwapZeroPoints, 6},
+    {Stage::kOperands, Kind::kIndex, "weights in halves of 32",
+     "reads weights j and j + 16 of each 32 as 2j and 2j + 1 (nibbles in another order)",
+     SumsOfCodes, ReadWeightsFrom<HalvesAsNeighbours>},
+    {Stage::kOperands, Kind::kIndex, "weights as neighbours of 32",
+     "reads weights 2j and 2j + 1 of each 32 as j and j + 16 (nibbles in another order)",
+     SumsOfCodes, ReadWeightsFrom<NeighboursAsHalves>},
+    {Stage::kOperands, Kind::kIndex, "neighbouring weights swapped",
+     "swaps neighbouring weights (the high nibble first)", SumsOfCodes,
+     ReadWeightsFrom<SwappedNeighbours>},
+    {Stage::kScale, Kind::kRounding, "result doubled",
+     "gives twice the value (a factor of 2 too much)", RoundsReal, ScaleResult<-1>, 7},
+    {Stage::kScale, Kind::kRounding, "result halved",
+     "gives half the value (a factor of 2 too little)", RoundsReal, ScaleResult<1>, 7},
+    {Stage::kScale, Kind::kRounding, "multiplier ignored",
+     "ignores the scales: takes the multiplier for 1", Multiplies, UnitScales},
+    {Stage::kAccumulate, Kind::kClamp, "sum clamped early",
+     "clamps the sum to the codes of the output before it is scaled", SumsToCodes, ClampSumFirst,
+     7},
     {Stage::kOffset, Kind::kZeroPoint, "weight zero point taken from the input",
      "subtracts the weight zero point from the input instead of the weights: (x - x_zp - w_zp) * w",
      SumsOfCodes, SetSum<&SumSteps::edit_terms, TakeWeightZeroPointFromInput>},
@@ -750,17 +917,13 @@ const Cause kCauses[] = {
      "uses K rounded up to a multiple of 4 in the zero-point term",
      [](const Case& c) { return SumsOfCodes(c) && c.K % 4 != 0; },
      SetSum<&SumSteps::edit_terms, RoundCountUp>},
-    {Stage::kOffset, Kind::kZeroPoint, "{w_zero_point} as int8",
-     "keeps the {w_zero_point} in an int8 that wraps", Always,
-     [](Stages& s) { return WrapZeroPoint(s.c.w_q); }},
-    {Stage::kOffset, Kind::kZeroPoint, "{x_zero_point} as int8",
-     "keeps the {x_zero_point} in an int8 that wraps", Always,
-     [](Stages& s) { return WrapZeroPoint(s.c.x_q); }},
-    {Stage::kOffset, Kind::kZeroPoint, "zero points as int8",
-     "keeps both zero points in int8 that wraps", Always, WrapBothZeroPoints},
-    {Stage::kOffset, Kind::kZeroPoint, "negated zero point as int8",
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} as int8",
+     "keeps the {w_zero_point} in an int8 that wraps", Always, EditZeroPoint<&Case::w_q, InInt8>},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} as int8",
+     "keeps the {x_zero_point} in an int8 that wraps", Always, EditZeroPoint<&Case::x_q, InInt8>},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "negated zero point as int8",
      "keeps the negated {x_zero_point} in an int8, where -128 is its own negative", Always,
-     WrapNegatedZeroPoint},
+     EditZeroPoint<&Case::x_q, NegatedInInt8>},
     {Stage::kOffset, Kind::kIndex, "row sum of row 0", "corrects every row with the sum of row 0",
      [](const Case& c) { return SumsOfCodes(c) && c.M > 1; },
      SetSum<&SumSteps::edit_terms, TakeFirstRowSum>},
@@ -806,30 +969,36 @@ const Cause kCauses[] = {
      FlushDenormalInputs},
     {Stage::kRound, Kind::kRounding, "x * fl(1/s)",
      "multiplies by the float32 reciprocal of the scale", Quantizes,
-     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true>>>},
+     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true>>>, 5},
     {Stage::kRound, Kind::kRounding, "x * fl(1/s), NaN is 0",
      "multiplies by the float32 reciprocal of the scale, and converts NaN, 0 times infinity, to 0",
      Quantizes, SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true, true>>>, true},
     {Stage::kRound, Kind::kRounding, "fl(x / s)",
      "rounds the quotient to float32 before it rounds to a code", Quantizes,
-     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<false>>>},
+     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<false>>>, 5},
     {Stage::kRound, Kind::kRounding, "float32 multiplier",
      "rounds the sum and the {multiplier} to float32 before the result",
      [](const Case& c) { return Multiplies(c) || (SumsOfCodes(c) && c.out_dtype == DType::kF32); },
-     MultiplyInFloat},
+     MultiplyInFloat, 5},
     {Stage::kRound, Kind::kRounding, "float32 reciprocal",
      "multiplies by {reciprocal} before rounding", Multiplies,
-     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true>>>},
+     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true>>>, 6},
     {Stage::kRound, Kind::kTie, "zero point before rounding (float32)",
      "adds the zero point in float32 before it rounds", Converts,
-     SetIn<&Stages::codes, &CodeHooks::round, FloatZeroPointFirst>},
+     SetIn<&Stages::codes, &CodeHooks::round, FloatZeroPointFirst>, 6},
     {Stage::kRound, Kind::kTie, "zero point before rounding",
      "adds the zero point before it rounds half to even", RoundsReal,
-     SetIn<&Stages::codes, &CodeHooks::round, ZeroPointBeforeRounding>},
+     SetIn<&Stages::codes, &CodeHooks::round, ZeroPointBeforeRounding>, 6},
     {Stage::kRound, Kind::kTie, "half away from zero", "rounds ties away from zero", RoundsReal,
-     SetIn<&Stages::codes, &CodeHooks::round, HalfAway>},
+     SetIn<&Stages::codes, &CodeHooks::round, HalfAway>, 3},
+    {Stage::kRound, Kind::kTie, "zero point, then half away",
+     "adds the zero point, then rounds ties away from zero", RoundsReal,
+     SetIn<&Stages::codes, &CodeHooks::round, HalfAwayOfCode>, 6},
+    {Stage::kRound, Kind::kRounding, "zero point, then truncation",
+     "adds the zero point, then truncates towards zero", RoundsReal,
+     SetIn<&Stages::codes, &CodeHooks::round, TruncateCode>, 6},
     {Stage::kRound, Kind::kTie, "half up", "rounds ties up", RoundsReal,
-     SetIn<&Stages::codes, &CodeHooks::round, HalfUp>},
+     SetIn<&Stages::codes, &CodeHooks::round, HalfUp>, 5},
     {Stage::kRound, Kind::kTie, "half down below zero",
      "rounds negative ties down, the others to even", RoundsReal,
      SetIn<&Stages::codes, &CodeHooks::round, HalfBelowZero<-1>>},
@@ -837,7 +1006,13 @@ const Cause kCauses[] = {
      RoundsReal, SetIn<&Stages::codes, &CodeHooks::round, HalfBelowZero<1>>},
     {Stage::kRound, Kind::kRounding, "truncation", "truncates towards zero",
      [](const Case& c) { return RoundsReal(c) || c.op == Op::kSoftmax; },
-     SetIn<&Stages::codes, &CodeHooks::round, Truncate>},
+     SetIn<&Stages::codes, &CodeHooks::round, Truncate>, 5},
+    {Stage::kClamp, Kind::kClamp, "highest code left out",
+     "leaves the highest code out: computes with quant_max one lower", Observes,
+     [](Stages& s) { return --s.c.observer.quant_max > s.c.observer.quant_min; }, 7},
+    {Stage::kClamp, Kind::kClamp, "lowest code left out",
+     "leaves the lowest code out: computes with quant_min one higher", Observes,
+     [](Stages& s) { return ++s.c.observer.quant_min < s.c.observer.quant_max; }, 7},
     {Stage::kClamp, Kind::kClamp, "reduce_range added",
      "spreads the range over half of the codes instead of all of them",
      [](const Case& c) { return Observes(c) || ChoosesScales(c); },
@@ -854,8 +1029,8 @@ const Cause kCauses[] = {
     {Stage::kBias, Kind::kRounding, "int32 bias",
      "rounds the float bias to an int32 in units sx*sw first",
      [](const Case& c) { return HasBias(c) && IsCode(c.out_dtype); },
-     [](Stages& s) { return ConvertBias(s, RoundedUnits); }},
-    {Stage::kBias, Kind::kIndex, "bias ignored", "ignores the bias", Always, IgnoreBias},
+     [](Stages& s) { return ConvertBias(s, RoundedUnits); }, 6},
+    {Stage::kBias, Kind::kIndex, "bias ignored", "ignores the bias", Always, IgnoreBias, 6},
     {Stage::kIndex, Kind::kIndex, "channel within group",
      "indexes channel parameters within the group", Groups,
      [](Stages& s) { return IndexChannelsModulo(s, s.c.N / s.c.window.groups); }},
@@ -931,6 +1106,7 @@ std::span<const Cause> AllCauses() {
     std::vector<Cause> list(std::begin(kCauses), std::end(kCauses));
     for (Cause& cause : CausesOfFamilies()) {
       cause.of_family = true;
+      cause.bits = Cause::kBitsOfFamily;
       list.push_back(std::move(cause));
     }
     return list;
@@ -939,8 +1115,41 @@ std::span<const Cause> AllCauses() {
 }
 
 std::span<const Cause> AllPlaces() {
-  static const std::vector<Cause> all = Places();
+  static const std::vector<Cause> all = [] {
+    std::vector<Cause> list = Places();
+    for (Cause& place : list) place.bits = Cause::kBitsOfPlace;
+    return list;
+  }();
   return all;
+}
+
+std::span<const Cause> KnownArithmetic() {
+  static const std::vector<Cause> all = [] {
+    std::vector<Cause> list;
+    for (const Convention& convention : AllConventions()) {
+      Cause cause{Stage::kConvention, Kind::kRounding, convention.name,
+                  "computes as " + convention.name + " does",
+                  [&convention](const Case& c) { return convention.cannot_run(c).empty(); },
+                  [](Stages&) { return true; },
+                  std::log2(static_cast<double>(AllConventions().size()))};
+      cause.convention = &convention;
+      list.push_back(std::move(cause));
+    }
+    return list;
+  }();
+  return all;
+}
+
+double BitsOf(std::span<const Cause* const> causes) {
+  double bits = 0;
+  for (const Cause* cause : causes) bits += cause->bits;
+  return bits;
+}
+
+bool Cause::is_arithmetic() const {
+  return stage == Stage::kConvention || kind == Kind::kPairSaturation ||
+         kind == Kind::kInt32Overflow || kind == Kind::kRounding || kind == Kind::kTie ||
+         (kind == Kind::kClamp && stage != Stage::kPlace);
 }
 
 const Cause& CauseNamed(std::string_view name) {
@@ -1003,7 +1212,13 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const
   for (const Cause* cause : causes) {
     if (!cause->change(stages)) return std::nullopt;
   }
-  std::optional<Tensor> y = model == nullptr ? stages.Evaluate() : ChangedModel(stages, *model);
+  const auto named = std::ranges::find_if(
+      causes, [](const Cause* cause) { return cause->convention != nullptr; });
+  const bool by_name = named != causes.end();
+  if (by_name) model = (*named)->convention;
+  std::optional<Tensor> y = model == nullptr ? std::nullopt : ChangedModel(stages, *model);
+  // Where the promised convention has no such stage: a kernel that truncates rounds as none does.
+  if (!y && !by_name) y = stages.Evaluate();
   if (!y || !stages.only_at) return y;
   const Tensor right = RightOutput(c, model);
   for (int64_t i = 0; i < y->size(); ++i) {

@@ -28,11 +28,15 @@ enum class CauseStage : uint8_t {
   kPadding,
   kTail,
   kAccumulate,
-  kOffset,
+  kXZeroPoint,  // a wrong zero point of x
+  kWZeroPoint,
+  kOffset,  // the zero-point terms of a sum
   kBias,
   kIndex,
+  kScale,
   kRound,
   kClamp,
+  kConvention,  // the whole computation is that of a named convention, to which other causes may be added
   kPlace  // where another cause acts: in some columns, in some rows
 };
 
@@ -43,17 +47,30 @@ struct Cause {
   std::string sentence;                        // what the subject does: "ignores the relu"
   std::function<bool(const Case&)> applies;    // to the case as it was given
   std::function<bool(Stages& stages)> change;  // edits the case or sets a hook; false: no change
+  // What it takes to choose this cause out of all, in bits: few for what many kernels do. Together the
+  // causes take the whole code space and no more (causes_test), so that chance matches do not pay.
+  double bits = kBitsOfMistake;
   // One of a family of causes that differ in a number, such as the length of a block. Tried only if
   // no other cause explains an answer.
   bool of_family = false;
+  const Convention* convention = nullptr;  // of stage kConvention alone
+
+  static constexpr double kBitsOfMistake = 8, kBitsOfFamily = 12, kBitsOfPlace = 9;
+  // Says something about numbers, not about places: rounding, overflow, saturation, clamp.
+  bool is_arithmetic() const;
 
   // Name and sentence with the operation's words: input and weights, or operands a and b.
   std::string NameFor(Op op) const;
   std::string SentenceFor(Op op) const;
 };
 
+// What it takes to choose these causes out of all, in bits.
+double BitsOf(std::span<const Cause* const> causes);
+
 // The likelier cause first: where several give the same output, the first one is named.
 std::span<const Cause> AllCauses();
+// Each named convention as a cause: the subject computes as that library does.
+std::span<const Cause> KnownArithmetic();
 // The causes of stage kPlace, which mean nothing without another cause.
 std::span<const Cause> AllPlaces();
 // The cause that NameFor gives this name for an operation with an input and weights.

@@ -103,7 +103,7 @@ std::vector<const Cause*> CausesNamed(std::string_view names, Op op) {
     const size_t to = std::min(names.find(kAnd, from), names.size());
     const std::string_view name = names.substr(from, to - from);
     const Cause* found = nullptr;
-    for (const std::span<const Cause> all : {AllCauses(), AllPlaces()}) {
+    for (const std::span<const Cause> all : {AllCauses(), KnownArithmetic(), AllPlaces()}) {
       const auto cause = std::ranges::find_if(
           all, [&](const Cause& each) { return each.NameFor(op) == name || each.name == name; });
       if (cause != all.end()) found = &*cause;

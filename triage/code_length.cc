@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/code_length.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/verdict.h"
+
+namespace qualm::triage {
+namespace {
+
+// The sign of a departure and its size, in Elias's gamma code, but never more than the number takes.
+double ValueBits(const Tensor& predicted, const Tensor& actual, int64_t i) {
+  const double whole = 8 * static_cast<double>(SizeOf(actual.dtype()));
+  const double distance = DistanceLsb(predicted, actual, i);
+  if (!std::isfinite(distance) || distance < 1) return whole;  // NaN; or zeros of both signs
+  return std::min(whole, 2 + 2 * std::floor(std::log2(distance)));
+}
+
+double Log2Choose(int64_t n, int64_t k) {
+  const auto log = [](int64_t m) { return std::lgamma(static_cast<double>(m) + 1); };
+  return (log(n) - log(k) - log(n - k)) / std::log(2.0);
+}
+
+}  // namespace
+
+void CodeLength::Add(const Tensor& predicted, const Tensor& actual) {
+  outputs_ += actual.size();
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    if (predicted.BitsAt(i) == actual.BitsAt(i)) continue;
+    ++departures_;
+    values_ += ValueBits(predicted, actual, i);
+  }
+}
+
+void CodeLength::Add(const CodeLength& other) {
+  outputs_ += other.outputs_;
+  departures_ += other.departures_;
+  values_ += other.values_;
+}
+
+double CodeLength::bits() const {
+  return std::log2(static_cast<double>(outputs_) + 1) + Log2Choose(outputs_, departures_) + values_;
+}
+
+}  // namespace qualm::triage

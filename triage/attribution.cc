@@ -6,9 +6,12 @@
 #include <memory>
 #include <optional>
 #include <ranges>
+#include <set>
+#include <cmath>
 #include <utility>
 
 #include "core/forwarding_subject.h"
+#include "core/rng.h"
 #include "core/slice.h"
 #include "core/subject.h"
 #include "oracles/exact/exact.h"
@@ -19,6 +22,7 @@
 #include "triage/examine.h"
 #include "triage/influence.h"
 #include "triage/triage.h"
+#include "triage/vary.h"
 
 namespace qualm::triage {
 namespace {
@@ -278,6 +282,16 @@ std::string ListOf(Op op, std::span<const Hypothesis> several) {
   return ListOf(names, 6, ", ");
 }
 
+// Of equals the one whose name comes first.
+void CheapestFirst(Op op, std::vector<Hypothesis>& several) {
+  std::vector<std::pair<std::pair<double, std::string>, Hypothesis>> keyed;
+  for (Hypothesis& causes : several)
+    keyed.push_back({{BitsOf(causes), Names(op, causes)}, std::move(causes)});
+  std::ranges::sort(keyed, {}, [](const auto& each) -> const auto& { return each.first; });
+  several.clear();
+  for (auto& [key, causes] : keyed) several.push_back(std::move(causes));
+}
+
 bool IsConvention(const Hypothesis& causes) {
   return causes.size() == 1 && causes.front()->stage == CauseStage::kConvention;
 }
@@ -295,24 +309,43 @@ std::vector<Hypothesis> ConventionsOf(const Evidence& evidence) {
   return fit;
 }
 
-// Pairs of causes that give the output, at most `most` of them.
-std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_t most) {
+// Pairs of causes that give the output, the cheapest first: at most `most`, of at most `bits`.
+std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_t most,
+                                  double bits = INFINITY) {
   // On a small case all pairs; on a large one only pairs of causes that each change the output.
   constexpr int64_t kSmall = 4096;
   std::vector<const Cause*> usable;
   for (const Cause& cause : AllCauses()) {
-    if (cause.of_family) continue;
+    if (cause.of_family || cause.bits >= bits) continue;
     if (Work(c) <= kSmall || evidence.Explained(cause)) usable.push_back(&cause);
   }
-  std::vector<Hypothesis> fit;
+  std::vector<Hypothesis> pairs;
   for (size_t i = 0; i < usable.size(); ++i) {
-    for (size_t j = i + 1; j < usable.size() && fit.size() < most; ++j) {
-      if (usable[i]->stage == usable[j]->stage || evidence.work() > kMostWork) continue;
+    for (size_t j = i + 1; j < usable.size(); ++j) {
       Hypothesis both{usable[i], usable[j]};
-      if (evidence.Reproduced(both)) fit.push_back(std::move(both));
+      if (usable[i]->stage != usable[j]->stage && BitsOf(both) <= bits) pairs.push_back(both);
     }
   }
+  CheapestFirst(c.op, pairs);
+  std::vector<Hypothesis> fit;
+  for (Hypothesis& both : pairs) {
+    if (fit.size() == most || evidence.work() > kMostWork) break;
+    if (evidence.Reproduced(both)) fit.push_back(std::move(both));
+  }
   return fit;
+}
+
+// Every explanation that gives the output: conventions, single causes, and pairs that cost less than
+// the rare causes of families.
+std::vector<Hypothesis> FitsOf(const Case& c, const Evidence& evidence) {
+  std::vector<Hypothesis> fits = ConventionsOf(evidence);
+  const auto add = [&](const std::vector<Hypothesis>& more) {
+    fits.insert(fits.end(), more.begin(), more.end());
+  };
+  add(SingleCauses(evidence));
+  if (fits.empty()) add(TwoCauses(c, evidence, 24, Cause::kBitsOfFamily));
+  add(SingleCauses(evidence, true));
+  return fits;
 }
 
 // A usual vector length `width` such that all departures, of which there is one at least, lie in
@@ -369,13 +402,19 @@ using Weighed = Examination::Weighed;
 
 // Each fit as it stands after the one answer: worth what the answer takes without it.
 std::vector<Weighed> WeighedByOneAnswer(const Tensor& right, const Tensor& actual,
-                                        const std::vector<Hypothesis>& fits) {
+                                        const std::vector<Hypothesis>& fits, bool ties) {
   CodeLength without, with;
   without.Add(right, actual);
   with.Add(actual, actual);
   std::vector<Weighed> all;
-  for (const Hypothesis& causes : fits)
-    all.push_back({.causes = causes, .bits = without.bits() - with.bits() - BitsOf(causes)});
+  // Few outputs are ties: that just those depart tells of a rule for ties.
+  constexpr double kBitsOfTie = 5;
+  for (const Hypothesis& causes : fits) {
+    const bool about_ties = ties && causes.front()->kind == FindingKind::kTie;
+    all.push_back({.causes = causes,
+                   .bits = without.bits() - with.bits() - BitsOf(causes) +
+                           (about_ties ? kBitsOfTie : 0)});
+  }
   MostWorthFirst(all);
   return all;
 }
@@ -392,7 +431,7 @@ class Decision {
   // `asked`: further cases, by whose answers the explanations were weighed too.
   Decision(const Case& c, const Evidence& evidence, std::vector<Weighed> all, int64_t asked,
            bool all_ties)
-      : op_(c.op), evidence_(evidence), all_(std::move(all)), asked_(asked), all_ties_(all_ties) {}
+      : c_(c), op_(c.op), evidence_(evidence), all_(std::move(all)), asked_(asked), all_ties_(all_ties) {}
 
   // nullopt: none of the explanations holds.
   std::optional<Attribution> Take() {
@@ -424,17 +463,26 @@ class Decision {
     const bool sure = !alike.empty() && alike.front()->bits >= kMargin && one_kind;
     Attribution attribution;
     if (by_name != nullptr) {
-      const std::string names = ListOf(known, 3, ", ");
-      const bool told = !alike.empty() && (sure || (all_ties_ && one_kind && asked_ == 0));
-      attribution = Shown(evidence_, told ? alike.front()->causes : by_name->causes);
-      if (told) attribution.where = alike.front()->where;
+      const std::string does = known.size() == 1 ? " does" : " do";
+      const std::string names = "as " + NamesOfFamilies(known) + does;
+      const auto acts = std::ranges::find_if(rules, [&](const Weighed* rule) {
+        return asked_ > 0 ? rule->bearing_out > 1 && rule->bits >= kMargin
+                          : ActsAs(*by_name->causes.front()->convention, rule->causes);
+      });
+      attribution = Shown(evidence_, by_name->causes);
       if (!rules.empty()) attribution.kind = KindOf(evidence_, rules.front()->causes);
-      if (told) {
-        attribution.diagnosis = "the subject " + Either(alike) + ", as " + names +
-                                (known.size() == 1 ? " does" : " do");
-      } else {
-        attribution.diagnosis = "the subject computes as " + names + (known.size() == 1 ? " does" : " do");
-        if (all_ties_ && !alike.empty() && asked_ == 0) attribution.diagnosis += ": it " + Either(alike);
+      attribution.diagnosis = "the subject computes " + names;
+      std::vector<const Weighed*> of_ties = alike;
+      std::erase_if(of_ties, [&](const Weighed* rule) {
+        return KindOf(evidence_, rule->causes) != FindingKind::kTie;
+      });
+      // A rule for ties says all of an answer that departs on ties alone.
+      if (all_ties_ && asked_ == 0 && !of_ties.empty()) {
+        attribution = Shown(evidence_, of_ties.front()->causes);
+        attribution.diagnosis = "the subject " + Either(of_ties) + ", " + names;
+      } else if (acts != rules.end()) {
+        attribution = Shown(evidence_, (*acts)->causes);
+        attribution.diagnosis = "the subject " + Either({*acts}) + ", " + names;
       }
     } else if (sure) {
       attribution = Shown(evidence_, alike.front()->causes);
@@ -457,6 +505,36 @@ class Decision {
   }
 
  private:
+  // Whether the rule is what the convention does near this case: it gives the convention's outputs
+  // wherever one of the two departs from exact.
+  bool ActsAs(const Convention& convention, const Hypothesis& rule) const {
+    constexpr uint64_t kTries = 48;
+    constexpr int64_t kLargest = 4096;
+    int tell = 0, agree = 0;
+    for (uint64_t i = 0; i < kTries; ++i) {
+      const std::optional<Case> near = Varied(c_, MixSeed(20261126, i));
+      if (!near || Work(*near) > kLargest || !convention.cannot_run(*near).empty()) continue;
+      const Tensor right = exact::Evaluate(*near), is = convention.run(*near).y;
+      const Tensor said = Counterfactual(*near, rule).value_or(right);
+      tell += is != right || said != right;
+      agree += is == said && is != right;
+    }
+    return tell >= 4 && 10 * agree >= 9 * tell;
+  }
+
+  // "fbgemm@avx2, onednn2@amx (7 more)": the first name of each family, in order.
+  static std::string NamesOfFamilies(const std::vector<std::string>& names) {
+    std::vector<std::string> first;
+    std::set<std::string> families;
+    for (const std::string& name : names) {
+      if (families.insert(name.substr(0, name.find('@'))).second) first.push_back(name);
+    }
+    const size_t shown = std::min<size_t>(first.size(), 5);
+    first.resize(shown);
+    const std::string text = fmt::format("{}", fmt::join(first, ", "));
+    return names.size() == shown ? text : fmt::format("{} ({} more)", text, names.size() - shown);
+  }
+
   std::string Either(const std::vector<const Weighed*>& alike) const {
     std::vector<std::string> sentences;
     for (const Weighed* each : alike) {
@@ -503,6 +581,7 @@ class Decision {
     attribution.evidence.push_back(text);
   }
 
+  const Case& c_;
   const Op op_;
   const Evidence& evidence_;
   const std::vector<Weighed> all_;
@@ -510,8 +589,10 @@ class Decision {
   const bool all_ties_;
 };
 
-// Whether every departure lies on an exact tie.
+// Whether every departure lies on an exact tie, of the output or of a zero point that is chosen.
 bool DepartsOnTies(const Case& c, const Tensor& right, const Tensor& actual) {
+  if (c.op == Op::kChooseQParams)
+    return Counterfactual(c, CauseNamed("zero point half away")) == actual;
   for (int64_t i = 0; i < actual.size(); ++i) {
     if (actual.BitsAt(i) != right.BitsAt(i) && exact::TieDistance(c, i) != 0.0) return false;
   }
@@ -759,7 +840,7 @@ std::optional<Attribution> EstablishedTogether(const Evidence& evidence,
 
 // The cause of one answer: an established one, else the one that further cases bear out.
 Attribution Examined(const Recorded& answer, Subject& subject, const AttributionOptions& options) {
-  constexpr size_t kMostPairs = 12;
+  constexpr size_t kMostPairs = 12, kMostFits = 48;
   const Case& c = answer.problem;
   const Convention* const model = ModelOf(subject.contract());
   const Tensor exact_y = RightOutput(c, model);
@@ -788,10 +869,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     });
     if (fits.empty()) return std::nullopt;
     // Beyond so many, the least likely ones are not asked about.
-    constexpr size_t kMostFits = 48;
-    std::ranges::sort(fits, {}, [&](const Hypothesis& causes) {
-      return std::pair(BitsOf(causes), Names(c.op, causes));
-    });
+    CheapestFirst(c.op, fits);
     if (fits.size() > kMostFits) fits.resize(kMostFits);
     const bool small = &evidence.SmallCase() != &c;
     const Tensor actual = small ? evidence.ActualOfSmallCase() : answer.y;
@@ -815,18 +893,15 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     return std::nullopt;
   };
   // The cheapest explanations first. If further answers contradict them, the next ones are examined.
-  std::vector<Hypothesis> whole = ConventionsOf(evidence);
-  for (const bool of_family : {false, true}) {
-    const std::vector<Hypothesis> single = SingleCauses(evidence, of_family);
-    whole.insert(whole.end(), single.begin(), single.end());
-  }
+  const std::vector<Hypothesis> whole = FitsOf(c, evidence);
   if (auto named = examined(whole, {})) return *named;
   // The answers that contradict them may show other faults of the subject.
   if (!options.established.empty()) {
     if (auto named = examined(whole, options.established)) return *named;
   }
   if (auto named = examined(CausesInPlaces(evidence, kMostPairs, whole), {})) return *named;
-  if (auto named = examined(TwoCauses(c, evidence, kMostPairs), {})) return *named;
+  // Two causes, of which one may do nothing in this case.
+  if (auto named = examined(TwoCauses(c, evidence, kMostFits), {})) return *named;
   if (const auto shown = by_experiment()) return *shown;
   Attribution attribution = Unexplained(c.op, evidence);
   if (!told.empty()) {
@@ -853,14 +928,10 @@ Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cau
   const Hypothesis hinted(hint.begin(), hint.end());
   if (evidence.Reproduced(hinted)) return Shown(evidence, hinted);
   const bool ties = DepartsOnTies(c, right, actual);
-  std::vector<Hypothesis> fits = ConventionsOf(evidence);
-  for (const bool of_family : {false, true}) {
-    const std::vector<Hypothesis> single = SingleCauses(evidence, of_family);
-    fits.insert(fits.end(), single.begin(), single.end());
-  }
+  std::vector<Hypothesis> fits = FitsOf(c, evidence);
   if (fits.empty()) fits = TwoCauses(c, evidence, 12);
   if (fits.empty()) fits = CausesInPlaces(evidence, 12, {});
-  if (auto decided = Decision(c, evidence, WeighedByOneAnswer(right, actual, fits), 0, ties).Take())
+  if (auto decided = Decision(c, evidence, WeighedByOneAnswer(right, actual, fits, ties), 0, ties).Take())
     return *decided;
   return Unexplained(c.op, evidence);
 }

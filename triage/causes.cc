@@ -559,6 +559,9 @@ RoundedOutput Truncate(const RealOutput& o) {
   return {o.rounded() + (is_outer ? o.exact.rest : 0)};
 }
 
+double HalfAwayOfDouble(double value) { return std::round(value); }
+double CutDouble(double value) { return std::trunc(value); }
+
 // The zero point comes first.
 RoundedOutput HalfAwayOfCode(const RealOutput& o) {
   const double code = o.rounded() + o.zero_point();
@@ -1007,6 +1010,13 @@ const Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "truncation", "truncates towards zero",
      [](const Case& c) { return RoundsReal(c) || c.op == Op::kSoftmax; },
      SetIn<&Stages::codes, &CodeHooks::round, Truncate>, 5},
+    {Stage::kRound, Kind::kTie, "zero point half away", "rounds ties of the zero point away from zero",
+     Observes, SetIn<&Stages::choice, &ChoiceHooks::round_zero_point, HalfAwayOfDouble>, 6},
+    {Stage::kRound, Kind::kRounding, "zero point truncated", "truncates the zero point", Observes,
+     SetIn<&Stages::choice, &ChoiceHooks::round_zero_point, CutDouble>, 7},
+    {Stage::kClamp, Kind::kZeroPoint, "zero point beyond the codes",
+     "does not keep the zero point within the codes", Observes,
+     SetIn<&Stages::choice, &ChoiceHooks::any_zero_point, true>, 7},
     {Stage::kClamp, Kind::kClamp, "highest code left out",
      "leaves the highest code out: computes with quant_max one lower", Observes,
      [](Stages& s) { return --s.c.observer.quant_max > s.c.observer.quant_min; }, 7},
@@ -1205,13 +1215,19 @@ std::optional<Tensor> ChangedModel(const Stages& stages, const Convention& model
 
 std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const> causes,
                                      const Convention* model) {
-  if (!std::ranges::all_of(causes, [&](const Cause* cause) { return cause->applies(c); }))
-    return std::nullopt;
   Stages stages;
   stages.c = ProblemOf(c);
+  bool changes = causes.empty();
   for (const Cause* cause : causes) {
-    if (!cause->change(stages)) return std::nullopt;
+    // Of several causes those act that can here; a place that is none means another case.
+    Stages changed = stages;
+    const bool acts = cause->applies(c) && cause->change(changed);
+    if (!acts && cause->stage == Stage::kPlace) return std::nullopt;
+    if (!acts) continue;
+    stages = std::move(changed);
+    changes |= cause->stage != Stage::kPlace;
   }
+  if (!changes) return std::nullopt;
   const auto named = std::ranges::find_if(
       causes, [](const Cause* cause) { return cause->convention != nullptr; });
   const bool by_name = named != causes.end();

@@ -81,8 +81,8 @@ const Convention* ModelOf(const Contract& contract);
 // The right output under a convention; the exact output if `model` is null or refuses the case.
 Tensor RightOutput(const Case& c, const Convention* model);
 
-// The output with these causes, at most one of each stage; nullopt if one of them does not apply or
-// changes nothing. With a `model` its computation is changed instead of the exact one: by causes
+// The output with these causes, at most one of each stage; those that do not apply or change nothing
+// are left out, nullopt if that leaves none. With a `model` its computation is changed instead of the exact one: by causes
 // that edit the case or move a sum. For all other causes the result is nullopt.
 std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const> causes,
                                      const Convention* model = nullptr);

@@ -12,7 +12,12 @@ namespace {
 // The sign of a departure and its size, in Elias's gamma code, but never more than the number takes.
 double ValueBits(const Tensor& predicted, const Tensor& actual, int64_t i) {
   const double whole = 8 * static_cast<double>(SizeOf(actual.dtype()));
-  const double distance = DistanceLsb(predicted, actual, i);
+  double distance = DistanceLsb(predicted, actual, i);
+  if (predicted.dtype() == DType::kF32) {  // zero points stand beside scales in one output
+    const float a = predicted.FloatAt(i), b = actual.FloatAt(i);
+    const auto is_small = [](float v) { return std::abs(v) < 0x1p16f && v == std::trunc(v); };
+    if (is_small(a) && is_small(b)) distance = std::abs(a - b);
+  }
   if (!std::isfinite(distance) || distance < 1) return whole;  // NaN; or zeros of both signs
   return std::min(whole, 2 + 2 * std::floor(std::log2(distance)));
 }

@@ -282,7 +282,20 @@ Tensor Stages::QParamsOf() const {
     Range range{ranges[column].min, ranges[column].max};
     if (choice.averages_in_double) range = AveragedInDouble(c, static_cast<int64_t>(column));
     if (!choice.range_without_zero) range = {std::min(range.low, 0.0), std::max(range.high, 0.0)};
-    const auto chosen = exact::FromRange(c.observer, range.low, range.high, choice.least_scale);
+    auto chosen = exact::FromRange(c.observer, range.low, range.high, choice.least_scale);
+    if ((choice.round_zero_point || choice.any_zero_point) && !c.observer.symmetric) {
+      const CodeRange range_of_codes = exact::observer::Codes(c.observer);
+      const double first = static_cast<float>(range.low / static_cast<double>(chosen.scale));
+      const double rounded =
+          choice.round_zero_point ? choice.round_zero_point(first) : std::nearbyint(first);
+      const double zero_point = range_of_codes.min - rounded;
+      if (choice.any_zero_point ? std::abs(zero_point) < 0x1p31 : !std::isnan(first)) {
+        chosen.zero_point = static_cast<int32_t>(
+            choice.any_zero_point
+                ? zero_point
+                : std::clamp<double>(zero_point, range_of_codes.min, range_of_codes.max));
+      }
+    }
     y.as<float>()[column] = chosen.scale;
     y.as<float>()[ranges.size() + column] = static_cast<float>(chosen.zero_point);
   }

@@ -131,6 +131,8 @@ struct ChoiceHooks {
   // choose_qparams only.
   bool averages_in_double = false;
   float least_scale = exact::observer::kEps;
+  double (*round_zero_point)(double) = nullptr;  // null: to the nearest even
+  bool any_zero_point = false;                   // not kept within the codes
   // dynamic_linear only: each row of x is quantized with the choice (scale, zero point) of row 0,
   // or its sums are scaled with the scale, or corrected with the zero point, of row 0.
   bool choice_of_row_0 = false, scale_of_row_0 = false, zero_point_of_row_0 = false;

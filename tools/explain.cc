@@ -162,7 +162,8 @@ int RunExplain(const Options& options) {
   progress->At(0, "deriving the output and looking for the cause");
   std::vector<Finding> of_claim;
   const std::string claim = JudgeClaim(options, c, session, of_claim);
-  const std::string text = triage::Explain(c, session.pointers(), {.index = options.at});
+  const triage::Explained explained =
+      triage::ExplainAnswers(c, session.pointers(), {.index = options.at});
   // An answer or an observed output that is not exact is a finding.
   session.totals.cases = 1;
   std::vector<Finding>& findings = session.document.findings;
@@ -179,7 +180,8 @@ int RunExplain(const Options& options) {
     const std::optional<Divergence> divergence = FirstDivergence(reference, y);
     session.totals.Add(divergence ? Judgement::kFailed : Judgement::kPassed);
     if (!divergence) return;
-    const triage::Attribution attribution = triage::Attribute(c, y);
+    const triage::Attribution* const told = explained.Of(y);
+    const triage::Attribution attribution = told != nullptr ? *told : triage::Attribute(c, y);
     Verdict verdict = Verdict::Failed(attribution.diagnosis, divergence);
     verdict.kind = attribution.kind;
     findings.emplace_back(c, contract.exact() ? "matches_exact" : "matches_model", who, verdict,
@@ -225,8 +227,8 @@ int RunExplain(const Options& options) {
   for (const AnsweredLayer& answer : answers) {
     if (reference_y || !answer.answer.exact()) splits += SplitText(answer);
   }
-  session.Print("{}{}{}{}", text, splits, wrong, claim);
-  session.document.extra.emplace_back("explanation", text + claim);
+  session.Print("{}{}{}{}", explained.text, splits, wrong, claim);
+  session.document.extra.emplace_back("explanation", explained.text + claim);
   session.document.extra.emplace_back("layers", LayersJson(answers));
   session.deferred.Try("--emit", [&] { EmitFirst(options, c, session); });
   session.Write();

@@ -335,6 +335,19 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
   return fit;
 }
 
+// These causes with each other one of another stage, where they still give the output, cheapest first.
+std::vector<Hypothesis> WithAnother(Op op, const Hypothesis& causes, const Evidence& evidence) {
+  std::vector<Hypothesis> fit;
+  for (const Cause& cause : AllCauses()) {
+    if (cause.of_family || cause.stage == causes.front()->stage || evidence.work() > kMostWork)
+      continue;
+    Hypothesis both{causes.front(), &cause};
+    if (evidence.Reproduced(both)) fit.push_back(std::move(both));
+  }
+  CheapestFirst(op, fit);
+  return fit;
+}
+
 // Every explanation that gives the output: conventions, single causes, and pairs that cost less than
 // the rare causes of families.
 std::vector<Hypothesis> FitsOf(const Case& c, const Evidence& evidence) {
@@ -401,20 +414,12 @@ constexpr double kAhead = 2.5;
 using Weighed = Examination::Weighed;
 
 // Each fit as it stands after the one answer: worth what the answer takes without it.
-std::vector<Weighed> WeighedByOneAnswer(const Tensor& right, const Tensor& actual,
-                                        const std::vector<Hypothesis>& fits, bool ties) {
-  CodeLength without, with;
-  without.Add(right, actual);
-  with.Add(actual, actual);
+std::vector<Weighed> WeighedByOneAnswer(const Case& c, const Tensor& right, const Tensor& actual,
+                                        const std::vector<Hypothesis>& fits) {
+  const double worth = BitsSaved(c, right, actual, actual);
   std::vector<Weighed> all;
-  // Few outputs are ties: that just those depart tells of a rule for ties.
-  constexpr double kBitsOfTie = 5;
-  for (const Hypothesis& causes : fits) {
-    const bool about_ties = ties && causes.front()->kind == FindingKind::kTie;
-    all.push_back({.causes = causes,
-                   .bits = without.bits() - with.bits() - BitsOf(causes) +
-                           (about_ties ? kBitsOfTie : 0)});
-  }
+  for (const Hypothesis& causes : fits)
+    all.push_back({.causes = causes, .bits = worth - BitsOf(causes)});
   MostWorthFirst(all);
   return all;
 }
@@ -424,6 +429,15 @@ bool HoldsEverywhere(const Weighed& each) { return each.against == 0 && each.oth
 // Other faults may show now and then, in one answer of four.
 bool Holds(const Weighed& each) {
   return each.against <= each.bearing_out && 4 * each.otherwise <= each.bearing_out;
+}
+
+// Whether further answers show it too. There are many places and many pairs to choose from.
+bool ShownAgain(const Weighed& each, int64_t asked) {
+  const bool place = each.causes.back()->stage == CauseStage::kPlace;
+  if (asked == 0) return !place;
+  // Cases near the one found share its scales, so that the same columns depart for other reasons too.
+  if (place && each.drawn < 2) return false;
+  return each.bearing_out >= std::min<int64_t>(asked, place ? 6 : each.causes.size() > 1 ? 4 : 2);
 }
 
 class Decision {
@@ -439,11 +453,15 @@ class Decision {
     const Weighed* by_name = nullptr;
     std::vector<const Weighed*> rules;
     for (const Weighed& each : all_) {
+      if (IsConvention(each.causes) && HoldsEverywhere(each) && by_name == nullptr &&
+          (asked_ == 0 || each.bits >= kMargin))
+        by_name = &each;
+    }
+    for (const Weighed& each : all_) {
       if (IsConvention(each.causes)) {
         if (!HoldsEverywhere(each) || (asked_ > 0 && each.bits < kMargin)) continue;
         known.push_back(Names(op_, each.causes));
-        if (by_name == nullptr) by_name = &each;
-      } else if (Holds(each)) {
+      } else if (Holds(each) || (by_name != nullptr && each.against == 0)) {
         rules.push_back(&each);
       }
     }
@@ -451,6 +469,7 @@ class Decision {
       std::erase_if(rules, [](const Weighed* rule) {
         return !IsArithmetic(rule->causes) || rule->against > 0 || !rule->where.text.empty();
       });
+    // The arithmetic that gives every answer has other steps too, which a rule need not explain.
     if (by_name == nullptr && rules.empty()) return std::nullopt;
     std::vector<const Weighed*> alike;
     for (const Weighed* rule : rules) {
@@ -460,7 +479,8 @@ class Decision {
       return KindOf(evidence_, rule->causes) == KindOf(evidence_, alike.front()->causes);
     };
     const bool one_kind = std::ranges::all_of(alike, of_kind);
-    const bool sure = !alike.empty() && alike.front()->bits >= kMargin && one_kind;
+    const bool sure = !alike.empty() && alike.front()->bits >= kMargin && one_kind &&
+                      ShownAgain(*alike.front(), asked_);
     Attribution attribution;
     if (by_name != nullptr) {
       const std::string does = known.size() == 1 ? " does" : " do";
@@ -472,6 +492,13 @@ class Decision {
       attribution = Shown(evidence_, by_name->causes);
       if (!rules.empty()) attribution.kind = KindOf(evidence_, rules.front()->causes);
       attribution.diagnosis = "the subject computes " + names;
+      const Cause& pairs = CauseNamed("pair saturation");
+      const Agreement of_pairs = evidence_.Explained(pairs).value_or(Agreement{});
+      if (by_name->causes.front()->convention->pair_saturates &&
+          2 * of_pairs.explained >= evidence_.departures()) {
+        attribution.kind = pairs.kind;
+        attribution.diagnosis = "the subject " + pairs.sentence + ", " + names;
+      }
       std::vector<const Weighed*> of_ties = alike;
       std::erase_if(of_ties, [&](const Weighed* rule) {
         return KindOf(evidence_, rule->causes) != FindingKind::kTie;
@@ -873,8 +900,23 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     if (fits.size() > kMostFits) fits.resize(kMostFits);
     const bool small = &evidence.SmallCase() != &c;
     const Tensor actual = small ? evidence.ActualOfSmallCase() : answer.y;
-    Examination examination =
-        Examine(evidence.SmallCase(), actual, answer.context, fits, subject, established);
+    const auto ask = [&](const std::vector<Hypothesis>& about) {
+      return Examine(evidence.SmallCase(), actual, answer.context, about, subject, established);
+    };
+    Examination examination = ask(fits);
+    // What leaves departures unexplained may be half of the fault: it is weighed with each other half.
+    const Weighed& best = examination.weighed.front();
+    if (best.bits >= kMargin && !HoldsEverywhere(best) && best.where.text.empty() &&
+        best.causes.size() == 1) {
+      std::vector<Hypothesis> halves = WithAnother(c.op, best.causes, evidence);
+      if (halves.size() > kMostFits) halves.resize(kMostFits);
+      halves.push_back(best.causes);
+      Examination both = ask(halves);
+      both.asked += examination.asked;
+      const auto half = std::ranges::find(both.weighed, best.causes, &Weighed::causes);
+      if (half != both.weighed.end() && both.weighed.front().bits >= half->bits + kMargin)
+        examination = std::move(both);
+    }
     std::optional<Attribution> attribution =
         Decision(c, evidence, std::move(examination.weighed), examination.asked, ties).Take();
     if (attribution && attribution->complete) return attribution;
@@ -931,7 +973,7 @@ Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cau
   std::vector<Hypothesis> fits = FitsOf(c, evidence);
   if (fits.empty()) fits = TwoCauses(c, evidence, 12);
   if (fits.empty()) fits = CausesInPlaces(evidence, 12, {});
-  if (auto decided = Decision(c, evidence, WeighedByOneAnswer(right, actual, fits, ties), 0, ties).Take())
+  if (auto decided = Decision(c, evidence, WeighedByOneAnswer(c, right, actual, fits), 0, ties).Take())
     return *decided;
   return Unexplained(c.op, evidence);
 }

@@ -132,17 +132,6 @@ void AddOffsets(std::vector<Cause>& rows) {
          [](SumTerms& t) { t.count = -t.count; });
   offset(Kind::kZeroPoint, "K*zx*zw twice", "adds K times both zero points twice",
          [](SumTerms& t) { t.count *= 2; });
-  offset(Kind::kZeroPoint, "zero points exchanged",
-         "takes each zero point times the sum of the other operand",
-         [](SumTerms& t) { std::swap(t.zx, t.zw); });
-  offset(Kind::kZeroPoint, "input zero point added",
-         "adds the input zero point instead of "
-         "subtracting it",
-         [](SumTerms& t) { t.zx = -t.zx; });
-  offset(Kind::kZeroPoint, "weight zero point added",
-         "adds the weight zero point instead of "
-         "subtracting it",
-         [](SumTerms& t) { t.zw = -t.zw; });
   offset(Kind::kZeroPoint, "column-sum term ignored",
          "leaves the input zero point times the sum of the weights out",
          [](SumTerms& t) { t.w_sum = 0; });
@@ -730,13 +719,6 @@ void AddElements(std::vector<Cause>& rows) {
                   [](Stages& s) {
                     s.codes.round = NegatedOperandWraps;
                     return true;
-                  }});
-  rows.push_back({Stage::kOperands, Kind::kZeroPoint, "zero points of operands swapped",
-                  "takes the zero point of each operand for the other",
-                  [](const Case& c) { return HasTwoOperands(c.op); },
-                  [](Stages& s) {
-                    std::swap(s.c.x_q.zero_point, s.c.w_q.zero_point);
-                    return s.c.x_q.zero_point != s.c.w_q.zero_point;
                   }});
   rows.push_back(
       {Stage::kOperands, Kind::kZeroPoint, "copied where scales are equal",

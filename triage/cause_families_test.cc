@@ -742,17 +742,6 @@ TEST(FamilyOfElements, ANegatedOperandWraps) {
   EXPECT_EQ(Answer(u8, kName), Values{72}) << "no byte of u8 is -128";
 }
 
-TEST(FamilyOfElements, ZeroPointsOfOperandsSwapped) {
-  constexpr auto* kName = "zero points of operands swapped";
-  Case c = Elements(Op::kAdd, kS8, {10}, {20});
-  c.x_q = {{1}, {3}}, c.w_q = {{2}, {5}};
-  ASSERT_EQ(exact::Evaluate(c).IntAt(0), 7 + 30);
-  EXPECT_EQ(Answer(c, kName), Values{5 + 34});
-  c.w_q.zero_point = {3};
-  EXPECT_FALSE(IsAsked(c, kName));
-  EXPECT_FALSE(IsAsked(WithZeroPoints({1}, {1}, 3, 5), kName)) << "another cause's";
-}
-
 TEST(FamilyOfElements, CopiedWhereScalesAreEqual) {
   constexpr auto* kName = "copied where scales are equal";
   Case c = Elements(Op::kConcat, kS8, {10}, {20});

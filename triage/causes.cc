@@ -892,7 +892,7 @@ const Cause kCauses[] = {
     {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} subtracted, saturating",
      "subtracts the {x_zero_point} in an int8 that saturates", CodesOfInput,
      NarrowDifference<&Case::x, &Case::x_q, int8_t, false>},
-    {Stage::kXZeroPoint, Kind::kZeroPoint, "zero points swapped",
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "zero points exchanged",
      "takes each zero point for the other operand: swaps the two zero points", Weights,
      SwapZeroPoints, 6},
     {Stage::kOperands, Kind::kIndex, "weights in halves of 32",
@@ -1014,9 +1014,9 @@ const Cause kCauses[] = {
      Observes, SetIn<&Stages::choice, &ChoiceHooks::round_zero_point, HalfAwayOfDouble>, 6},
     {Stage::kRound, Kind::kRounding, "zero point truncated", "truncates the zero point", Observes,
      SetIn<&Stages::choice, &ChoiceHooks::round_zero_point, CutDouble>, 7},
-    {Stage::kClamp, Kind::kZeroPoint, "zero point beyond the codes",
-     "does not keep the zero point within the codes", Observes,
-     SetIn<&Stages::choice, &ChoiceHooks::any_zero_point, true>, 7},
+    {Stage::kOffset, Kind::kZeroPoint, "range without zero, zero point beyond the codes",
+     "does not widen the range to hold 0, nor keep the zero point within the codes", Observes,
+     [](Stages& s) { return s.choice.range_without_zero = s.choice.any_zero_point = true; }},
     {Stage::kClamp, Kind::kClamp, "highest code left out",
      "leaves the highest code out: computes with quant_max one lower", Observes,
      [](Stages& s) { return --s.c.observer.quant_max > s.c.observer.quant_min; }, 7},
@@ -1159,6 +1159,7 @@ double BitsOf(std::span<const Cause* const> causes) {
 bool Cause::is_arithmetic() const {
   return stage == Stage::kConvention || kind == Kind::kPairSaturation ||
          kind == Kind::kInt32Overflow || kind == Kind::kRounding || kind == Kind::kTie ||
+         kind == Kind::kZeroPoint ||
          (kind == Kind::kClamp && stage != Stage::kPlace);
 }
 
@@ -1234,7 +1235,7 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const
   if (by_name) model = (*named)->convention;
   std::optional<Tensor> y = model == nullptr ? std::nullopt : ChangedModel(stages, *model);
   // Where the promised convention has no such stage: a kernel that truncates rounds as none does.
-  if (!y && !by_name) y = stages.Evaluate();
+  if (!y && !by_name && (model == nullptr || !stages.Moved())) y = stages.Evaluate();
   if (!y || !stages.only_at) return y;
   const Tensor right = RightOutput(c, model);
   for (int64_t i = 0; i < y->size(); ++i) {

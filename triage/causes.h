@@ -56,7 +56,7 @@ struct Cause {
   const Convention* convention = nullptr;  // of stage kConvention alone
 
   static constexpr double kBitsOfMistake = 8, kBitsOfFamily = 12, kBitsOfPlace = 9;
-  // Says something about numbers, not about places: rounding, overflow, saturation, clamp.
+  // Says something about numbers, not about places: rounding, overflow, saturation, zero points, clamp.
   bool is_arithmetic() const;
 
   // Name and sentence with the operation's words: input and weights, or operands a and b.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/verdict.h"
+#include "oracles/exact/exact.h"
 
 namespace qualm::triage {
 namespace {
@@ -42,6 +43,34 @@ void CodeLength::Add(const CodeLength& other) {
   outputs_ += other.outputs_;
   departures_ += other.departures_;
   values_ += other.values_;
+}
+
+namespace {
+
+double MostBits(const Case& c, const Tensor& right, const Tensor& actual) {
+  if (!IsCode(actual.dtype())) return INFINITY;
+  const auto tie = [&](int64_t i) { return exact::TieDistance(c, i).value_or(1); };
+  double farthest = 0, near = 0;
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    if (actual.BitsAt(i) == right.BitsAt(i)) continue;
+    if (DistanceLsb(right, actual, i) > 1) return INFINITY;
+    farthest = std::max(farthest, tie(i));
+  }
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    const double at = tie(i);
+    near += at > farthest ? 0 : at == 0 ? 0.5 : 0.25;
+  }
+  return 2 + near;
+}
+
+}  // namespace
+
+double BitsSaved(const Case& c, const Tensor& right, const Tensor& predicted, const Tensor& actual) {
+  CodeLength without, with;
+  without.Add(right, actual);
+  with.Add(predicted, actual);
+  const double saved = without.bits() - with.bits();
+  return saved <= 0 ? saved : std::min(saved, MostBits(c, right, actual));
 }
 
 double CodeLength::bits() const {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "core/case.h"
 #include "core/tensor.h"
 
 namespace qualm::triage {
@@ -27,6 +28,13 @@ class CodeLength {
   int64_t outputs_ = 0, departures_ = 0;
   double values_ = 0;
 };
+
+// By how many bits an answer to `c` is shorter if one knows `predicted` instead of the `right` outputs;
+// below 0 where it is longer. What is told by outputs that are off by one is bounded: any arithmetic that is
+// not exact turns outputs next to a tie, most often all in one direction, so a prediction of which turn
+// tells little: half a bit for each exact tie, and a quarter for each output that lies as near to one as those
+// that did.
+double BitsSaved(const Case& c, const Tensor& right, const Tensor& predicted, const Tensor& actual);
 
 }  // namespace qualm::triage
 

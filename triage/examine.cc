@@ -83,8 +83,9 @@ Shape ShapeOf(const Case& c) {
 // One further answer, beside what a hypothesis says of it.
 struct Answered {
   Shape shape = {};
-  CodeLength without = {}, with = {};  // told beside the right outputs, and beside the prediction
+  double saved = 0;      // bits, by the prediction
   bool departs = false;      // the hypothesis predicts so
+  bool near = false;
   bool bears_out = false, against = false, otherwise = false;
 };
 
@@ -112,6 +113,7 @@ struct Candidate {
   std::string text;
   double bits = 0;
   std::function<bool(const Shape&)> holds;
+  int64_t Shape::* size_of = nullptr;  // of a condition on a size
 };
 
 // The conditions among which one is chosen. A size is bounded where no answer in between leaves the
@@ -129,18 +131,19 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
       if (each.against) out.insert(each.shape.*size_of);
     }
     if (out.empty()) continue;
-    constexpr double kBitsOfBound = 9, kBitsOfRest = 8;  // three sizes, and which bound or remainder
+    constexpr double kBitsOfBound = 4, kBitsOfRest = 5;  // which size, and which side or remainder
     const int64_t least = *in.begin(), most = *in.rbegin();
     candidates.push_back({fmt::format("where {} is {} or more", name, least), kBitsOfBound,
-                          [=](const Shape& s) { return s.*size_of >= least; }});
+                          [=](const Shape& s) { return s.*size_of >= least; }, size_of});
     candidates.push_back({fmt::format("where {} is {} or less", name, most), kBitsOfBound,
-                          [=](const Shape& s) { return s.*size_of <= most; }});
+                          [=](const Shape& s) { return s.*size_of <= most; }, size_of});
     for (const int64_t lanes : {2, 4, 8, 16, 32, 64}) {
       const int64_t rest = base.*size_of % lanes;
       candidates.push_back({fmt::format("where {} % {} is {}", name, lanes, rest), kBitsOfRest,
-                            [=](const Shape& s) { return s.*size_of % lanes == rest; }});
+                            [=](const Shape& s) { return s.*size_of % lanes == rest; }, size_of});
       candidates.push_back({fmt::format("where {} % {} is not 0", name, lanes), kBitsOfRest,
-                            [=](const Shape& s) { return rest != 0 && s.*size_of % lanes != 0; }});
+                            [=](const Shape& s) { return rest != 0 && s.*size_of % lanes != 0; },
+                            size_of});
     }
   }
   return candidates;
@@ -296,8 +299,8 @@ class Examiner {
       }
     }
     Answered answered{.shape = ShapeOf(c)};
-    answered.without.Add(Nearest(without, actual), actual);
-    answered.with.Add(Nearest(predicted, actual), actual);
+    answered.saved = BitsSaved(c, Nearest(without, actual), Nearest(predicted, actual), actual);
+    answered.near = near;
     answered.departs = given + right + other > 0;
     answered.against = right > 0;
     answered.bears_out =
@@ -315,40 +318,41 @@ class Examiner {
   // The hypothesis under the condition that is worth most.
   Examination::Weighed Weigh(const Tested& tested) const {
     const Shape base = ShapeOf(base_);
-    Answered found{.shape = base};
-    const Tensor right = RightOutput(base_, model_);
-    found.without.Add(right, actual_);
-    found.with.Add(actual_, actual_);
+    const double found = BitsSaved(base_, RightOutput(base_, model_), actual_, actual_);
     // How much shorter all answers become where the hypothesis is applied as the condition says.
     const auto saved = [&](const Candidate& where) {
-      CodeLength without = found.without, with = found.with;
-      for (const Answered& each : tested.answers) {
-        without.Add(each.without);
-        with.Add(where.holds(each.shape) ? each.with : each.without);
-      }
-      return without.bits() - with.bits() - where.bits - BitsOf(tested.causes);
+      double bits = found - where.bits - BitsOf(tested.causes);
+      for (const Answered& each : tested.answers) bits += where.holds(each.shape) ? each.saved : 0;
+      return bits;
     };
     Examination::Weighed best{.causes = tested.causes};
     best.bits = -INFINITY;
     for (const Candidate& where : ConditionsOf(base, tested)) {
       Examination::Weighed weighed{.causes = tested.causes, .bits = saved(where)};
       int64_t outside = 0, lost = 0;
+      std::set<int64_t> sizes_in, sizes_out;
       for (const Answered& each : tested.answers) {
         const bool holds = where.holds(each.shape);
         weighed.bearing_out += holds && each.bears_out;
+        weighed.drawn += holds && each.bears_out && !each.near;
         weighed.against += holds && each.against;
         weighed.otherwise += holds && each.otherwise;
         outside += !holds && each.against;
         lost += !holds && each.bears_out;
+        if (where.size_of == nullptr) continue;
+        if (each.bears_out) sizes_in.insert(each.shape.*where.size_of);
+        if (each.against) sizes_out.insert(each.shape.*where.size_of);
       }
       if (!where.text.empty()) {
         // A condition is told if it holds of every answer, and if chance would not separate them so:
-        // which of the answers are right has to take more bits than choosing the condition.
-        constexpr double kMargin = 4;
-        const bool separates = weighed.against == 0 && lost == 0 &&
-                               Log2Choose(weighed.bearing_out + outside, outside) >=
-                                   where.bits + kMargin;
-        if (!separates) continue;
+        // which of them are right has to take more bits than choosing the condition. Answers of one
+        // size are one.
+        constexpr double kMargin = 2;
+        const bool of_size = where.size_of != nullptr;
+        const int64_t in = of_size ? std::ssize(sizes_in) : weighed.bearing_out;
+        const int64_t out = of_size ? std::ssize(sizes_out) : outside;
+        if (weighed.against > 0 || lost > 0 || Log2Choose(in + out, out) < where.bits + kMargin)
+          continue;
         weighed.where.text = where.text;
         weighed.where.holds = [holds = where.holds](const Case& c) { return holds(ShapeOf(c)); };
       }

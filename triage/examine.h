@@ -29,6 +29,7 @@ struct Examination {
     // takes to choose the causes and the condition.
     double bits = 0;
     int64_t bearing_out = 0;  // further answers that depart as predicted
+    int64_t drawn = 0;        // of these, answers to cases drawn without regard to the one found
     int64_t against = 0;      // further answers that are right where it predicts a departure
     int64_t otherwise = 0;    // further answers that depart in another way as well
   };

@@ -8,6 +8,7 @@
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
+#include "triage/causes.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
@@ -102,22 +103,32 @@ std::string CauseLines(const Attribution& attribution) {
   return text;
 }
 
-std::string ExplainAnswer(const Case& c, const Answer& answer, int64_t index, const Tensor& exact_y,
-                          const Attribution* known) {
+// Adds what there is to say of the answer.
+void ExplainAnswer(const Case& c, const Answer& answer, int64_t index, const Tensor& exact_y,
+                   const Attribution* known, Explained& explained) {
+  std::string& all = explained.text;
   const std::string expected = ElementText(exact_y, index), actual = ElementText(answer.y, index);
   const std::optional<Divergence> departs = FirstDivergence(exact_y, answer.y);
   std::string text = fmt::format("  {}: {}", answer.who, actual);
   if (!departs) {
     text += exact_y.size() == 1 ? ", exact\n" : ", all outputs exact\n";
-    return answer.observed ? text + ConventionsLine(c, answer) : text;
+    all += answer.observed ? text + ConventionsLine(c, answer) : text;
+    return;
   }
   text += expected == actual
               ? fmt::format(", exact here; departs first at index {}\n", departs->index)
               : fmt::format(", exact is {}\n", expected);
+  const Attribution attribution = answer.subject == nullptr ? Attribute(c, answer.y)
+                                  : known != nullptr        ? *known
+                                                     : Attribute(c, answer.y, *answer.subject);
+  // Of an answer that a known arithmetic gives, the steps of that arithmetic.
+  const Convention* convention = answer.convention;
+  for (const Cause* cause : attribution.causes)
+    if (convention == nullptr) convention = cause->convention;
   bool pairs_shown = false;
-  if (answer.convention != nullptr && expected != actual) {
+  if (convention != nullptr && expected != actual) {
     size_t pairs = 0;
-    for (const TraceStep& step : answer.convention->trace(c, index)) {
+    for (const TraceStep& step : convention->trace(c, index)) {
       const bool pair = step.text.starts_with("pair ");
       pairs += pair ? 1 : 0;
       if (!pair && pairs > kMostPairs) text += MorePairs(pairs - kMostPairs);
@@ -126,14 +137,12 @@ std::string ExplainAnswer(const Case& c, const Answer& answer, int64_t index, co
       pairs_shown |= step.stage == Stage::kAccumulate && step.lossy;
     }
   }
-  const Attribution attribution = answer.subject == nullptr ? Attribute(c, answer.y)
-                                  : known != nullptr        ? *known
-                                                     : Attribute(c, answer.y, *answer.subject);
   text += CauseLines(attribution);
   if (attribution.kind == FindingKind::kPairSaturation && !pairs_shown) {
     text += PairLines(c, index);
   }
-  return text + ConventionsLine(c, answer);
+  all += text + ConventionsLine(c, answer);
+  explained.wrong.push_back({answer.y, attribution});
 }
 
 // "model:NAME" -> NAME, else "".
@@ -143,11 +152,26 @@ std::string_view ConventionName(std::string_view subject) {
 
 }  // namespace
 
+const Attribution* Explained::Of(const Tensor& y) const {
+  const auto answer = std::ranges::find(wrong, y, &Answer::y);
+  return answer == wrong.end() ? nullptr : &answer->attribution;
+}
+
 std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
                     const ExplainOptions& options) {
+  return ExplainAnswers(c, subjects, options).text;
+}
+
+Explained ExplainAnswers(const Case& c, const std::vector<Subject*>& subjects,
+                         const ExplainOptions& options) {
   const Tensor exact_y = exact::Evaluate(c);
-  std::string text = Describe(c) + "\n";
-  if (exact_y.empty()) return text + "  the output is empty\n";
+  Explained explained;
+  std::string& text = explained.text;
+  text = Describe(c) + "\n";
+  if (exact_y.empty()) {
+    text += "  the output is empty\n";
+    return explained;
+  }
 
   std::vector<Answer> answers;
   const auto add = [&](Answer answer) {
@@ -193,10 +217,10 @@ std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
   text += fmt::format("{}, exact: {}\n", Where(c, index), ElementText(exact_y, index));
   text += WindowLines(c, index);
   for (const TraceStep& step : exact::Derive(c, index)) text += StepLine(step);
-  for (const Answer& answer : answers) {
-    text += ExplainAnswer(c, answer, index, exact_y, options.attribution);
-  }
-  return text + skipped;
+  for (const Answer& answer : answers)
+    ExplainAnswer(c, answer, index, exact_y, options.attribution, explained);
+  text += skipped;
+  return explained;
 }
 
 void Complete(Finding& finding, Subject& subject, const Verdict& verdict) {

@@ -119,6 +119,19 @@ struct ExplainOptions {
   // The attribution of the subject's answer; null: the subject is asked further cases to find it.
   const Attribution* attribution = nullptr;
 };
+struct Explained {
+  struct Answer {
+    Tensor y;
+    Attribution attribution;  // of an answer that is not exact
+  };
+  std::string text;
+  std::vector<Answer> wrong;  // each answer that is not exact, once
+
+  // What the text says of this answer; null if it is exact or was never given.
+  const Attribution* Of(const Tensor& y) const;
+};
+Explained ExplainAnswers(const Case& c, const std::vector<Subject*>& subjects,
+                         const ExplainOptions& options = {});
 std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
                     const ExplainOptions& options = {});
 

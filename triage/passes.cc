@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -328,9 +329,17 @@ void Codes(const Case& c, const Visit& visit) {
   }
 }
 
+// In the logarithm: log2 of the C library would decide next to the root of two.
 float NearestPowerOfTwo(double value) {
-  const double exponent = std::clamp(std::round(std::log2(value)), -126.0, 127.0);
-  return static_cast<float>(std::exp2(exponent));
+  int exponent = 0;
+  const double mantissa = std::frexp(value, &exponent);  // in [1/2, 1)
+  if (mantissa < std::numbers::sqrt2 / 2) --exponent;
+  return std::ldexp(1.0f, std::clamp(exponent, -126, 127));
+}
+
+bool IsPowerOfTwo(float value) {
+  int exponent = 0;
+  return std::frexp(value, &exponent) == 0.5f;
 }
 
 void Scales(const Case& c, const Visit& visit) {
@@ -348,7 +357,7 @@ void Scales(const Case& c, const Visit& visit) {
   if (offer(1, 1, NearestPowerOfTwo(ratio))) return;
   if (offer(1, 1, NearestPowerOfTwo(ratio) * 2)) return;
   if (offer(1, 1, NearestPowerOfTwo(ratio) / 2)) return;
-  if (c.op == Op::kLinear && std::exp2(std::round(std::log2(out))) != static_cast<double>(out)) {
+  if (c.op == Op::kLinear && !IsPowerOfTwo(out)) {
     // With the given codes no power of two fails as an output scale; with round codes one may.
     for (float power : {NearestPowerOfTwo(ratio), NearestPowerOfTwo(ratio) * 2}) {
       for (const auto& [x_code, w_code] : RoundCodes(c)) {

@@ -386,9 +386,11 @@ ChosenQParams FbgemmChooseQParams(float min, float max, int32_t qmin, int32_t qm
                                   static_cast<double>(qmax - qmin));
   if (std::isinf(1.0f / scale)) scale = 0.1f;  // 0 too
   if (force_power_of_two) {
-    // Upstream rounds log2(1/scale) down where scale < 1, which is the same for every float32.
-    const double exponent = std::ceil(std::log2(static_cast<double>(scale)));
-    scale = std::ldexp(1.0f, static_cast<int>(exponent));
+    // Upstream rounds log2(scale) up and, where scale < 1, log2(1/scale) down: for every float32
+    // the same, and too far from an integer for the last bits of log2 to decide.
+    int exponent = 0;
+    const bool is_power = std::frexp(scale, &exponent) == 0.5f;
+    scale = std::ldexp(1.0f, is_power ? exponent - 1 : exponent);
   }
   if (scale < kSmallestScale) {
     WidenToSmallestScale(scale, qmax - qmin, min, max);

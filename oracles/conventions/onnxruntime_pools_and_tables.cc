@@ -10,8 +10,12 @@
 #include "oracles/conventions/onnxruntime_pools_and_tables.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
+
+#include "oracles/exact/arithmetic/real.h"
 
 namespace qualm::conventions::ort {
 namespace {
@@ -62,20 +66,26 @@ Value ConcatCode(const Case& c, int64_t index) {
   return value;
 }
 
-// exp of every code, as a table: 255 stands for the largest code of the row, and is raised so far
-// that the sum of the row just fits a float32.
-float Exponential(const Case& c, int64_t code) {
+// The logarithm of the largest sum that a row's exponentials may have, in float32. The nearest
+// number, or the `other` one: every logf that is off by less than 1 ulp gives one of the two that
+// enclose the real logarithm.
+float LogOfMost(const Case& c, bool other) {
   const float most = std::numeric_limits<float>::max() / static_cast<float>(c.N);
-  const double reserved = std::max(0.0, static_cast<double>(std::log(most)) - 5);
-  const double shift = reserved / static_cast<double>(c.x_q.scale[0]);
-  const double x = (static_cast<double>(code) - 255 + shift) * static_cast<double>(c.x_q.scale[0]);
-  return static_cast<float>(std::exp(x));
+  const float log = exact::RoundedLog(most);
+  if (!other) return log;
+  const double real = exact::RoundedLog(static_cast<double>(most));
+  return Beside(log, real > static_cast<double>(log) ? 1 : -1);
 }
 
 // Output codes as a real number: the share of the row's sum, times floor(1 / output scale).
 class RowShares {
  public:
-  explicit RowShares(const Case& c) : case_(c) {}
+  // exp of every code is a table: 255 stands for the largest code of the row, and is raised so far
+  // that the sum of the row just fits a float32.
+  explicit RowShares(const Case& c, bool other_log = false)
+      : case_(c),
+        shift_(std::max(0.0, static_cast<double>(LogOfMost(c, other_log)) - 5) /
+               static_cast<double>(c.x_q.scale[0])) {}
 
   Value operator()(int64_t index, Trace*) {
     if (index / case_.N != row_) Sum(index / case_.N);
@@ -84,9 +94,21 @@ class RowShares {
     return value;
   }
 
+  // Whether the exponentials that were asked for are those of every C library.
+  bool AreDecided() const { return are_decided_; }
+
  private:
-  float Of(int64_t index) const {
-    return Exponential(case_, int64_t{255} - largest_ + case_.x.IntAt(index));
+  float Of(int64_t index) {
+    const int32_t code = 255 - largest_ + case_.x.IntAt(index);
+    std::optional<float>& known = table_[static_cast<size_t>(code)];
+    if (!known) {
+      const double x = (code - 255 + shift_) * static_cast<double>(case_.x_q.scale[0]);
+      const double power = exact::RoundedExp(x);
+      known = static_cast<float>(power);
+      are_decided_ = are_decided_ && static_cast<float>(Beside(power, -kExpUlps)) == *known &&
+                     static_cast<float>(Beside(power, kExpUlps)) == *known;
+    }
+    return *known;
   }
 
   void Sum(int64_t row) {
@@ -99,6 +121,9 @@ class RowShares {
   }
 
   const Case& case_;
+  double shift_;
+  std::array<std::optional<float>, 256> table_;
+  bool are_decided_ = true;
   int64_t row_ = -1;  // the row that `largest_` and `sum_` belong to
   int32_t largest_ = 0;
   float sum_ = 0;
@@ -170,6 +195,22 @@ std::vector<Step> Head(const Case& c, bool fma) {
   return {kToReal, c.function == Function::kSigmoid ? sigmoid : leaky, kOverScale};
 }
 
+// Whether every C library gives these codes of softmax.
+bool SoftmaxIsDecided(const Case& c) {
+  RowShares shares(c), others(c, true);
+  const std::vector<Step> steps = PoolOrTableSteps(c, false, {});
+  const Channel channel = PoolOrTableChannel(c, 0);
+  const auto code = [&](RowShares& of, int64_t index) {
+    Value value = of(index, nullptr);
+    Apply(steps, channel, value, nullptr);
+    return value.integer;
+  };
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    if (code(shares, i) != code(others, i)) return false;
+  }
+  return shares.AreDecided() && others.AreDecided();
+}
+
 }  // namespace
 
 std::vector<Op> PoolAndTableOps() {
@@ -190,6 +231,7 @@ std::string CannotPoolOrTable(const Case& c) {
       Require(table, "this convention has no such table"),
       Require(scale >= 0x1p-32f && scale < 256,
               "the multiplier of a global average must be in [2^-32, 256)"),
+      Require(c.op != Op::kSoftmax || SoftmaxIsDecided(c), kUndecided),
   });
 }
 

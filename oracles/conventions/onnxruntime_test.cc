@@ -180,6 +180,20 @@ TEST(OnnxruntimeConvention, SoftmaxClamps) {
   EXPECT_EQ(Answer(c), (Codes{-64, -64, -64, -64}));
 }
 
+// 512 equal codes have half a code each, but for the rounding of their sum; and that depends on the
+// logarithm by which all exponentials are raised.
+TEST(OnnxruntimeConvention, SharesAtATieAreUndecided) {
+  const auto refusal = [](size_t equal) {
+    Case c = Matrix(Op::kSoftmax, Codes(equal, 7));
+    c.out_q = {{0x1p-8f}, {0}};
+    EXPECT_EQ(Validate(c), "");
+    return Get().cannot_run(c);
+  };
+  EXPECT_EQ(refusal(511), "");
+  EXPECT_EQ(refusal(512), "an output depends on how the exponential function rounds");
+  EXPECT_EQ(refusal(513), "");
+}
+
 // A trace ends in the output, whatever flows in first.
 TEST(OnnxruntimeConvention, TracesEndInTheOutput) {
   Case concat = Matrix(Op::kConcat, {5});

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -71,6 +72,22 @@ inline int64_t ConvertX86To64(float x) {
 // minps, maxps: the second operand where either is NaN.
 constexpr float MinPs(float a, float b) { return a < b ? a : b; }
 constexpr float MaxPs(float a, float b) { return a > b ? a : b; }
+
+// exp, tanh and log of a C library are not rounded correctly, and their last bits differ from one
+// version to the next (tanhf of glibc 2.36 and 2.41). A convention takes the correctly rounded
+// number (oracles/exact/arithmetic/real.h), and refuses a case with kUndecided where a number so
+// many ulps away from it gives another output. The manual of glibc bounds the errors of expf, exp
+// and logf by 1 ulp, of tanhf by 2; measured over all float32, tanhf of 2.36 is off by 2.19 ulp, 2
+// numbers away.
+constexpr int kExpUlps = 1;
+constexpr int kTanhUlps = 2;
+// The number of the type that lies `ulps` above x.
+template <class T>
+T Beside(T x, int ulps) {
+  const T end = std::copysign(std::numeric_limits<T>::infinity(), static_cast<T>(ulps));
+  for (int i = std::abs(ulps); i > 0; --i) x = std::nextafter(x, end);
+  return x;
+}
 
 // One pair of vpmaddubsw: the sum of two u8*s8 products, saturated to int16.
 constexpr int32_t SaturatingPair(int32_t x0, int32_t w0, int32_t x1, int32_t w1) {

@@ -51,6 +51,16 @@ TEST(PrimitivesTest, RoundingAgreesWithTheHardwareAndIgnoresTheRoundingMode) {
   }
 }
 
+TEST(PrimitivesTest, NumbersBeside) {
+  EXPECT_EQ(Beside(1.0f, 2), 1.0f + 0x1p-22f);
+  EXPECT_EQ(Beside(1.0f, -2), 1.0f - 0x1p-23f);
+  EXPECT_EQ(Beside(1.0, 1), 1.0 + 0x1p-52);
+  EXPECT_EQ(Beside(0.0f, -1), -0x1p-149f);
+  EXPECT_EQ(Beside(0.7f, 0), 0.7f);
+  EXPECT_EQ(Beside(kInf, 1), kInf);
+  EXPECT_EQ(Beside(kInf, -1), std::numeric_limits<float>::max());
+}
+
 TEST(PrimitivesTest, ConversionsDifferWhereInt32Ends) {
   EXPECT_EQ(ConvertX86(2147483520.0f), 2147483520);
   EXPECT_EQ(ConvertX86(2147483648.0f), INT32_MIN);

@@ -13,6 +13,10 @@ namespace qualm::conventions {
 
 // A reason is a text that says why a case is refused; "" means that the case is not refused.
 
+// Tables and softmax call exponential functions of the C library, ATen's of Sleef too: a case whose
+// output depends on the last bits of such a function is refused, with this reason.
+constexpr const char* kUndecided = "an output depends on how the exponential function rounds";
+
 // The first reason that is not ""; "" if all are "".
 std::string FirstReason(std::initializer_list<std::string> reasons);
 // `reason` unless the requirement holds.

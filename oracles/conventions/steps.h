@@ -30,6 +30,9 @@ struct Channel {
   int32_t low = 0;            // clamp, relu included
   int32_t high = 0;
   FixedMultiplier fixed;
+  // What a C library computes of a real function: its least number (-1) or its greatest (1); 0 is
+  // the correctly rounded one.
+  int side = 0;
   bool operands_rounded = false;  // a.fixed or b.fixed is not exactly its ratio of scales
   // For x (a) and w (b) if each has constants of its own: two operands, pools, tables.
   struct Operand {

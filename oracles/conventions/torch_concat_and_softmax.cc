@@ -9,6 +9,7 @@
 #include "oracles/conventions/aten.h"
 #include "oracles/conventions/definition.h"
 #include "oracles/conventions/torch_operators.h"
+#include "oracles/exact/arithmetic/real.h"
 
 namespace qualm::conventions {
 namespace {
@@ -44,7 +45,7 @@ Tensor Shares(const Tensor& x, int side) {
     double sum = 0;
     std::vector<double> powers;
     for (int64_t i = first; i < first + n; ++i) {
-      powers.push_back(std::exp(static_cast<double>(x.FloatAt(i) - most)));
+      powers.push_back(exact::RoundedExp(static_cast<double>(x.FloatAt(i) - most)));
       sum += powers.back();
     }
     for (int64_t i = 0; i < n; ++i) {

@@ -12,10 +12,6 @@
 
 namespace qualm::conventions {
 
-// ATen's tables and its softmax call exponential functions of the C library and of Sleef: a case
-// whose output depends on the last bits of such a function is refused, with this reason.
-constexpr const char* kUndecided = "an output depends on how the exponential function rounds";
-
 Convention AtenMaxPool();
 Convention QnnpackMaxPool();
 // avg_pool and global_avg_pool.

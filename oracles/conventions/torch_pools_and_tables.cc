@@ -8,6 +8,7 @@
 #include "oracles/conventions/aten.h"
 #include "oracles/conventions/definition.h"
 #include "oracles/conventions/torch_operators.h"
+#include "oracles/exact/arithmetic/real.h"
 
 namespace qualm::conventions {
 namespace {
@@ -197,29 +198,21 @@ Channel TableChannel(const Case& c, int64_t index) {
 const Step kReluCodes[] = {{Stage::kClamp, "the larger of it and {zero_point}", MaxZeroPoint}};
 constexpr Step kHardSwish{Stage::kScale, "x*min(max(x + 3, 0), 6)/6", HardSwish};
 
-// ATen's sigmoid and tanh: exp and tanh come from Sleef in vectors, from the C library in the rest,
-// each within 1 ulp of the real function, so that a sigmoid is within 2^-22 of the real one. kSide
-// 0 gives the real number, -1 and 1 the smallest and the largest that ATen may compute.
-template <int kSide, double (*kFunction)(double)>
-void NearTheReal(Value& v, const Channel&) {
+// ATen's sigmoid and tanh: exp and tanh come from Sleef in vectors, from the C library in the rest.
+// Sleef's are within 1 ulp, glibc's tanhf within 2.19 ulp, which is 2^-22.49 of it at most: a tanh
+// and a sigmoid are within 2^-22 of the real ones.
+template <double (*kFunction)(double)>
+void NearTheReal(Value& v, const Channel& c) {
   const double real = kFunction(static_cast<double>(v.number));
-  v.SetReal(static_cast<float>(real + kSide * (std::abs(real) * 0x1p-22 + 0x1p-126)));
+  v.SetReal(static_cast<float>(real + c.side * (std::abs(real) * 0x1p-22 + 0x1p-126)));
 }
-double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-double Tanh(double x) { return std::tanh(x); }
+double Sigmoid(double x) { return 1 / (1 + exact::RoundedExp(-x)); }
 
-// `side`: kSide of NearTheReal.
-Step AtenFunction(const Case& c, int side) {
-  const auto one_of = [side](auto* low, auto* middle, auto* high) {
-    return side < 0 ? low : side > 0 ? high : middle;
-  };
+Step AtenFunction(const Case& c) {
   switch (c.function) {
-    case Function::kSigmoid:
-      return {Stage::kScale, "sigmoid(x) in float32",
-              one_of(NearTheReal<-1, Sigmoid>, NearTheReal<0, Sigmoid>, NearTheReal<1, Sigmoid>)};
+    case Function::kSigmoid: return {Stage::kScale, "sigmoid(x) in float32", NearTheReal<Sigmoid>};
     case Function::kTanh:
-      return {Stage::kScale, "tanh(x) in float32",
-              one_of(NearTheReal<-1, Tanh>, NearTheReal<0, Tanh>, NearTheReal<1, Tanh>)};
+      return {Stage::kScale, "tanh(x) in float32", NearTheReal<exact::RoundedTanh>};
     case Function::kHardSwish: return kHardSwish;
     case Function::kRelu:
     case Function::kLeakyRelu: break;
@@ -230,8 +223,12 @@ Step AtenFunction(const Case& c, int side) {
 
 // QNNPACK's tables of 256, made in float32: hardswish.c; sigmoid.c and tanh.c around the C
 // library's expf and tanhf, for one output scale and zero point each.
-void SigmoidCodes(Value& v, const Channel&) { v.SetReal(256.0f / (1.0f + std::exp(-v.number))); }
-void TanhCodes(Value& v, const Channel&) { v.SetReal(128.0f * std::tanh(v.number) + 128.0f); }
+void SigmoidCodes(Value& v, const Channel& c) {
+  v.SetReal(256.0f / (1.0f + Beside(exact::RoundedExp(-v.number), c.side * kExpUlps)));
+}
+void TanhCodes(Value& v, const Channel& c) {
+  v.SetReal(128.0f * Beside(exact::RoundedTanh(v.number), c.side * kTanhUlps) + 128.0f);
+}
 
 constexpr Step kQnnpackToReal{Stage::kScale, "fl({a_scale}*(x - {a_zp}))", Dequantize};
 constexpr Step kQnnpackClamp{Stage::kClamp, "clamp to {low}..{high} in float32", ClampToFloat};
@@ -270,6 +267,42 @@ std::string CannotTable(const Case& c) {
 }
 
 int64_t CodeAt(const Case& c, int64_t index, Trace*) { return c.x.IntAt(index); }
+
+// `cannot_run`: for all other reasons than that the C library decides.
+template <class StepsOf>
+Convention Table(std::string (*cannot_run)(const Case&), StepsOf steps_of) {
+  const auto on = [=](int side) {
+    const auto channel_of = [side](const Case& c, int64_t index) {
+      Channel channel = TableChannel(c, index);
+      channel.side = side;
+      return channel;
+    };
+    return Walked(CodeAt, channel_of, steps_of);
+  };
+  Convention convention = on(0);
+  convention.cannot_run = [cannot_run, low = on(-1).run, high = on(1).run](const Case& c) {
+    const bool real = c.function == Function::kSigmoid || c.function == Function::kTanh;
+    const std::string reason = cannot_run(c);
+    return !reason.empty() || !real ? reason : Require(low(c).y == high(c).y, kUndecided);
+  };
+  return convention;
+}
+
+std::string CannotTableQnnpack(const Case& c) {
+  const auto fixed = [&](Function function, float scale, int32_t zero_point) {
+    return c.function != function || c.out_q == QParams{{scale}, {zero_point}};
+  };
+  return FirstReason({
+      CannotTable(c),
+      Require(c.function != Function::kLeakyRelu, "leaky_relu is ATen's"),
+      Require(fixed(Function::kSigmoid, 0x1p-8f, 0),
+              "the output of sigmoid has scale 2^-8 and zero point 0"),
+      Require(fixed(Function::kTanh, 0x1p-7f, 128),
+              "the output of tanh has scale 2^-7 and zero point 128"),
+      Require(std::isnormal(c.x_q.scale[0]) && std::isnormal(c.out_q.scale[0]),
+              "scales must be normal numbers"),
+  });
+}
 
 }  // namespace
 
@@ -337,52 +370,26 @@ Convention AtenAvgPool() {
 }
 
 Convention QnnpackTable() {
-  Convention convention =
-      Walked(CodeAt, TableChannel, [](const Case& c, int64_t) -> std::span<const Step> {
-        switch (c.function) {
-          case Function::kRelu: return kReluCodes;
-          case Function::kSigmoid: return kQnnpackSigmoid;
-          case Function::kTanh: return kQnnpackTanh;
-          case Function::kHardSwish: return kQnnpackHardSwish;
-          case Function::kLeakyRelu: break;
-        }
-        QUALM_CHECK(false);  // cannot_run refuses leaky_relu
-        return {};
-      });
-  convention.cannot_run = [](const Case& c) {
-    const auto fixed = [&](Function function, float scale, int32_t zero_point) {
-      return c.function != function || c.out_q == QParams{{scale}, {zero_point}};
-    };
-    return FirstReason({
-        CannotTable(c),
-        Require(c.function != Function::kLeakyRelu, "leaky_relu is ATen's"),
-        Require(fixed(Function::kSigmoid, 0x1p-8f, 0),
-                "the output of sigmoid has scale 2^-8 and zero point 0"),
-        Require(fixed(Function::kTanh, 0x1p-7f, 128),
-                "the output of tanh has scale 2^-7 and zero point 128"),
-        Require(std::isnormal(c.x_q.scale[0]) && std::isnormal(c.out_q.scale[0]),
-                "scales must be normal numbers"),
-    });
-  };
-  return convention;
+  return Table(CannotTableQnnpack, [](const Case& c, int64_t) -> std::span<const Step> {
+    switch (c.function) {
+      case Function::kRelu: return kReluCodes;
+      case Function::kSigmoid: return kQnnpackSigmoid;
+      case Function::kTanh: return kQnnpackTanh;
+      case Function::kHardSwish: return kQnnpackHardSwish;
+      case Function::kLeakyRelu: break;
+    }
+    QUALM_CHECK(false);  // CannotTableQnnpack
+    return {};
+  });
 }
 
 Convention AtenTable(int64_t block) {
-  const auto on = [block](int side) {
-    return Walked(CodeAt, TableChannel, [=](const Case& c, int64_t index) {
-      if (c.function == Function::kRelu)
-        return std::vector<Step>(std::begin(kReluCodes), std::end(kReluCodes));
-      const bool vector = block != 0 && index < c.M * c.N / block * block;
-      return AtenThroughFloat(vector, AtenFunction(c, side));
-    });
-  };
-  Convention convention = on(0);
-  convention.cannot_run = [low = on(-1).run, high = on(1).run](const Case& c) {
-    const bool real = c.function == Function::kSigmoid || c.function == Function::kTanh;
-    const std::string reason = CannotTable(c);
-    return !reason.empty() || !real ? reason : Require(low(c).y == high(c).y, kUndecided);
-  };
-  return convention;
+  return Table(CannotTable, [block](const Case& c, int64_t index) {
+    if (c.function == Function::kRelu)
+      return std::vector<Step>(std::begin(kReluCodes), std::end(kReluCodes));
+    const bool vector = block != 0 && index < c.M * c.N / block * block;
+    return AtenThroughFloat(vector, AtenFunction(c));
+  });
 }
 
 }  // namespace qualm::conventions

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "oracles/conventions/definition.h"
+#include "oracles/exact/arithmetic/real.h"
 
 namespace qualm::conventions {
 namespace {
@@ -198,11 +199,13 @@ std::string CannotRunPool(const Case& c) {
 void CodeToReal(Value& v, const Channel& c) {
   MultiplyInto(v, static_cast<float>(v.integer - c.a.zero_point), c.a.scale);
 }
-void Sigmoid(Value& v, const Channel&) {
-  const float x = v.number;
-  v.SetReal(std::signbit(x) ? 1.0f / (1.0f + std::exp(-x)) : 1.0f - 1.0f / (1.0f + std::exp(x)));
+void Sigmoid(Value& v, const Channel& c) {
+  const float power = Beside(exact::RoundedExp(std::fabs(v.number)), c.side * kExpUlps);
+  v.SetReal(std::signbit(v.number) ? 1.0f / (1.0f + power) : 1.0f - 1.0f / (1.0f + power));
 }
-void Tanh(Value& v, const Channel&) { v.SetReal(std::tanh(v.number)); }
+void Tanh(Value& v, const Channel& c) {
+  v.SetReal(Beside(exact::RoundedTanh(v.number), c.side * kTanhUlps));
+}
 void LeakyRelu(Value& v, const Channel& c) {
   if (std::signbit(v.number)) MultiplyInto(v, v.number, c.b.scale);
 }
@@ -281,11 +284,24 @@ class RowShares {
     return value;
   }
 
+  // Whether every C library gives these numerators.
+  bool AreDecided() {
+    for (int64_t i = 0; i < case_.x.size(); ++i) {
+      if (i % case_.N == 0) Sum(i / case_.N);
+      const int32_t below = top_ - case_.x.IntAt(i);
+      if (Numerator(below, -kExpUlps) != Numerator(below, kExpUlps)) return false;
+    }
+    return true;
+  }
+
  private:
   // Of a code that lies `below` the largest one of its row.
-  uint32_t Numerator(int32_t below) const {
-    const double power =
-        std::exp(static_cast<double>(-below) * static_cast<double>(case_.x_q.scale[0]));
+  uint32_t Numerator(int32_t below, int ulps = 0) const {
+    double power = 1;  // exp(0), in every C library
+    if (below != 0) {
+      const double x = static_cast<double>(-below) * static_cast<double>(case_.x_q.scale[0]);
+      power = Beside(exact::RoundedExp(x), ulps);
+    }
     return static_cast<uint32_t>(static_cast<int64_t>(RoundNearestEven(largest_ * power)));
   }
 
@@ -412,6 +428,23 @@ Channel ChannelOf(const Case& c, int64_t n) {
   return channel;
 }
 
+// Whether every C library gives these codes: all steps behind the function rise or fall.
+bool TableIsDecided(const Case& c) {
+  const std::vector<Step> steps = TableSteps(c);
+  Channel channel = ChannelOf(c, 0);
+  const auto code = [&](int64_t index, int side) {
+    channel.side = side;
+    Value value;
+    value.SetInt(c.x.IntAt(index));
+    Apply(steps, channel, value, nullptr);
+    return value.integer;
+  };
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    if (code(i, -1) != code(i, 1)) return false;
+  }
+  return true;
+}
+
 std::string CannotRun(const Case& c, bool rndnu) {
   const std::string shared = FirstReason({
       c.op == Op::kMaxPool ? "" : ZeroPointsAreCodes(c),
@@ -421,7 +454,12 @@ std::string CannotRun(const Case& c, bool rndnu) {
   });
   if (!shared.empty()) return shared;
   if (HasTwoOperands(c.op)) return CannotRunOperands(c);
-  if (MapsCodes(c.op)) return CannotMapCodes(c);
+  if (MapsCodes(c.op)) {
+    const std::string reason = CannotMapCodes(c);
+    if (!reason.empty()) return reason;
+    if (c.op == Op::kTable) return Require(TableIsDecided(c), kUndecided);
+    return Require(c.op != Op::kSoftmax || RowShares(c).AreDecided(), kUndecided);
+  }
   if (c.op == Op::kDequantize) {
     return Require(std::isnormal(c.x_q.scale[0]), "the scale must be a normal number");
   }

@@ -86,6 +86,69 @@ TEST(Xnnpack, ParametersOfTables) {
   EXPECT_EQ(Fp32().cannot_run(c), "the slope must be a normal number up to 1");
 }
 
+constexpr const char* kUndecided = "an output depends on how the exponential function rounds";
+
+// One code, 1 above the zero point, through a function of XNNPACK and of QNNPACK.
+Case OneAbove(Function function, float scale) {
+  Case c = OneCode(Op::kTable);
+  c.function = function;
+  c.x.SetInt(0, 1);
+  c.x_q.scale = {scale};
+  c.out_q = function == Function::kSigmoid ? QParams{{0x1p-8f}, {0}} : QParams{{0x1p-7f}, {128}};
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+// 256*sigmoid(x) and 128*tanh(x) are ties at these x. Only the few x are refused at which expf, 1
+// number off, or tanhf, 2 numbers off, could cross the tie.
+TEST(Xnnpack, TablesNearATieAreUndecided) {
+  struct Tie {
+    Function function;
+    double x;
+    int32_t below;  // the code of smaller x
+  };
+  for (const Tie& tie : {Tie{Function::kSigmoid, std::log(187.5 / 68.5), 187},
+                         Tie{Function::kTanh, std::atanh(64.5 / 128), 192}}) {
+    for (const char* name : {"xnnpack@fp32", "xnnpack@rndnu", "torch-qnnpack"}) {
+      int undecided = 0;
+      for (auto x = static_cast<float>(tie.x - 0x1p-19); x < tie.x + 0x1p-19;
+           x = std::nextafter(x, 2.0f)) {
+        const Case c = OneAbove(tie.function, x);
+        const std::string reason = Get(name).cannot_run(c);
+        const double from_tie = static_cast<double>(x) - tie.x;
+        if (reason == kUndecided) {
+          EXPECT_LT(std::abs(from_tie), 0x1p-21) << name;
+          ++undecided;
+        } else {
+          ASSERT_EQ(reason, "") << name;
+          EXPECT_EQ(Get(name).run(c).y.IntAt(0), tie.below + (undecided > 0 ? 1 : 0))
+              << name << " " << from_tie;
+        }
+      }
+      EXPECT_GT(undecided, 0) << name;
+    }
+  }
+}
+
+// 8388607*exp(-255*scale) is 7978644.5 but for the last bit of exp, and above it by 255*2^-35 of
+// itself for the next smaller scale.
+TEST(Xnnpack, NumeratorsNearATieAreUndecided) {
+  Case c = OneCode(Op::kSoftmax);
+  c.N = 2;
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{255, 0});
+  c.out_q = {{0x1p-8f}, {0}};
+  c.x_q.scale = {0x1.9c13dap-13f};
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(Fp32().cannot_run(c), kUndecided);
+  EXPECT_EQ(Get("torch-qnnpack").cannot_run(c), kUndecided);
+  c.x_q.scale = {Below(c.x_q.scale[0])};
+  EXPECT_EQ(Fp32().cannot_run(c), "");
+  // (2^32 - 1)/514 is a tie, and times exp(0), which every library has as 1.
+  c.N = 514;
+  c.x = Tensor(DType::kU8, {1, 514});
+  EXPECT_EQ(Fp32().cannot_run(c), "");
+}
+
 // An average whose window is the whole padded image ends in float32, others in fixed point.
 TEST(Xnnpack, AverageOfTheWholeImage) {
   for (const int64_t pad : {0, 1, 2, 3}) {

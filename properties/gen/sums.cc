@@ -145,7 +145,7 @@ void DrawScales(Rng& rng, Theme theme, double largest, Case& c) {
     // Or over an odd divisor, which the odd factors of the weights' scales (1, 3, 5) divide.
     const int64_t odd = DrawDivisor(rng);
     const auto divisor = static_cast<double>(odd == 1 ? 1 : 15 * odd);
-    exponent = std::clamp(exponent, -60, 60) - static_cast<int>(std::log2(divisor));
+    exponent = std::clamp(exponent, -60, 60) - std::ilogb(divisor);
     c.out_q.scale = {ToScale(std::ldexp(divisor, exponent))};
   } else if (rng.Chance(1, 12)) {
     c.out_q.scale = c.x_q.scale;

@@ -4,7 +4,12 @@
 #include <mpfr.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <limits>
 #include <string>
+#include <type_traits>
 
 #include "core/status.h"
 
@@ -15,6 +20,7 @@ namespace {
 struct ThreadCache {
   ~ThreadCache() { mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); }
 };
+void GiveBackAtTheEnd() { static thread_local const ThreadCache cache; }
 
 class Number {
  public:
@@ -96,7 +102,66 @@ Enclosure FarAway(RealFunction function, bool negative) {
   return {1 - nearly, 1};
 }
 
+// While it lives MPFR has the exponents of T alone: what it rounds is rounded once, denormals too.
+template <class T>
+class ExponentsOf {
+ public:
+  ExponentsOf() {
+    using Limits = std::numeric_limits<T>;
+    mpfr_set_emin(Limits::min_exponent - Limits::digits + 1);
+    mpfr_set_emax(Limits::max_exponent);
+  }
+  ~ExponentsOf() {
+    mpfr_set_emin(least_);
+    mpfr_set_emax(most_);
+  }
+  ExponentsOf(const ExponentsOf&) = delete;
+  ExponentsOf& operator=(const ExponentsOf&) = delete;
+
+ private:
+  mpfr_exp_t least_ = mpfr_get_emin(), most_ = mpfr_get_emax();
+};
+
+using MpfrFunction = int(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t rounding);
+
+template <MpfrFunction kFunction, class T>
+T Nearest(T x) {
+  GiveBackAtTheEnd();
+  constexpr int kDigits = std::numeric_limits<T>::digits;
+  Number argument(kDigits), y(kDigits);
+  mpfr_set_d(argument.get(), static_cast<double>(x), MPFR_RNDN);
+  const ExponentsOf<T> exponents;
+  const int inexact = kFunction(y.get(), argument.get(), MPFR_RNDN);
+  mpfr_subnormalize(y.get(), inexact, MPFR_RNDN);
+  return static_cast<T>(mpfr_get_d(y.get(), MPFR_RNDN));
+}
+
+// MPFR takes microseconds, and a convention asks for the number of a code when it refuses the case,
+// when it runs it and when it explains it.
+template <MpfrFunction kFunction, class T>
+T Remembered(T x) {
+  using Bits = std::conditional_t<sizeof(T) == sizeof(uint32_t), uint32_t, uint64_t>;
+  struct Known {
+    bool is_known = false;
+    Bits x = 0;
+    T y = 0;
+  };
+  constexpr int kLogSize = 10;
+  static thread_local std::array<Known, 1 << kLogSize> all;
+  const auto bits = std::bit_cast<Bits>(x);
+  Known& known = all[(uint64_t{bits} * 0x9E3779B97F4A7C15u) >> (64 - kLogSize)];
+  if (!known.is_known || known.x != bits) known = {true, bits, Nearest<kFunction>(x)};
+  return known.y;
+}
+
 }  // namespace
+
+float RoundedExp(float x) { return Remembered<mpfr_exp>(x); }
+double RoundedExp(double x) { return Remembered<mpfr_exp>(x); }
+float RoundedTanh(float x) { return Remembered<mpfr_tanh>(x); }
+double RoundedTanh(double x) { return Remembered<mpfr_tanh>(x); }
+float RoundedLog(float x) { return Remembered<mpfr_log>(x); }
+double RoundedLog(double x) { return Remembered<mpfr_log>(x); }
 
 Enclosure Enclose(RealFunction function, const Rational& x, int precision) {
   if (x == 0) {
@@ -106,8 +171,7 @@ Enclosure Enclose(RealFunction function, const Rational& x, int precision) {
     return {at_zero, at_zero};
   }
   if (abs(x) > kFarAway) return FarAway(function, x < 0);
-  static thread_local const ThreadCache cache;
-  (void)cache;
+  GiveBackAtTheEnd();
   const Integer mantissa = abs(numerator(x));
   Number exact(std::max(2, static_cast<int>(msb(mantissa)) + 1));
   SetExactly(x, &exact);

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <string>
 #include <thread>
@@ -274,6 +275,71 @@ TEST(Real, BoundsInFixedPointHoldBesideTheirUnits) {
       }
     }
   }
+}
+
+// Halfway between y and its neighbour towards `end`, which must be finite.
+template <class T>
+Rational HalfwayTo(T y, T end) {
+  const T neighbour = std::nextafter(y, end);
+  EXPECT_TRUE(std::isfinite(neighbour));
+  return (Rational(static_cast<double>(y)) + Rational(static_cast<double>(neighbour))) / 2;
+}
+
+template <class T>
+void ExpectRounded(T x) {
+  constexpr T kInf = std::numeric_limits<T>::infinity();
+  const auto expect_nearest = [&](RealFunction function, T y) {
+    const Enclosure value = Enclose(function, Rational(static_cast<double>(x)), 400);
+    EXPECT_GE(value.lo, HalfwayTo(y, -kInf)) << x;
+    EXPECT_LE(value.hi, HalfwayTo(y, kInf)) << x;
+  };
+  expect_nearest(RealFunction::kExp, RoundedExp(x));
+  expect_nearest(RealFunction::kTanh, RoundedTanh(x));
+}
+
+// log rises: log(x) lies between two numbers if x lies between their exponentials.
+template <class T>
+void ExpectRoundedLog(T x) {
+  constexpr T kInf = std::numeric_limits<T>::infinity();
+  const T log = RoundedLog(x);
+  const Rational exactly(static_cast<double>(x));
+  EXPECT_LE(Enclose(RealFunction::kExp, HalfwayTo(log, -kInf), 200).hi, exactly) << x;
+  EXPECT_GE(Enclose(RealFunction::kExp, HalfwayTo(log, kInf), 200).lo, exactly) << x;
+}
+
+TEST(Real, RoundedFunctionsAreTheNearestNumbers) {
+  Rng rng(25);
+  for (int trial = 0; trial < 2000; ++trial) {
+    // Small x have results beside 1 and beside x itself; the results of -87.4 and -708.5 on are
+    // denormal.
+    const double size = std::ldexp(1.0, static_cast<int>(rng.Between(trial < 100 ? -140 : -9, 6)));
+    const double x = (rng.Unit() - 0.5) * size;
+    ExpectRounded(x);
+    ExpectRounded(static_cast<float>(x));
+    ExpectRounded(static_cast<float>(-87.4 - 16 * rng.Unit()));
+    ExpectRounded(-708.5 - 36 * rng.Unit());
+    ExpectRoundedLog(std::ldexp(1 + rng.Unit(), std::min(trial - 1000, 1000)));
+    ExpectRoundedLog(static_cast<float>(std::ldexp(1 + rng.Unit(), trial % 250 - 124)));
+  }
+}
+
+TEST(Real, RoundedFunctionsAtTheirEnds) {
+  EXPECT_EQ(RoundedExp(0.0f), 1.0f);
+  EXPECT_EQ(RoundedExp(-0.0), 1.0);
+  EXPECT_EQ(RoundedExp(88.8f), INFINITY);
+  EXPECT_LT(RoundedExp(88.8), INFINITY) << "no end of float64";
+  EXPECT_EQ(RoundedExp(-INFINITY), 0.0f);
+  EXPECT_EQ(RoundedExp(-103.9f), 0x1p-149f) << "0.54 of the least float32";
+  EXPECT_EQ(RoundedExp(-104.0f), 0.0f) << "0.49 of it";
+  EXPECT_EQ(RoundedExp(-1e30), 0.0);
+  EXPECT_TRUE(std::isnan(RoundedExp(NAN)));
+  EXPECT_EQ(RoundedTanh(INFINITY), 1.0f);
+  EXPECT_EQ(RoundedTanh(-20.0), -1.0);
+  EXPECT_EQ(RoundedTanh(-0x1p-149f), -0x1p-149f);
+  EXPECT_TRUE(std::signbit(RoundedTanh(-0.0f)));
+  EXPECT_EQ(RoundedLog(1.0f), 0.0f);
+  EXPECT_EQ(RoundedLog(0.0f), -INFINITY);
+  EXPECT_EQ(RoundedLog(INFINITY), INFINITY);
 }
 
 TEST(Real, EnclosuresOfFewBitsHoldThoseOfMany) {

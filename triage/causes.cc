@@ -1141,7 +1141,7 @@ std::span<const Cause> KnownArithmetic() {
                   "computes as " + convention.name + " does",
                   [&convention](const Case& c) { return convention.cannot_run(c).empty(); },
                   [](Stages&) { return true; },
-                  std::log2(static_cast<double>(AllConventions().size()))};
+                  Cause::kBitsOfConvention};
       cause.convention = &convention;
       list.push_back(std::move(cause));
     }

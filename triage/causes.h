@@ -55,7 +55,8 @@ struct Cause {
   bool of_family = false;
   const Convention* convention = nullptr;  // of stage kConvention alone
 
-  static constexpr double kBitsOfMistake = 8, kBitsOfFamily = 12, kBitsOfPlace = 9;
+  static constexpr double kBitsOfMistake = 8, kBitsOfFamily = 12, kBitsOfPlace = 9,
+                          kBitsOfConvention = 6;
   // Says something about numbers, not about places: rounding, overflow, saturation, zero points, clamp.
   bool is_arithmetic() const;
 

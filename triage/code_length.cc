@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "core/verdict.h"
 #include "oracles/exact/exact.h"
@@ -20,15 +21,15 @@ double ValueBits(const Tensor& predicted, const Tensor& actual, int64_t i) {
     if (is_small(a) && is_small(b)) distance = std::abs(a - b);
   }
   if (!std::isfinite(distance) || distance < 1) return whole;  // NaN; or zeros of both signs
-  return std::min(whole, 2 + 2 * std::floor(std::log2(distance)));
-}
-
-double Log2Choose(int64_t n, int64_t k) {
-  const auto log = [](int64_t m) { return std::lgamma(static_cast<double>(m) + 1); };
-  return (log(n) - log(k) - log(n - k)) / std::log(2.0);
+  return std::min(whole, 2.0 + 2 * std::ilogb(distance));
 }
 
 }  // namespace
+
+double Log2Choose(int64_t n, int64_t k) {
+  const auto log = [](int64_t m) { return std::lgamma(static_cast<double>(m) + 1); };
+  return (log(n) - log(k) - log(n - k)) / std::numbers::ln2;
+}
 
 void CodeLength::Add(const Tensor& predicted, const Tensor& actual) {
   outputs_ += actual.size();

@@ -13,6 +13,9 @@
 
 namespace qualm::triage {
 
+// The bits that say which k of n there are.
+double Log2Choose(int64_t n, int64_t k);
+
 class CodeLength {
  public:
   // Both of one type and shape.

@@ -120,8 +120,9 @@ struct Candidate {
 // bound open, so that the sentence says no more than was asked.
 std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
+  constexpr double kBitsOfMode = 5;  // one of 15, or its contrary
   for (size_t i = 0; i < base.modes.size(); ++i) {
-    candidates.push_back({base.modes[i], std::log2(2.0 * static_cast<double>(base.modes.size())),
+    candidates.push_back({base.modes[i], kBitsOfMode,
                           [i, mode = base.modes[i]](const Shape& s) { return s.modes[i] == mode; }});
   }
   for (const auto& [name, size_of] : kSizes) {
@@ -147,11 +148,6 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
     }
   }
   return candidates;
-}
-
-double Log2Choose(int64_t n, int64_t k) {
-  const auto log = [](int64_t m) { return std::lgamma(static_cast<double>(m) + 1); };
-  return (log(n) - log(k) - log(n - k)) / std::log(2.0);
 }
 
 // What a subject answers that has certain faults: these alone, or these and the established ones.

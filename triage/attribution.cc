@@ -292,6 +292,15 @@ void CheapestFirst(Op op, std::vector<Hypothesis>& several) {
   for (auto& [key, causes] : keyed) several.push_back(std::move(causes));
 }
 
+// Adds the other causes that explain the same output.
+void AddOthers(Op op, std::span<const Hypothesis> others, Attribution& attribution) {
+  for (const Hypothesis& causes : others) {
+    attribution.ambiguous |= causes.front()->kind != attribution.kind;
+    attribution.open.push_back(causes);
+  }
+  if (!others.empty()) attribution.evidence.push_back("also reproduced by: " + ListOf(op, others));
+}
+
 bool IsConvention(const Hypothesis& causes) {
   return causes.size() == 1 && causes.front()->stage == CauseStage::kConvention;
 }
@@ -332,19 +341,6 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
     if (fit.size() == most || evidence.work() > kMostWork) break;
     if (evidence.Reproduced(both)) fit.push_back(std::move(both));
   }
-  return fit;
-}
-
-// These causes with each other one of another stage, where they still give the output, cheapest first.
-std::vector<Hypothesis> WithAnother(Op op, const Hypothesis& causes, const Evidence& evidence) {
-  std::vector<Hypothesis> fit;
-  for (const Cause& cause : AllCauses()) {
-    if (cause.of_family || cause.stage == causes.front()->stage || evidence.work() > kMostWork)
-      continue;
-    Hypothesis both{causes.front(), &cause};
-    if (evidence.Reproduced(both)) fit.push_back(std::move(both));
-  }
-  CheapestFirst(op, fit);
   return fit;
 }
 
@@ -411,127 +407,121 @@ constexpr double kMargin = 7;
 // Explanations that are worth as much, but for so many bits, are not told apart.
 constexpr double kAhead = 2.5;
 
-using Weighed = Examination::Weighed;
+struct Weighed {
+  Hypothesis causes;
+  double bits = 0;  // worth, less cost
+};
 
 // Each fit as it stands after the one answer: worth what the answer takes without it.
 std::vector<Weighed> WeighedByOneAnswer(const Case& c, const Tensor& right, const Tensor& actual,
-                                        const std::vector<Hypothesis>& fits) {
+                                        std::vector<Hypothesis> fits) {
   const double worth = BitsSaved(c, right, actual, actual);
+  CheapestFirst(c.op, fits);
   std::vector<Weighed> all;
-  for (const Hypothesis& causes : fits)
-    all.push_back({.causes = causes, .bits = worth - BitsOf(causes)});
-  MostWorthFirst(all);
+  for (Hypothesis& causes : fits) {
+    const double bits = worth - BitsOf(causes);
+    all.push_back({std::move(causes), bits});
+  }
   return all;
 }
 
-// Nothing that was asked speaks against it.
-bool HoldsEverywhere(const Weighed& each) { return each.against == 0 && each.otherwise == 0; }
-// Other faults may show now and then, in one answer of four.
-bool Holds(const Weighed& each) {
-  return each.against <= each.bearing_out && 4 * each.otherwise <= each.bearing_out;
-}
-
-// Whether further answers show it too. There are many places and many pairs to choose from.
-bool ShownAgain(const Weighed& each, int64_t asked) {
-  const bool place = each.causes.back()->stage == CauseStage::kPlace;
-  if (asked == 0) return !place;
-  // Cases near the one found share its scales, so that the same columns depart for other reasons too.
-  if (place && each.drawn < 2) return false;
-  return each.bearing_out >= std::min<int64_t>(asked, place ? 6 : each.causes.size() > 1 ? 4 : 2);
-}
-
+// What is said of one answer, whose subject is not asked.
 class Decision {
  public:
-  // `asked`: further cases, by whose answers the explanations were weighed too.
-  Decision(const Case& c, const Evidence& evidence, std::vector<Weighed> all, int64_t asked,
-           bool all_ties)
-      : c_(c), op_(c.op), evidence_(evidence), all_(std::move(all)), asked_(asked), all_ties_(all_ties) {}
+  Decision(const Case& c, const Evidence& evidence, std::vector<Weighed> all, bool all_ties)
+      : c_(c), evidence_(evidence), all_(std::move(all)), all_ties_(all_ties) {}
 
-  // nullopt: none of the explanations holds.
+  // nullopt: there is no explanation.
   std::optional<Attribution> Take() {
     std::vector<std::string> known;
-    const Weighed* by_name = nullptr;
     std::vector<const Weighed*> rules;
+    const Weighed* by_name = nullptr;
     for (const Weighed& each : all_) {
-      if (IsConvention(each.causes) && HoldsEverywhere(each) && by_name == nullptr &&
-          (asked_ == 0 || each.bits >= kMargin))
-        by_name = &each;
-    }
-    for (const Weighed& each : all_) {
-      if (IsConvention(each.causes)) {
-        if (!HoldsEverywhere(each) || (asked_ > 0 && each.bits < kMargin)) continue;
-        known.push_back(Names(op_, each.causes));
-      } else if (Holds(each) || (by_name != nullptr && each.against == 0)) {
+      if (!IsConvention(each.causes)) {
         rules.push_back(&each);
+        continue;
       }
+      known.push_back(Names(c_.op, each.causes));
+      if (by_name == nullptr) by_name = &each;
     }
+    // Nothing about places is said while a known arithmetic gives the answer.
     if (by_name != nullptr)
-      std::erase_if(rules, [](const Weighed* rule) {
-        return !IsArithmetic(rule->causes) || rule->against > 0 || !rule->where.text.empty();
-      });
-    // The arithmetic that gives every answer has other steps too, which a rule need not explain.
+      std::erase_if(rules, [](const Weighed* rule) { return !IsArithmetic(rule->causes); });
     if (by_name == nullptr && rules.empty()) return std::nullopt;
-    std::vector<const Weighed*> alike;
+    Attribution attribution =
+        by_name != nullptr ? ByName(*by_name, known, rules) : ByRule(rules);
     for (const Weighed* rule : rules) {
-      if (rule->bits > rules.front()->bits - kAhead) alike.push_back(rule);
+      if (rule->causes != attribution.causes) attribution.open.push_back(rule->causes);
     }
-    const auto of_kind = [&](const Weighed* rule) {
-      return KindOf(evidence_, rule->causes) == KindOf(evidence_, alike.front()->causes);
-    };
-    const bool one_kind = std::ranges::all_of(alike, of_kind);
-    const bool sure = !alike.empty() && alike.front()->bits >= kMargin && one_kind &&
-                      ShownAgain(*alike.front(), asked_);
-    Attribution attribution;
-    if (by_name != nullptr) {
-      const std::string does = known.size() == 1 ? " does" : " do";
-      const std::string names = "as " + NamesOfFamilies(known) + does;
-      const auto acts = std::ranges::find_if(rules, [&](const Weighed* rule) {
-        return asked_ > 0 ? rule->bearing_out > 1 && rule->bits >= kMargin
-                          : ActsAs(*by_name->causes.front()->convention, rule->causes);
-      });
-      attribution = Shown(evidence_, by_name->causes);
-      if (!rules.empty()) attribution.kind = KindOf(evidence_, rules.front()->causes);
-      attribution.diagnosis = "the subject computes " + names;
-      const Cause& pairs = CauseNamed("pair saturation");
-      const Agreement of_pairs = evidence_.Explained(pairs).value_or(Agreement{});
-      if (by_name->causes.front()->convention->pair_saturates &&
-          2 * of_pairs.explained >= evidence_.departures()) {
-        attribution.kind = pairs.kind;
-        attribution.diagnosis = "the subject " + pairs.sentence + ", " + names;
-      }
-      std::vector<const Weighed*> of_ties = alike;
-      std::erase_if(of_ties, [&](const Weighed* rule) {
-        return KindOf(evidence_, rule->causes) != FindingKind::kTie;
-      });
-      // A rule for ties says all of an answer that departs on ties alone.
-      if (all_ties_ && asked_ == 0 && !of_ties.empty()) {
-        attribution = Shown(evidence_, of_ties.front()->causes);
-        attribution.diagnosis = "the subject " + Either(of_ties) + ", " + names;
-      } else if (acts != rules.end()) {
-        attribution = Shown(evidence_, (*acts)->causes);
-        attribution.diagnosis = "the subject " + Either({*acts}) + ", " + names;
-      }
-    } else if (sure) {
-      attribution = Shown(evidence_, alike.front()->causes);
-      attribution.where = alike.front()->where;
-      attribution.diagnosis = "the subject " + Either(alike);
-    } else {
-      attribution = Stated(one_kind ? KindOf(evidence_, alike.front()->causes) : FindingKind::kUnknown,
-                           "not enough to tell", false);
-      if (alike.front()->bits > 0) attribution.diagnosis += ": the subject " + Either(alike);
-      attribution.kind = FindingKind::kUnknown;
-      std::vector<Hypothesis> fits;
-      for (const Weighed* rule : rules) fits.push_back(rule->causes);
-      attribution.evidence.push_back(
-          fmt::format("{} {} every output, as {} of {} wrong outputs may by chance", ListOf(op_, fits),
-                      fits.size() == 1 ? "gives" : "give", fits.size() == 1 ? "one" : "some",
-                      evidence_.departures()));
-    }
-    Tell(alike, rules, attribution);
+    attribution.ambiguous =
+        std::ranges::any_of(attribution.open, [&](const Hypothesis& causes) {
+          return KindOf(evidence_, causes) != attribution.kind;
+        });
+    if (attribution.complete && !attribution.open.empty())
+      attribution.evidence.push_back("also reproduced by: " + ListOf(c_.op, attribution.open));
     return attribution;
   }
 
  private:
+  // The explanations that are worth as much as the first one, but for a few bits.
+  std::vector<const Weighed*> Alike(const std::vector<const Weighed*>& rules) const {
+    std::vector<const Weighed*> alike;
+    for (const Weighed* rule : rules) {
+      if (rule->bits > rules.front()->bits - kAhead) alike.push_back(rule);
+    }
+    return alike;
+  }
+  FindingKind KindOfRule(const Weighed* rule) const { return KindOf(evidence_, rule->causes); }
+
+  // A named arithmetic gives the answer, which is no guess. What it does here is told beside it if one
+  // rule says that.
+  Attribution ByName(const Weighed& by_name, const std::vector<std::string>& known,
+                     const std::vector<const Weighed*>& rules) const {
+    const std::string names =
+        "as " + NamesOfFamilies(known) + (known.size() == 1 ? " does" : " do");
+    const Convention& convention = *by_name.causes.front()->convention;
+    std::vector<const Weighed*> told = Alike(rules);
+    std::erase_if(told, [&](const Weighed* rule) { return KindOfRule(rule) != FindingKind::kTie; });
+    // A rule for ties says all of an answer that departs on ties alone.
+    if (!all_ties_ || told.empty()) {
+      told.clear();
+      const auto acts = std::ranges::find_if(
+          rules, [&](const Weighed* rule) { return ActsAs(convention, rule->causes); });
+      if (acts != rules.end()) told = {*acts};
+    }
+    Attribution attribution = Shown(evidence_, told.empty() ? by_name.causes : told[0]->causes);
+    attribution.diagnosis = "the subject " + (told.empty() ? "computes " : Either(told) + ", ") + names;
+    if (!rules.empty()) attribution.kind = KindOfRule(told.empty() ? rules.front() : told.front());
+    const Cause& pairs = CauseNamed("pair saturation");
+    const Agreement of_pairs = evidence_.Explained(pairs).value_or(Agreement{});
+    if (told.empty() && convention.pair_saturates &&
+        2 * of_pairs.explained >= evidence_.departures()) {
+      attribution.kind = pairs.kind;
+      attribution.diagnosis = "the subject " + pairs.sentence + ", " + names;
+    }
+    return attribution;
+  }
+
+  Attribution ByRule(const std::vector<const Weighed*>& rules) const {
+    const std::vector<const Weighed*> alike = Alike(rules);
+    const bool one_kind = std::ranges::all_of(
+        alike, [&](const Weighed* rule) { return KindOfRule(rule) == KindOfRule(alike.front()); });
+    const bool place = alike.front()->causes.back()->stage == CauseStage::kPlace;
+    if (alike.front()->bits >= kMargin && one_kind && !place) {
+      Attribution attribution = Shown(evidence_, alike.front()->causes);
+      attribution.diagnosis = "the subject " + Either(alike);
+      return attribution;
+    }
+    Attribution attribution = Stated(FindingKind::kUnknown, "not enough to tell", false);
+    if (alike.front()->bits > 0 && !place)
+      attribution.diagnosis += ": the subject " + Either(alike);
+    std::vector<Hypothesis> fits;
+    for (const Weighed* rule : rules) fits.push_back(rule->causes);
+    attribution.evidence.push_back(ListOf(c_.op, fits) + (fits.size() == 1 ? " gives" : " give") +
+                                   " every output, as chance may");
+    return attribution;
+  }
+
   // Whether the rule is what the convention does near this case: it gives the convention's outputs
   // wherever one of the two departs from exact.
   bool ActsAs(const Convention& convention, const Hypothesis& rule) const {
@@ -564,55 +554,14 @@ class Decision {
 
   std::string Either(const std::vector<const Weighed*>& alike) const {
     std::vector<std::string> sentences;
-    for (const Weighed* each : alike) {
-      std::string text;
-      for (const Cause* cause : each->causes) {
-        const bool place = cause->stage == CauseStage::kPlace;
-        text += (text.empty() ? "" : place ? ", " : " and ") + cause->SentenceFor(op_);
-      }
-      if (!each->where.text.empty()) text += ", " + each->where.text;
-      sentences.push_back(std::move(text));
-    }
+    for (const Weighed* each : alike)
+      sentences.push_back(Sentence(c_.op, each->causes).substr(std::string_view("the subject ").size()));
     return ListOf(sentences, 3, ", or ");
   }
 
-  // The other explanations, and what was asked.
-  void Tell(const std::vector<const Weighed*>& alike, const std::vector<const Weighed*>& rules,
-            Attribution& attribution) const {
-    std::vector<Hypothesis> others, out;
-    for (const Weighed* rule : rules) {
-      if (rule->causes == attribution.causes) continue;
-      others.push_back(rule->causes);
-      attribution.open.push_back(rule->causes);
-    }
-    for (const Weighed& each : all_) {
-      if (!IsConvention(each.causes) && !Holds(each)) out.push_back(each.causes);
-    }
-    attribution.ambiguous =
-        std::ranges::any_of(others, [&](const Hypothesis& causes) {
-          return causes.front()->kind != attribution.kind;
-        }) && (alike.size() > 1 || asked_ == 0);
-    if (!others.empty() && attribution.complete)
-      attribution.evidence.push_back("also reproduced by: " + ListOf(op_, others));
-    attribution.contradicted = out;
-    if (asked_ == 0) return;
-    const Weighed* const taken =
-        attribution.causes.empty() ? nullptr
-                                   : &*std::ranges::find(all_, attribution.causes, &Weighed::causes);
-    std::string text = fmt::format("{} further cases asked", asked_);
-    if (taken != nullptr) {
-      text += fmt::format(": {} bear it out", taken->bearing_out);
-      if (taken->against > 0) text += fmt::format(", {} do not", taken->against);
-    }
-    if (!out.empty()) text += "; ruled out: " + ListOf(op_, out);
-    attribution.evidence.push_back(text);
-  }
-
   const Case& c_;
-  const Op op_;
   const Evidence& evidence_;
   const std::vector<Weighed> all_;
-  const int64_t asked_;
   const bool all_ties_;
 };
 
@@ -849,6 +798,36 @@ std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject
   return attribution;
 }
 
+// The number of cases that the subject was asked beyond the case found.
+std::string Asked(const Examination& examination) {
+  return fmt::format("{} further cases asked", examination.asked);
+}
+
+// The cause that the examination names; none if causes of several kinds are borne out equally.
+const Examination::BorneOut* Decided(const Examination& examination) {
+  if (examination.borne_out.empty()) return nullptr;
+  const Examination::BorneOut& best = examination.borne_out.front();
+  const bool alike = std::ranges::all_of(examination.borne_out, [&](const auto& other) {
+    return other.rank != best.rank || other.causes.front()->kind == best.causes.front()->kind;
+  });
+  return alike ? &best : nullptr;
+}
+
+// The attribution to a cause that further cases bear out. `ruled_out`: causes that give the answer,
+// but that further cases contradict.
+Attribution Named(const Evidence& evidence, const Examination& examined,
+                  const Examination::BorneOut& best, std::span<const Hypothesis> ruled_out) {
+  Attribution attribution = Shown(evidence, best.causes);
+  if (!best.where.empty()) attribution.diagnosis += ", " + best.where;
+  std::vector<Hypothesis> left;
+  for (const Examination::BorneOut& other : examined.borne_out) left.push_back(other.causes);
+  AddOthers(evidence.SmallCase().op, std::span(left).subspan(1), attribution);
+  std::string text = Asked(examined) + " bear it out";
+  if (!ruled_out.empty()) text += " and rule out: " + ListOf(evidence.SmallCase().op, ruled_out);
+  attribution.evidence.push_back(text);
+  return attribution;
+}
+
 // Several established causes, none more than the answer takes.
 std::optional<Attribution> EstablishedTogether(const Evidence& evidence,
                                                std::span<const Hypothesis> established,
@@ -867,7 +846,7 @@ std::optional<Attribution> EstablishedTogether(const Evidence& evidence,
 
 // The cause of one answer: an established one, else the one that further cases bear out.
 Attribution Examined(const Recorded& answer, Subject& subject, const AttributionOptions& options) {
-  constexpr size_t kMostPairs = 12, kMostFits = 48;
+  constexpr size_t kMostPairs = 12;
   const Case& c = answer.problem;
   const Convention* const model = ModelOf(subject.contract());
   const Tensor exact_y = RightOutput(c, model);
@@ -885,75 +864,64 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   if (options.only_established) {
     return by_experiment().value_or(Stated(FindingKind::kUnknown, "no established cause", false));
   }
-  std::vector<Hypothesis> contradicted(options.contradicted.begin(), options.contradicted.end());
-  std::vector<Hypothesis> open;
-  std::vector<std::string> told;
-  const bool ties = DepartsOnTies(c, exact_y, answer.y);
-  const auto examined = [&](std::vector<Hypothesis> fits,
+  Examination found;
+  std::vector<Hypothesis> fit;
+  const auto examined = [&](const std::vector<Hypothesis>& ways,
                             std::span<const Hypothesis> established) -> std::optional<Attribution> {
-    std::erase_if(fits, [&](const Hypothesis& causes) {
+    std::vector<Hypothesis> more = ways;
+    std::erase_if(more, [&](const Hypothesis& causes) {
       return std::ranges::find(options.contradicted, causes) != options.contradicted.end();
     });
-    if (fits.empty()) return std::nullopt;
-    // Beyond so many, the least likely ones are not asked about.
-    CheapestFirst(c.op, fits);
-    if (fits.size() > kMostFits) fits.resize(kMostFits);
-    const bool small = &evidence.SmallCase() != &c;
-    const Tensor actual = small ? evidence.ActualOfSmallCase() : answer.y;
-    const auto ask = [&](const std::vector<Hypothesis>& about) {
-      return Examine(evidence.SmallCase(), actual, answer.context, about, subject, established);
-    };
-    Examination examination = ask(fits);
-    // What leaves departures unexplained may be half of the fault: it is weighed with each other half.
-    const Weighed& best = examination.weighed.front();
-    if (best.bits >= kMargin && !HoldsEverywhere(best) && best.where.text.empty() &&
-        best.causes.size() == 1) {
-      std::vector<Hypothesis> halves = WithAnother(c.op, best.causes, evidence);
-      if (halves.size() > kMostFits) halves.resize(kMostFits);
-      halves.push_back(best.causes);
-      Examination both = ask(halves);
-      both.asked += examination.asked;
-      const auto half = std::ranges::find(both.weighed, best.causes, &Weighed::causes);
-      if (half != both.weighed.end() && both.weighed.front().bits >= half->bits + kMargin)
-        examination = std::move(both);
+    Examination examination =
+        Examine(evidence.SmallCase(), answer.context, more, subject, established);
+    fit.insert(fit.end(), more.begin(), more.end());
+    found.asked += examination.asked;
+    for (std::vector<Hypothesis> Examination::* const list :
+         {&Examination::open, &Examination::contradicted}) {
+      (found.*list)
+          .insert((found.*list).end(), (examination.*list).begin(), (examination.*list).end());
     }
-    std::optional<Attribution> attribution =
-        Decision(c, evidence, std::move(examination.weighed), examination.asked, ties).Take();
-    if (attribution && attribution->complete) return attribution;
-    if (attribution) {
-      open.insert(open.end(), attribution->open.begin(), attribution->open.end());
-      told.push_back(attribution->diagnosis);
-      told.insert(told.end(), attribution->evidence.begin(), attribution->evidence.end());
-    } else {
-      contradicted.insert(contradicted.end(), fits.begin(), fits.end());
-      told.push_back(fmt::format("{} further cases asked: {} {} the output, and other answers "
-                                 "contradict {}",
-                                 examination.asked, ListOf(c.op, fits),
-                                 fits.size() == 1 ? "gives" : "give",
-                                 fits.size() == 1 ? "it" : "each of them"));
+    if (const Examination::BorneOut* const best = Decided(examination); best != nullptr) {
+      return Named(evidence, examination, *best, found.contradicted);
     }
+    found.borne_out.insert(found.borne_out.end(), examination.borne_out.begin(),
+                           examination.borne_out.end());
     return std::nullopt;
   };
-  // The cheapest explanations first. If further answers contradict them, the next ones are examined.
-  const std::vector<Hypothesis> whole = FitsOf(c, evidence);
-  if (auto named = examined(whole, {})) return *named;
+  // The likeliest causes first. If further answers contradict them, the next ones are examined.
+  const std::vector<Hypothesis> single = SingleCauses(evidence);
+  if (auto named = examined(single, {})) return *named;
+  const std::vector<Hypothesis> of_family = SingleCauses(evidence, true);
+  if (auto named = examined(of_family, {})) return *named;
   // The answers that contradict them may show other faults of the subject.
   if (!options.established.empty()) {
-    if (auto named = examined(whole, options.established)) return *named;
+    const Examination alone = std::exchange(found, {});
+    fit.clear();
+    for (const auto* const causes : {&single, &of_family}) {
+      if (auto named = examined(*causes, options.established)) return *named;
+    }
+    found.asked += alone.asked;
   }
-  if (auto named = examined(CausesInPlaces(evidence, kMostPairs, whole), {})) return *named;
-  // Two causes, of which one may do nothing in this case.
-  if (auto named = examined(TwoCauses(c, evidence, kMostFits), {})) return *named;
+  if (auto named = examined(CausesInPlaces(evidence, kMostPairs, single), {})) return *named;
+  if (auto named = examined(TwoCauses(c, evidence, kMostPairs), {})) return *named;
   if (const auto shown = by_experiment()) return *shown;
-  Attribution attribution = Unexplained(c.op, evidence);
-  if (!told.empty()) {
-    const bool undecided = told.front().starts_with("not enough");
-    attribution.diagnosis = undecided ? told.front()
-                                      : "no known cause gives this and what was asked besides";
-    attribution.evidence.assign(told.begin() + (undecided ? 1 : 0), told.end());
+  Attribution attribution =
+      Stated(FindingKind::kUnknown, "no known cause gives every output", false);
+  if (!fit.empty()) {
+    attribution.diagnosis = "no known cause gives this and what was asked besides";
+    attribution.evidence.push_back(fmt::format(
+        "{}: {} {} the output, and {}", Asked(found), ListOf(c.op, fit),
+        fit.size() == 1 ? "gives" : "give",
+        found.open.empty() && found.borne_out.empty() ? "other answers contradict it"
+                                                      : "nothing shows which of them it is"));
+  } else {
+    attribution.evidence = Unexplained(c.op, evidence).evidence;
   }
-  attribution.open = open;
-  attribution.contradicted = contradicted;
+  for (const Examination::BorneOut& other : found.borne_out) {
+    attribution.open.push_back(other.causes);
+  }
+  attribution.contradicted = found.contradicted;
+  attribution.open.insert(attribution.open.end(), found.open.begin(), found.open.end());
   return attribution;
 }
 
@@ -973,7 +941,7 @@ Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cau
   std::vector<Hypothesis> fits = FitsOf(c, evidence);
   if (fits.empty()) fits = TwoCauses(c, evidence, 12);
   if (fits.empty()) fits = CausesInPlaces(evidence, 12, {});
-  if (auto decided = Decision(c, evidence, WeighedByOneAnswer(c, right, actual, fits), 0, ties).Take())
+  if (auto decided = Decision(c, evidence, WeighedByOneAnswer(c, right, actual, fits), ties).Take())
     return *decided;
   return Unexplained(c.op, evidence);
 }

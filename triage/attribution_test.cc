@@ -1188,6 +1188,23 @@ TEST(Established, TogetherTheyGiveAnAnswerThatNoneGivesAlone) {
 
 // ---- Causes that further answers of the subject bear out.
 
+TEST(Examined, NamesTheCauseThatFurtherAnswersBearOut) {
+  // One answer that many causes give.
+  Case c = Layer(1, 1, 6);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  const Hypothesis cause = Named({"last term dropped"});
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
+  const Attribution found = Attribute(c, With(c, cause), subject);
+  EXPECT_EQ(found.causes, cause);
+  EXPECT_EQ(found.kind, Kind::kTail);
+  EXPECT_TRUE(found.complete);
+  EXPECT_FALSE(found.ambiguous);
+  EXPECT_EQ(found.evidence.size(), 2u);
+  EXPECT_EQ(found.evidence.back(),
+            std::to_string(subject.runs) +
+                " further cases asked bear it out and rule out: last product dropped");
+}
+
 TEST(Examined, SaysWhereACauseHolds) {
   const Case c = Layer(2, 3, 5);
   const Hypothesis cause = Named({"weight zero point ignored"});
@@ -1216,7 +1233,77 @@ TEST(Examined, ACauseInSomePlaces) {
   EXPECT_EQ(in_rows.kind, Kind::kZeroPoint) << "rows are no tail";
 }
 
+TEST(Examined, TwoCauses) {
+  const Case c = Layer(3, 3, 5);
+  const Hypothesis cause = Named({"weight zero point ignored", "last product dropped"});
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
+  const Attribution found = Attribute(c, With(c, cause), subject);
+  EXPECT_EQ(found.causes, cause) << found.diagnosis;
+  EXPECT_TRUE(found.evidence.back().ends_with(" further cases asked bear it out"))
+      << found.evidence.back();
+}
+
 constexpr AttributionOptions kExamines{.examine = true, .probe_state = false};
+
+TEST(Examined, ACauseThatOtherAnswersContradictIsNotNamed) {
+  const Case c = Layer(2, 3, 5);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  const Tensor y = With(c, cause);
+  // Wrong on this case alone.
+  TestSubject subject =
+      Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(found.kind, Kind::kUnknown);
+  EXPECT_FALSE(found.complete);
+  EXPECT_EQ(found.diagnosis, "no known cause gives this and what was asked besides");
+  EXPECT_EQ(found.contradicted.front(), cause);
+  EXPECT_EQ(std::ranges::count(found.contradicted, cause), 1);
+  EXPECT_TRUE(found.open.empty());
+  ASSERT_EQ(found.evidence.size(), 1u);
+  const std::string& text = found.evidence.front();
+  EXPECT_TRUE(text.starts_with(std::to_string(subject.runs - 1) +
+                               " further cases asked: weight zero point ignored, "))
+      << text;
+  EXPECT_TRUE(text.ends_with(" and 6 more give the output, and other answers contradict it"))
+      << text;
+}
+
+TEST(Examined, OneCauseGivesTheOutputAndSeveralGiveIt) {
+  const Case c = Layer(2, 3, 5);
+  const Tensor y = With(c, Named({"weight zero point ignored"}));
+  TestSubject subject =
+      Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
+  AttributionOptions options = kExamines;
+  std::vector<Hypothesis> all = JudgedBy(AskOnce, c, subject, options).attribution.contradicted;
+  all.erase(all.begin());
+  options.contradicted = all;
+  const Attribution one = JudgedBy(AskOnce, c, subject, options).attribution;
+  ASSERT_EQ(one.evidence.size(), 1u);
+  EXPECT_TRUE(
+      one.evidence[0].ends_with(" further cases asked: weight zero point ignored gives "
+                                "the output, and other answers contradict it"))
+      << one.evidence[0];
+}
+
+TEST(Examined, CausesThatNoAnswerTellsApartStayOpen) {
+  const Case c = Layer(1, 1, 3);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  const Tensor y = With(c, cause);
+  // It breaks on all further cases.
+  TestSubject subject([&](const Case&, const RunContext&) {
+    return subject.runs == 1 ? TestSubject::Good(y)
+                             : Outcome{RunStatus::kCrashed, "SIGSEGV", {}, {}};
+  });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(found.kind, Kind::kUnknown);
+  EXPECT_FALSE(found.complete);
+  EXPECT_EQ(found.open.front(), cause);
+  EXPECT_TRUE(found.contradicted.empty());
+  ASSERT_EQ(found.evidence.size(), 1u);
+  const std::string& text = found.evidence.front();
+  EXPECT_TRUE(text.starts_with("240 further cases asked: weight zero point ignored, ")) << text;
+  EXPECT_TRUE(text.ends_with(" give the output, and nothing shows which of them it is")) << text;
+}
 
 // Causes that earlier cases of the subject contradicted are not examined again.
 TEST(Examined, WhatTheSubjectContradictedBeforeIsNotNamed) {
@@ -1373,6 +1460,29 @@ TEST(Examined, CausesOfTwoKindsThatAreBorneOutAlikeAreNotNamed) {
   EXPECT_TRUE(two.evidence.back().ends_with("nothing shows which of them it is"));
 }
 
+// One answer that departs in another way may show another fault: the cause that it fits less is not
+// ruled out, but the other one is better.
+TEST(Examined, ACauseThatFitsEveryAnswerIsBetterThanOneThatMissesOne) {
+  Case c = Layer(2, 2, 3);
+  c.x_q.zero_point = {0};
+  for (int64_t k = 0; k < 3; ++k) c.x.SetInt(k, 0);
+  const Hypothesis zero = Named({"weight zero point ignored"}), row = Named({"row sum of row 0"});
+  const auto alike = [&](const Case& of) { return With(of, zero) == With(of, row); };
+  int told = 0;
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+    told += alike(of) ? 0 : 1;
+    return With(of, zero);
+  });
+  subject.cannot_run = [&](const Case& of) {
+    return told == 0 || alike(of) ? "" : "it would tell more";
+  };
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(found.causes, zero);
+  EXPECT_EQ(found.open, std::vector<Hypothesis>{row});
+  EXPECT_TRUE(found.ambiguous);
+}
+
 // Wrong as the cause has it, in one output of the place and in no other.
 TEST(Examined, APlaceFitsIfTheCauseActsInEveryOutputOfIt) {
   const Case c = Layer(3, 6, 5);
@@ -1439,6 +1549,25 @@ TEST(Examined, ACauseInAPlaceIsFoundBesideManyTails) {
   EXPECT_EQ(found.causes, bias) << found.diagnosis;
 }
 
+// Two causes give the whole output, each also in nine tails.
+TEST(Examined, AnyTailOfACauseOfTheWholeOutputMayBeTheOne) {
+  Case c = Layer(1, 5, 2);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{100, 0});
+  for (int64_t n = 0; n < 5; ++n) c.w.SetInt(2 * n, static_cast<int32_t>(-100 - 5 * n));
+  c.out_dtype = DType::kS8;
+  OpenClamp(&c);
+  c.relu = true;
+  c.out_q = {{1000}, {50}};
+  const Hypothesis cause = In("relu ignored", "only in the last M % 4 rows");
+  ASSERT_NE(With(c, cause), Right(c));
+  ASSERT_EQ(With(c, cause), With(c, Named({"relu at code 0"})));
+  ASSERT_EQ(With(c, cause), With(c, Named({"relu ignored"})));
+  TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(found.causes, cause) << found.diagnosis;
+}
+
 TEST(Examined, ALongCaseIsExaminedInTwoRows) {
   const Case c = Layer(300, 4, 20);
   const Hypothesis cause = Named({"weight zero point ignored"});
@@ -1454,6 +1583,20 @@ TEST(Examined, ALongCaseIsExaminedInTwoRows) {
   const Case row = Layer(1, 200, 100);
   TestSubject of_row = Answers([&](const Case& of, const RunContext&) { return With(of, cause); });
   EXPECT_EQ(JudgedBy(AskOnce, row, of_row, kExamines).attribution.causes, cause);
+}
+
+// A fault that needs rows is not looked for in fewer of them.
+TEST(Examined, AShortCaseIsExaminedWithAllItsRows) {
+  const Case c = Layer(6, 2, 4);
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  TestSubject subject = Answers(
+      [&](const Case& of, const RunContext&) { return of.M >= 6 ? With(of, cause) : Right(of); });
+  const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
+  EXPECT_EQ(found.causes, cause);
+  EXPECT_EQ(
+      found.diagnosis,
+      "the subject ignores the weight zero point, where M is 6 or more, and not where it is 2 "
+      "or less");
 }
 
 // The case found shows one of two faults, further cases show both. What is known of the other does
@@ -1472,6 +1615,24 @@ TEST(Examined, AnotherFaultThatIsKnownDoesNotContradictACause) {
   const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
   EXPECT_EQ(found.causes, zero);
   EXPECT_TRUE(found.evidence.back().ends_with("bear it out")) << found.evidence.back();
+}
+
+// A cause that is contradicted with and without the known fault is told once, after all questions.
+TEST(Examined, WhatIsContradictedBesideAKnownFaultIsToldOnce) {
+  const Case c = Layer(2, 3, 5);
+  const Tensor y = With(c, Named({"weight zero point ignored"}));
+  TestSubject subject =
+      Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
+  AttributionOptions options = kExamines;
+  const std::vector<Hypothesis> known{Named({"last product dropped"})};
+  options.established = known;
+  const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
+  EXPECT_FALSE(found.complete);
+  ASSERT_EQ(found.evidence.size(), 1u);
+  EXPECT_TRUE(found.evidence.front().starts_with(
+      std::to_string(subject.runs - 1) +
+      " further cases asked: weight zero point ignored, weight zero point ignored + only "))
+      << found.evidence.front();
 }
 
 TEST(Established, TwoThatTheAnswerTakesAreNamed) {

@@ -91,6 +91,7 @@ constexpr Excused kExcused[] = {
     {"rounding", "matches_exact", "add quantize", "model:aten@", kAten},
     {"rounding", "matches_exact", "add quantize", "model:numpy@", "float32"},
     {"rounding", "matches_exact", "add quantize sub", "model:xnnpack@", "fp32 rndnu"},
+    {"rounding", "matches_exact", "add quantize rescale sub table", "model:xnnpack2024@", "fp32"},
     {"rounding", "matches_exact", "linear", "model:fbgemm@",
      "avx2+acc16 avx2+acc16+nofma avx512+acc16 avx512+acc16+nofma vnni+acc16 vnni+acc16+nofma"},
     {"rounding", "matches_exact", "linear", "model:onednn3@", "avx2 vnni"},
@@ -113,10 +114,15 @@ constexpr Excused kExcused[] = {
      "add avg_pool conv2d depthwise dequantize global_avg_pool linear mul quantize softmax sub "
      "table",
      "model:xnnpack@", "fp32", "xnnpack: XNNPACK"},
+    {"rounding", "environment",
+     "add avg_pool conv2d depthwise dequantize global_avg_pool linear mul quantize rescale softmax "
+     "sub table",
+     "model:xnnpack2024@", "fp32", "xnnpack: XNNPACK of 2024"},
     {"tie", "matches_exact", "add", "model:", "torch-qnnpack"},
     {"tie", "matches_exact", "add mul", "model:tflite@", "double single"},
     {"tie", "matches_exact", "add mul requantize sub", "model:xnnpack@", "rndnu"},
     {"tie", "matches_exact", "add sub", "model:xnnpack@", "fp32"},
+    {"tie", "matches_exact", "add rescale sub", "model:xnnpack2024@", "fp32"},
     {"tie", "matches_exact", "linear", "model:onednn2@", kOnednn},
     {"tie", "matches_exact", "linear", "model:onednn3@", "avx2 vnni"},
     {"tie", "matches_exact", "linear", "model:torch-onednn@", kOnednn},

@@ -35,24 +35,30 @@ qualm_library_modules(onednn
   INCLUDES ${QUALM_DNNL_INCLUDE}
   LINK ${QUALM_DNNL_LIBRARY})
 
-# No package file exists for it. Its header includes pthreadpool.h. Versions after 2022 split setup
-# into reshape and setup, and pass scales of other types.
+# No package file exists for it. Its header includes pthreadpool.h. Its operators had other functions
+# until 2024. What those of 2024 compute is described for x86-64 only.
 find_path(QUALM_XNNPACK_INCLUDE xnnpack.h)
 find_path(QUALM_PTHREADPOOL_INCLUDE pthreadpool.h)
 find_library(QUALM_XNNPACK_LIBRARY XNNPACK)
 find_library(QUALM_PTHREADPOOL_LIBRARY pthreadpool)
 find_library(QUALM_CPUINFO_LIBRARY cpuinfo)
-set(xnnpack_reshape "")
+set(xnnpack_of_2024 "")
 if(QUALM_XNNPACK_INCLUDE)
-  file(STRINGS ${QUALM_XNNPACK_INCLUDE}/xnnpack.h xnnpack_reshape REGEX "xnn_reshape_add_nd_qs8")
+  file(STRINGS ${QUALM_XNNPACK_INCLUDE}/xnnpack.h xnnpack_of_2024
+       REGEX "xnn_create_binary_elementwise_nd")
+endif()
+set(xnnpack_api 2022)
+if(xnnpack_of_2024)
+  set(xnnpack_api 2024)
 endif()
 qualm_library_modules(xnnpack
   IF QUALM_XNNPACK_INCLUDE AND QUALM_PTHREADPOOL_INCLUDE AND QUALM_XNNPACK_LIBRARY
-     AND QUALM_PTHREADPOOL_LIBRARY AND QUALM_CPUINFO_LIBRARY AND NOT xnnpack_reshape
-  ELSE "XNNPACK of 2022 not found (libxnnpack-dev)"
-  FOR "XNNPACK of 2022"
+     AND QUALM_PTHREADPOOL_LIBRARY AND QUALM_CPUINFO_LIBRARY
+     AND (on_x86_64 OR NOT xnnpack_of_2024)
+  ELSE "XNNPACK not found (libxnnpack-dev), or of 2024 and not on x86-64"
+  FOR "XNNPACK of 2022 or 2024"
   MODULES qualm_xnnpack
-  SOURCES libraries/xnnpack_plugin.cc
+  SOURCES libraries/xnnpack/api_${xnnpack_api}.cc libraries/xnnpack/plugin.cc
   INCLUDES ${QUALM_XNNPACK_INCLUDE} ${QUALM_PTHREADPOOL_INCLUDE}
   LINK ${QUALM_XNNPACK_LIBRARY} ${QUALM_PTHREADPOOL_LIBRARY} ${QUALM_CPUINFO_LIBRARY})
 

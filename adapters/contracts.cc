@@ -126,7 +126,7 @@ constexpr const char* kOrtDynamic =
     "DynamicQuantizeLinear, MatMulInteger, Cast, Mul, Add)";
 constexpr const char* kTiesUp =
     "fixed point rounds ties toward +infinity (XNNPACK src/params-init.c, rndnu and add; XNNPACK "
-    "4ea82e5 src/microparams-init.c, add and cvt; gemmlowp fixedpoint.h, as TFLite uses it)";
+    "4ea82e5 src/microparams-init.c, add; gemmlowp fixedpoint.h, as TFLite uses it)";
 
 constexpr const char* kXnnpackEnvironment =
     "XNNPACK multiplies, converts and makes its tables in the caller's rounding mode; it sets only "
@@ -150,6 +150,10 @@ constexpr const char* kXnnpack256ths =
     "the ratio of scales is rounded to 256ths, and so is that times the slope of leaky_relu "
     "(XNNPACK 4ea82e5 src/microparams-init.c, xnn_init_qs8_cvt_scalar_params, "
     "xnn_init_qs8_lrelu_scalar_params)";
+constexpr const char* kXnnpack2024Ties =
+    "codes that keep their type, and leaky_relu, round ties toward +infinity; others, and other "
+    "functions, away from zero (XNNPACK 4ea82e5 src/qs8-vcvt/scalar.c.in, "
+    "src/xnnpack/reference-utils.h)";
 constexpr const char* kRuyFixedPoint =
     "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
     "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
@@ -180,8 +184,10 @@ constexpr std::array<const char*, 6> kTorchOnednn{
     "model:torch-onednn@sse41",      "model:torch-onednn@avx2", "model:torch-onednn@avx2vnni",
     "model:torch-onednn@avx512core", "model:torch-onednn@vnni", "model:torch-onednn@amx"};
 constexpr std::array<const char*, 1> kTorchQnnpack{"model:torch-qnnpack"};
-constexpr std::array<const char*, 3> kXnnpack{"model:xnnpack@fp32", "model:xnnpack@rndnu",
-                                              "model:xnnpack2024@fp32"};
+constexpr std::array<const char*, 2> kXnnpack2024{"model:xnnpack2024@avx2",
+                                                  "model:xnnpack2024@avx512"};
+constexpr std::array<const char*, 4> kXnnpack{"model:xnnpack@fp32", "model:xnnpack@rndnu",
+                                              kXnnpack2024[0], kXnnpack2024[1]};
 
 // Convolutions that jit_int8_1x1 of oneDNN 2.6 runs with more than four blocks of output channels
 // over an image of five pixels.
@@ -389,7 +395,7 @@ void AddEnvironments(Rows& rows) {
         follows(op);
     }
   }
-  for (const char* convention : {"model:xnnpack@fp32", "model:xnnpack2024@fp32"}) {
+  for (const char* convention : {"model:xnnpack@fp32", kXnnpack2024[0], kXnnpack2024[1]}) {
     const auto follows = [&](Op op) {
       rows.Add(convention, op, "environment", FindingKind::kRounding, kXnnpackEnvironment);
     };
@@ -399,8 +405,9 @@ void AddEnvironments(Rows& rows) {
     }
     for (const Op op : OpsWhere(HasTwoOperands)) follows(op);
   }
-  rows.Add("model:xnnpack2024@fp32", Op::kRescale, "environment", FindingKind::kRounding,
-           kXnnpackEnvironment);
+  for (const char* convention : kXnnpack2024) {
+    rows.Add(convention, Op::kRescale, "environment", FindingKind::kRounding, kXnnpackEnvironment);
+  }
 }
 
 void AddOthers(Rows& rows) {
@@ -426,9 +433,11 @@ void AddOthers(Rows& rows) {
     rows.Add(kXnnpack, op, FindingKind::kRounding, kFixedPointAdd);
     rows.Add(kXnnpack, op, FindingKind::kTie, kTiesUp);
   }
-  for (const Op op : {Op::kRescale, Op::kTable})
-    rows.Add(std::array{"model:xnnpack2024@fp32"}, op, FindingKind::kRounding, kXnnpack256ths);
-  rows.Add(std::array{"model:xnnpack2024@fp32"}, Op::kRescale, FindingKind::kTie, kTiesUp);
+  rows.Add(kXnnpack2024, Op::kRescale, FindingKind::kRounding, kXnnpack256ths);
+  rows.Add(kXnnpack2024, Op::kRescale, FindingKind::kTie, kXnnpack2024Ties);
+  // No cause of ours has a ratio for each sign.
+  rows.Add(kXnnpack2024, Op::kTable, FindingKind::kUnknown, kXnnpack256ths);
+  rows.Add(kXnnpack2024, Op::kTable, FindingKind::kTie, kXnnpack2024Ties);
   rows.Add(
       std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni"},
       Op::kAdd, FindingKind::kRounding, kOrtAdd);

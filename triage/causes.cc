@@ -479,6 +479,13 @@ RoundedOutput Truncate(const RealOutput& o) {
   return {o.rounded() + (is_outer ? o.exact.rest : 0)};
 }
 
+// Fixed point with 8 bits behind the point, half up.
+RoundedOutput In256ths(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  const float ratio = static_cast<float>(f.multiplier) / static_cast<float>(f.y);
+  return {std::floor((f.sum * std::nearbyint(256.0 * static_cast<double>(ratio)) + 128) / 256)};
+}
+
 float InFloatSteps(const Case& c, int64_t channel, __int128 integer) {
   const float value = static_cast<float>(integer) * (c.x_q.scale_at(0) * c.w_q.scale_at(channel));
   return c.bias ? value + (*c.bias)[static_cast<size_t>(channel)] : value;
@@ -838,6 +845,9 @@ const Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "truncation", "truncates towards zero",
      [](const Case& c) { return RoundsReal(c) || c.op == Op::kSoftmax; },
      SetIn<&Stages::codes, &CodeHooks::round, Truncate>},
+    {Stage::kRound, Kind::kRounding, "ratio in 256ths",
+     "rounds the ratio of scales to 256ths, and ties up", Is<Op::kRescale>,
+     SetIn<&Stages::codes, &CodeHooks::round, In256ths>},
     {Stage::kClamp, Kind::kClamp, "reduce_range added",
      "spreads the range over half of the codes instead of all of them",
      [](const Case& c) { return Observes(c) || ChoosesScales(c); },

@@ -47,9 +47,9 @@ if(QUALM_XNNPACK_INCLUDE)
   file(STRINGS ${QUALM_XNNPACK_INCLUDE}/xnnpack.h xnnpack_of_2024
        REGEX "xnn_create_binary_elementwise_nd")
 endif()
-set(xnnpack_api 2022)
+set(QUALM_XNNPACK_API 2022 CACHE INTERNAL "")
 if(xnnpack_of_2024)
-  set(xnnpack_api 2024)
+  set(QUALM_XNNPACK_API 2024 CACHE INTERNAL "")
 endif()
 qualm_library_modules(xnnpack
   IF QUALM_XNNPACK_INCLUDE AND QUALM_PTHREADPOOL_INCLUDE AND QUALM_XNNPACK_LIBRARY
@@ -58,7 +58,7 @@ qualm_library_modules(xnnpack
   ELSE "XNNPACK not found (libxnnpack-dev), or of 2024 and not on x86-64"
   FOR "XNNPACK of 2022 or 2024"
   MODULES qualm_xnnpack
-  SOURCES libraries/xnnpack/api_${xnnpack_api}.cc libraries/xnnpack/plugin.cc
+  SOURCES libraries/xnnpack/api_${QUALM_XNNPACK_API}.cc libraries/xnnpack/plugin.cc
   INCLUDES ${QUALM_XNNPACK_INCLUDE} ${QUALM_PTHREADPOOL_INCLUDE}
   LINK ${QUALM_XNNPACK_LIBRARY} ${QUALM_PTHREADPOOL_LIBRARY} ${QUALM_CPUINFO_LIBRARY})
 

@@ -202,6 +202,25 @@ TEST_F(Xnnpack, DilatedMaxPoolsThatReadOtherPixelsAreRefused) {
   ExpectCodes(c, {2, 3, 4, 5, 4});
 }
 
+// src/indirection.c: three lines of windows, of which two are kept as those with padding above and
+// two as those with padding below. In 2024 the second gets the pixels of the third.
+TEST_F(Xnnpack, AveragesThatReadOtherLinesAreRefused) {
+  Case c = Image(Op::kAvgPool, 1, 1, 3, 1);
+  c.window.stride_h = 2;
+  c.window.pad_top = c.window.pad_bottom = 3;
+  c.window.count_include_pad = true;
+  DeriveSizes(&c);
+  c.x = Codes(DType::kU8, {1, 1, 1, 1}, {90});
+  if (of_2024_) {
+    ExpectRefused(c, "XNNPACK's average reads the pixels of another line with this padding");
+  } else {
+    ExpectCodes(c, {0, 30, 0});
+  }
+  c.window.pad_top = c.window.pad_bottom = 1;
+  DeriveSizes(&c);
+  ExpectCodes(c, {30});
+}
+
 TEST_F(Xnnpack, ASoftmaxWhoseSumWrapsToZeroIsRefused) {
   Case c;
   c.op = Op::kSoftmax;

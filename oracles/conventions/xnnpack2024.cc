@@ -8,6 +8,10 @@
 //   and ties go away from zero
 //   averages: all end in float32 (src/qu8-avgpool); that of the whole image multiplies by
 //   fl(fl(sx/sy) * fl(1/n)) (src/operators/reduce-nd.c)
+//   sums of products of s8 in matrix products (src/qs8-qc8w-gemm, src/qs8-qc8w-igemm) from AVX-512
+//   or AVX-VNNI on: the zero point is added in int32, where INT32_MIN, which stands for all results
+//   up to -2^31, wraps under a negative one; that of older instruction sets, and of depthwise
+//   kernels (src/qs8-qc8w-dwconv), in a saturating int16
 // Only sums of products, pools of windows and the clamp of codes (src/u8-vclamp) have a clamp.
 #include <algorithm>
 #include <cmath>
@@ -77,7 +81,13 @@ std::vector<Step> Reference(const Case& c) {
   return steps;
 }
 
-std::vector<Step> StepsOf(const Case& c) {
+// src/operators/convolution-nhwc.c: depthwise kernels exist for 25 taps and fewer.
+bool IsMatrixProduct(const Case& c) {
+  if (!HasSums(c.op)) return false;
+  return !IsPlainDepthwise(c) || c.window.kernel_h * c.window.kernel_w > 25;
+}
+
+std::vector<Step> StepsOf(const Case& c, bool wraps) {
   const bool table = c.op == Op::kTable;
   if ((table && c.function == Function::kRelu) || (c.op == Op::kRescale && HasBounds(c)))
     return {{Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
@@ -90,7 +100,12 @@ std::vector<Step> StepsOf(const Case& c) {
   if (c.op == Op::kRescale)
     return FixedPoint("minus {a_zp}, times {a_fixed}: 256ths of the ratio of scales");
   if (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool) return XnnpackMeanSteps();
-  return XnnpackFp32Steps(c);
+  std::vector<Step> steps = XnnpackFp32Steps(c);
+  if (wraps && IsMatrixProduct(c)) {
+    const auto at = std::ranges::find(steps, Stage::kZeroPoint, &Step::stage);
+    *at = {Stage::kZeroPoint, "+ zero point {zero_point} in int32", step::AddZeroPointWrap32};
+  }
+  return steps;
 }
 
 Channel ChannelOf(const Case& c, int64_t n) {
@@ -155,7 +170,6 @@ std::string CannotMapCodes(const Case& c) {
       return FirstReason({
           Require(!v.ceil_mode, "there is no ceil mode"),
           Require(c.x.dtype() == DType::kU8, "averages of windows are u8"),
-          Require(LowerBound(c) < c.out_max, "the clamp must leave two codes"),
           XnnpackCannotAverage(c),
       });
   }
@@ -195,12 +209,12 @@ std::string CannotRun(const Case& c) {
   return "";
 }
 
-}  // namespace
-
-std::vector<Convention> Xnnpack2024Conventions() {
+Convention Make(bool wraps) {
   Definition definition;
-  definition.name = "xnnpack2024@fp32";
-  definition.description = "XNNPACK of 2024 on x86: as of 2022, but codes are rescaled in 256ths";
+  definition.name = wraps ? "xnnpack2024@avx512" : "xnnpack2024@avx2";
+  definition.description =
+      wraps ? "XNNPACK of 2024 from AVX-512 or AVX-VNNI on: as @avx2, zero points in int32"
+            : "XNNPACK of 2024 on x86: as xnnpack@fp32, but codes are rescaled in 256ths";
   definition.source =
       "XNNPACK src/microparams-init.c, src/reference/unary-elementwise.cc @ 4ea82e5";
   definition.satisfies = XnnpackClaims();
@@ -209,6 +223,7 @@ std::vector<Convention> Xnnpack2024Conventions() {
           "depthwise.per_channel_equals_per_tensor"});
   definition.variations = {"V1",  "V2",  "V3",  "V4",  "V5",  "V8", "V14",
                            "V15", "V16", "V17", "V19", "V26", "V33"};
+  if (wraps) definition.variations.emplace_back("V9");
   definition.ops = {Op::kQuantize, Op::kDequantize,    Op::kRescale, Op::kAdd,       Op::kSub,
                     Op::kMul,      Op::kLinear,        Op::kConv2d,  Op::kDepthwise, Op::kMaxPool,
                     Op::kAvgPool,  Op::kGlobalAvgPool, Op::kTable,   Op::kSoftmax};
@@ -216,8 +231,12 @@ std::vector<Convention> Xnnpack2024Conventions() {
   definition.gather = XnnpackGather;
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;
-  definition.steps = StepsOf;
-  return {MakeConvention(std::move(definition))};
+  definition.steps = [wraps](const Case& c) { return StepsOf(c, wraps); };
+  return MakeConvention(std::move(definition));
 }
+
+}  // namespace
+
+std::vector<Convention> Xnnpack2024Conventions() { return {Make(false), Make(true)}; }
 
 }  // namespace qualm::conventions

@@ -362,10 +362,10 @@ const qualm_capability* Capability(int32_t op) {
 }
 
 #if defined(__aarch64__)
-const char* const kContract = "model:xnnpack@rndnu";
+const char* Contract() { return "model:xnnpack@rndnu"; }
 const char* InstructionSet() { return "neon"; }
 #else
-const char* const kContract = "model:xnnpack@fp32";
+const char* Contract() { return "model:xnnpack@fp32"; }
 // The order in which src/init.c looks for kernels.
 const char* InstructionSet() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -2,7 +2,8 @@
 // XNNPACK of 2024 (Debian 13: 4ea82e5, 2024-11): each operator is created, reshaped and set up,
 // with memory of ours to work in where reshape asks for it. One function makes all operators of two
 // operands and one all of one operand, by an enumerator, types and quantization. Of these only the
-// clamp clamps. Results follow model:xnnpack2024@fp32.
+// clamp clamps. Results follow model:xnnpack2024@avx512 from
+// AVX-512 or AVX-VNNI on, else model:xnnpack2024@avx2.
 #include <cmath>
 #include <memory>
 
@@ -11,18 +12,31 @@
 namespace qualm_xnnpack {
 
 const char* const kVersion = "of 2024";
-const char* const kContract = "model:xnnpack2024@fp32";
+namespace {
 
-// The order in which src/configs/gemm-config.c looks for kernels.
-const char* InstructionSet() {
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    return __builtin_cpu_supports("avx512vnni") ? "avx512vnni" : "avx512skx";
-  }
-  if (__builtin_cpu_supports("avx2")) return "avx2";
-  if (__builtin_cpu_supports("avx")) return "avx";
-  return __builtin_cpu_supports("sse4.1") ? "sse41" : "sse2";
+// The order in which src/configs/gemm-config.c looks for kernels of s8.
+struct Isa {
+  const char* name;
+  const char* contract;
+};
+Isa IsaOf() {
+  constexpr const char* kAvx512 = "model:xnnpack2024@avx512";
+  constexpr const char* kAvx2 = "model:xnnpack2024@avx2";
+  const bool skx = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (skx && __builtin_cpu_supports("avx512vnni")) return {"avx512vnni", kAvx512};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("avxvnni"))
+    return {"avxvnni", kAvx512};
+  if (skx) return {"avx512skx", kAvx512};
+  if (__builtin_cpu_supports("avx2")) return {"avx2", kAvx2};
+  if (__builtin_cpu_supports("avx")) return {"avx", kAvx2};
+  return {__builtin_cpu_supports("sse4.1") ? "sse41" : "sse2", kAvx2};
 }
+
+}  // namespace
+
+const char* Contract() { return IsaOf().contract; }
+const char* InstructionSet() { return IsaOf().name; }
 
 namespace {
 
@@ -64,6 +78,14 @@ bool WrapsPairs(int64_t taps) {
   return taps <= 25 && __builtin_cpu_supports("avx") && !__builtin_cpu_supports("avx2");
 }
 
+// Sums and averages may leave one code.
+template <typename Code>
+Clamp<Code> WideClampOf(const qualm_problem& p) {
+  const int32_t low = LowOf(p);
+  Require(low <= p.out_max, "XNNPACK's clamp leaves a code");
+  return {static_cast<Code>(low), static_cast<Code>(p.out_max)};
+}
+
 template <typename CreateConvolution, typename ReshapeConvolution, typename SetupConvolution,
           typename CreateLinear, typename ReshapeLinear, typename SetupLinear>
 struct SumFunctions {
@@ -78,7 +100,7 @@ struct SumFunctions {
 template <typename Code, typename Functions, typename... Weights>
 void RunSumsBy(const Functions& functions, const qualm_problem& p, Weights... weights) {
   const Geometry g = GeometryOf(p);
-  const auto clamp = ClampOf<Code>(p);
+  const auto clamp = WideClampOf<Code>(p);
   KeptOperator op(KeyOf<Code>(p, g, clamp), [&](Operator& made) {
     const auto call = [&](auto create, auto... arguments) {
       return create(arguments..., 0, nullptr, nullptr, made.out());
@@ -202,7 +224,7 @@ void RunClamp(const qualm_problem& p, int32_t low, int32_t high) {
 
 void RunRescale(const qualm_problem& p) {
   const bool s8 = p.y->dtype == QUALM_S8;
-  const int32_t low = p.relu != 0 ? std::max(p.out_min, p.out_q.zero_point[0]) : p.out_min;
+  const int32_t low = LowOf(p);
   if (low > (s8 ? INT8_MIN : 0) || p.out_max < (s8 ? INT8_MAX : UINT8_MAX))
     return RunClamp(p, low, p.out_max);
   if (p.x->dtype == p.y->dtype) RequireRatio(p.x_q.scale[0] / p.out_q.scale[0]);
@@ -267,11 +289,42 @@ void RunMaxPool(const qualm_problem& p, Create create, Reshape reshape, Setup se
   op.Run();
 }
 
+// The library keeps the pointers to the pixels of only some lines of windows: the first `top` and
+// one more, whose pointers are moved down for those below, and the last `bottom`
+// (src/indirection.c, xnn_indirection_init_dwconv2d_compressed; src/operator-run.c,
+// xnn_compute_average_pooling_unipass). Where padding makes the two sets meet, it takes some lines
+// for others.
+void RequireOwnPixels(const qualm_problem& p) {
+  const qualm_window& v = *p.window;
+  const int64_t height = p.x->dims[1], lines = p.y->dims[1];
+  const auto pixel = [&](int64_t line, int64_t tap) {  // -1: padding
+    const int64_t at = line * v.stride_h + tap - v.pad_top;
+    return at < height ? std::max<int64_t>(at, -1) : -1;
+  };
+  const int64_t top = (v.pad_top + v.stride_h - 1) / v.stride_h;
+  const int64_t bottom = (v.pad_bottom + v.stride_h - 1) / v.stride_h;
+  // More than there are lines: an unsigned number wraps, and none is kept.
+  const int64_t first_of_bottom = bottom > lines ? INT64_MAX : lines - bottom;
+  const int64_t kept_at_top = std::min(top + 1, lines);
+  for (int64_t line = 0; line < lines; ++line) {
+    const bool middle = line < first_of_bottom;
+    const int64_t kept = std::min(line, top) + (middle ? 0 : line + 1 - first_of_bottom);
+    const int64_t taken = kept < kept_at_top ? kept : first_of_bottom + kept - kept_at_top;
+    for (int64_t tap = 0; tap < v.kernel_h; ++tap) {
+      const int64_t at = pixel(taken, tap);
+      const int64_t moved = middle && at >= 0 ? at + (line - kept) * v.stride_h : at;
+      Require(moved == pixel(line, tap),
+              "XNNPACK's average reads the pixels of another line with this padding");
+    }
+  }
+}
+
 void RunAvgPool(const qualm_problem& p) {
   const qualm_window& v = *p.window;
   RequireAverage(p, v.kernel_h * v.kernel_w);
   RequirePaddingCounts(p);
-  const auto clamp = ClampOf<uint8_t>(p);
+  RequireOwnPixels(p);
+  const auto clamp = WideClampOf<uint8_t>(p);
   Operator op;
   Check(xnn_create_average_pooling2d_nhwc_qu8(
             Small(v.pad_top), Small(v.pad_right), Small(v.pad_bottom), Small(v.pad_left),
@@ -294,7 +347,7 @@ void RunAvgPool(const qualm_problem& p) {
 
 // The mean over the second and third of four dimensions.
 void RunGlobalAvgPool(const qualm_problem& p) {
-  RequireAverage(p, p.x->dims[1] * p.x->dims[2]);
+  RequireOneType(p);
   const auto input = QuantizationOf(*p.x, p.x_q);
   const auto output = QuantizationOf(*p.y, p.out_q);
   Operator op;

@@ -22,7 +22,7 @@ namespace qualm_xnnpack {
 
 // Defined for each version. `Code`: int8_t or uint8_t.
 extern const char* const kVersion;  // "of 2024", as the library has no way to tell; or ""
-extern const char* const kContract;
+const char* Contract();
 const char* InstructionSet();
 const qualm_capability* Capability(int32_t op);
 template <typename Code>
@@ -61,9 +61,13 @@ struct Clamp {
   Code low;
   Code high;
 };
+// The lower end, to which a fused relu raises it.
+inline int32_t LowOf(const qualm_problem& p) {
+  return p.relu != 0 ? std::max(p.out_min, p.out_q.zero_point[0]) : p.out_min;
+}
 template <typename Code>
 Clamp<Code> ClampOf(const qualm_problem& p) {
-  const int32_t low = p.relu != 0 ? std::max(p.out_min, p.out_q.zero_point[0]) : p.out_min;
+  const int32_t low = LowOf(p);
   Require(low < p.out_max, "XNNPACK's clamp leaves two codes or more");
   return {static_cast<Code>(low), static_cast<Code>(p.out_max)};
 }

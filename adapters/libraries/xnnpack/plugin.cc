@@ -181,7 +181,7 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
                                       .reserved = 0,
                                       .name = "XNNPACK",
                                       .version = qualm_xnnpack::kVersion,
-                                      .contract = qualm_xnnpack::kContract,
+                                      .contract = qualm_xnnpack::Contract(),
                                       .instruction_set = qualm_xnnpack::InstructionSet(),
                                       .capability = qualm_xnnpack::Capability,
                                       .run = qualm_xnnpack::Run,

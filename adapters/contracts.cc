@@ -125,8 +125,8 @@ constexpr const char* kOrtDynamic =
     "multiplied and gets its bias in float32 (ONNX Runtime onnxruntime/core/util/qmath.h; "
     "DynamicQuantizeLinear, MatMulInteger, Cast, Mul, Add)";
 constexpr const char* kTiesUp =
-    "fixed point rounds ties toward +infinity (XNNPACK src/params-init.c, rndnu and add; "
-    "gemmlowp fixedpoint.h, as TFLite uses it)";
+    "fixed point rounds ties toward +infinity (XNNPACK src/params-init.c, rndnu and add; XNNPACK "
+    "4ea82e5 src/microparams-init.c, add; gemmlowp fixedpoint.h, as TFLite uses it)";
 
 constexpr const char* kXnnpackEnvironment =
     "XNNPACK multiplies, converts and makes its tables in the caller's rounding mode; it sets only "
@@ -145,7 +145,15 @@ constexpr const char* kOrtAdd =
     "Runtime onnxruntime/core/mlas/lib/qladd.cpp)";
 constexpr const char* kFixedPointAdd =
     "scales over the output scale are rounded to integers of some 20 bits (QNNPACK src/add.c; "
-    "XNNPACK src/params-init.c, add minmax)";
+    "XNNPACK src/params-init.c, XNNPACK 4ea82e5 src/microparams-init.c, add minmax)";
+constexpr const char* kXnnpack256ths =
+    "the ratio of scales is rounded to 256ths, and so is that times the slope of leaky_relu "
+    "(XNNPACK 4ea82e5 src/microparams-init.c, xnn_init_qs8_cvt_scalar_params, "
+    "xnn_init_qs8_lrelu_scalar_params)";
+constexpr const char* kXnnpack2024Ties =
+    "codes that keep their type, and leaky_relu, round ties toward +infinity; others, and other "
+    "functions, away from zero (XNNPACK 4ea82e5 src/qs8-vcvt/scalar.c.in, "
+    "src/xnnpack/reference-utils.h)";
 constexpr const char* kRuyFixedPoint =
     "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
     "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
@@ -176,6 +184,10 @@ constexpr std::array<const char*, 6> kTorchOnednn{
     "model:torch-onednn@sse41",      "model:torch-onednn@avx2", "model:torch-onednn@avx2vnni",
     "model:torch-onednn@avx512core", "model:torch-onednn@vnni", "model:torch-onednn@amx"};
 constexpr std::array<const char*, 1> kTorchQnnpack{"model:torch-qnnpack"};
+constexpr std::array<const char*, 2> kXnnpack2024{"model:xnnpack2024@avx2",
+                                                  "model:xnnpack2024@avx512"};
+constexpr std::array<const char*, 4> kXnnpack{"model:xnnpack@fp32", "model:xnnpack@rndnu",
+                                              kXnnpack2024[0], kXnnpack2024[1]};
 
 // Convolutions that jit_int8_1x1 of oneDNN 2.6 runs with more than four blocks of output channels
 // over an image of five pixels.
@@ -193,11 +205,12 @@ bool HasFivePixelsAndFiveBlocks(const Case& c) {
 // The library, and its version if it tells one, in which a fault was seen that is not part of its
 // convention. (The program behind the pipe takes no other PyTorch than 1.13.)
 std::string LibraryOf(std::string_view convention) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 4> kLibraries{{
+  constexpr std::array<std::pair<std::string_view, const char*>, 5> kLibraries{{
       {"model:onednn2@", "onednn: oneDNN 2.6."},
       {"model:torch-", "torch: PyTorch 1.13."},
       {"model:fbgemm@", "fbgemm: FBGEMM"},
       {"model:xnnpack@", "xnnpack: XNNPACK"},
+      {"model:xnnpack2024@", "xnnpack: XNNPACK of 2024"},
   }};
   for (const auto& [prefix, library] : kLibraries) {
     if (convention.starts_with(prefix)) return library;
@@ -382,14 +395,19 @@ void AddEnvironments(Rows& rows) {
         follows(op);
     }
   }
-  const auto follows = [&](Op op) {
-    rows.Add("model:xnnpack@fp32", op, "environment", FindingKind::kRounding, kXnnpackEnvironment);
-  };
-  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise,
-                      Op::kAvgPool, Op::kGlobalAvgPool, Op::kTable, Op::kSoftmax}) {
-    follows(op);
+  for (const char* convention : {"model:xnnpack@fp32", kXnnpack2024[0], kXnnpack2024[1]}) {
+    const auto follows = [&](Op op) {
+      rows.Add(convention, op, "environment", FindingKind::kRounding, kXnnpackEnvironment);
+    };
+    for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise,
+                        Op::kAvgPool, Op::kGlobalAvgPool, Op::kTable, Op::kSoftmax}) {
+      follows(op);
+    }
+    for (const Op op : OpsWhere(HasTwoOperands)) follows(op);
   }
-  for (const Op op : OpsWhere(HasTwoOperands)) follows(op);
+  for (const char* convention : kXnnpack2024) {
+    rows.Add(convention, Op::kRescale, "environment", FindingKind::kRounding, kXnnpackEnvironment);
+  }
 }
 
 void AddOthers(Rows& rows) {
@@ -404,18 +422,22 @@ void AddOthers(Rows& rows) {
   rows.Add(std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni",
                       "model:tflite@double", "model:tflite@single"},
            Op::kQuantize, FindingKind::kRounding, kFloatQuotient);
-  rows.Add(std::array{"model:qnnpack", "model:xnnpack@fp32", "model:xnnpack@rndnu"}, Op::kQuantize,
-           FindingKind::kRounding, kReciprocal);
+  rows.Add(std::array{"model:qnnpack"}, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(kXnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(kAten, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(kAten, Op::kAdd, FindingKind::kRounding, kAtenAdd);
   for (const Op op : {Op::kRequantize, Op::kLinear})
     rows.Add(std::array{"model:qnnpack"}, op, FindingKind::kRounding, kQnnpackMultiplier);
   rows.Add(std::array{"model:qnnpack"}, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
-  const auto xnnpack = std::array{"model:xnnpack@fp32", "model:xnnpack@rndnu"};
   for (const Op op : OpsWhere(AddsOperands)) {
-    rows.Add(xnnpack, op, FindingKind::kRounding, kFixedPointAdd);
-    rows.Add(xnnpack, op, FindingKind::kTie, kTiesUp);
+    rows.Add(kXnnpack, op, FindingKind::kRounding, kFixedPointAdd);
+    rows.Add(kXnnpack, op, FindingKind::kTie, kTiesUp);
   }
+  rows.Add(kXnnpack2024, Op::kRescale, FindingKind::kRounding, kXnnpack256ths);
+  rows.Add(kXnnpack2024, Op::kRescale, FindingKind::kTie, kXnnpack2024Ties);
+  // No cause of ours has a ratio for each sign.
+  rows.Add(kXnnpack2024, Op::kTable, FindingKind::kUnknown, kXnnpack256ths);
+  rows.Add(kXnnpack2024, Op::kTable, FindingKind::kTie, kXnnpack2024Ties);
   rows.Add(
       std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni"},
       Op::kAdd, FindingKind::kRounding, kOrtAdd);

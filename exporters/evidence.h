@@ -53,6 +53,7 @@ std::string WriteIssue(const Evidence& evidence);
 std::string WriteOnednn(const Evidence& evidence);
 std::string WritePytorch(const Evidence& evidence);
 std::string WriteXnnpack(const Evidence& evidence);
+std::string WriteXnnpack2024(const Evidence& evidence);
 NamedTexts WriteOnnx(const Evidence& evidence);
 
 }  // namespace qualm::exporters

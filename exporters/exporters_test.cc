@@ -441,7 +441,8 @@ TEST_F(Libraries, OnednnAnswersWhatTheSubjectAnswers) {
 TEST_F(Libraries, XnnpackAnswersWhatTheSubjectAnswers) {
   const auto subject = Make("xnnpack", &why_);
   if (!subject) GTEST_SKIP() << why_;
-  std::vector<Shown> shown = ShownBy(*subject, "xnnpack", "xnnpack", 3);
+  const char* const kind = subject->Version().ends_with("of 2024") ? "xnnpack2024" : "xnnpack";
+  std::vector<Shown> shown = ShownBy(*subject, "xnnpack", kind, 3);
   EXPECT_GE(OpsOf(shown), 12u);
   for (const Shown& each : shown) {
     Write("repro.c", each.files.front().second);

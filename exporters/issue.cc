@@ -19,7 +19,8 @@ std::vector<std::string> SnippetKindsOf(const Evidence& evidence) {
   std::vector<std::string> kinds;
   if (is("torch") || is("fbgemm") || is("qnnpack")) kinds.emplace_back("pytorch");
   if (is("onednn") && !is("torch")) kinds.emplace_back("onednn");
-  if (is("xnnpack")) kinds.emplace_back("xnnpack");
+  const bool of_2024 = evidence.environment.library.ends_with("of 2024") || is("xnnpack2024");
+  if (is("xnnpack")) kinds.emplace_back(of_2024 ? "xnnpack2024" : "xnnpack");
   kinds.insert(kinds.end(), {"cpp", "numpy"});
   return kinds;
 }

@@ -118,6 +118,7 @@ TEST(VariationsTest, WhatIsNotListedIsNotPermitted) {
   EXPECT_TRUE(fails_without("torch-qnnpack", "V32", Op::kDynamicLinear));
   EXPECT_TRUE(fails_without("torch-onednn@vnni", "V31", Op::kDynamicLinear));
   EXPECT_TRUE(fails_without("onnxruntime@vnni", "V31", Op::kDynamicLinear));
+  EXPECT_TRUE(fails_without("xnnpack2024@avx2", "V33", Op::kRescale));
 }
 
 // The page: a row "| V6 | ... |" for each variation with its name and bound, a row "| `convention`

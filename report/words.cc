@@ -43,7 +43,7 @@ struct Project {
   std::string_view name, repository, revision;  // the name as reasons say it
 };
 // Longer names first: "pytorch/FBGEMM" is no PyTorch.
-constexpr std::array<Project, 14> kProjects{{
+constexpr std::array<Project, 15> kProjects{{
     {"pytorch/FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"oneDNN 2.6", "uxlfoundation/oneDNN", "v2.6"},
@@ -52,6 +52,7 @@ constexpr std::array<Project, 14> kProjects{{
     {"ideep b2f8044", "intel/ideep", "b2f8044"},
     {"ONNX Runtime", "microsoft/onnxruntime", "HEAD"},
     {"QNNPACK", "pytorch/QNNPACK", "7d2a4e9"},
+    {"XNNPACK 4ea82e5", "google/XNNPACK", "4ea82e5"},
     {"XNNPACK", "google/XNNPACK", "ae108ef"},
     {"gemmlowp", "google/gemmlowp", "HEAD"},
     {"TFLite", "tensorflow/tensorflow", "HEAD"},

@@ -179,9 +179,9 @@ TEST_F(Verbs, DeclaredDeparturesOfEveryConventionAreSeenAndNoOthers) {
     const std::string property = finding["property"];
     ops.insert(property.substr(0, property.find('.')));
   }
-  EXPECT_EQ(ops,
-            (std::set<std::string>{"add", "avg_pool", "conv2d", "depthwise", "dynamic_linear",
-                                   "linear", "max_pool", "mul", "quantize", "requantize", "sub"}));
+  EXPECT_EQ(ops, (std::set<std::string>{"add", "avg_pool", "conv2d", "depthwise", "dynamic_linear",
+                                        "linear", "max_pool", "mul", "quantize", "requantize",
+                                        "rescale", "sub", "table"}));
 }
 
 TEST_F(Verbs, SweepRangeIsKept) {

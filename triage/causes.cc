@@ -572,6 +572,13 @@ RoundedOutput TruncateCode(const RealOutput& o) {
   return {code + (code * o.exact.rest < 0 ? o.exact.rest : 0), true};
 }
 
+// Fixed point with 8 bits behind the point, half up.
+RoundedOutput In256ths(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  const float ratio = static_cast<float>(f.multiplier) / static_cast<float>(f.y);
+  return {std::floor((f.sum * std::nearbyint(256.0 * static_cast<double>(ratio)) + 128) / 256)};
+}
+
 float InFloatSteps(const Case& c, int64_t channel, __int128 integer) {
   const float value = static_cast<float>(integer) * (c.x_q.scale_at(0) * c.w_q.scale_at(channel));
   return c.bias ? value + (*c.bias)[static_cast<size_t>(channel)] : value;
@@ -1023,6 +1030,9 @@ const Cause kCauses[] = {
     {Stage::kClamp, Kind::kClamp, "lowest code left out",
      "leaves the lowest code out: computes with quant_min one higher", Observes,
      [](Stages& s) { return ++s.c.observer.quant_min < s.c.observer.quant_max; }, 7},
+    {Stage::kRound, Kind::kRounding, "ratio in 256ths",
+     "rounds the ratio of scales to 256ths, and ties up", Is<Op::kRescale>,
+     SetIn<&Stages::codes, &CodeHooks::round, In256ths>},
     {Stage::kClamp, Kind::kClamp, "reduce_range added",
      "spreads the range over half of the codes instead of all of them",
      [](const Case& c) { return Observes(c) || ChoosesScales(c); },

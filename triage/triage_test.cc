@@ -814,7 +814,7 @@ INSTANTIATE_TEST_SUITE_P(
         CauseCase{"float64 multiplier", Op::kAvgPool},
         CauseCase{"denormals are zero", Op::kQuantize},
         CauseCase{"denormals are zero", Op::kDequantize},
-        CauseCase{"half away from zero", Op::kRescale},
+        CauseCase{"half away from zero", Op::kRescale}, CauseCase{"ratio in 256ths", Op::kRescale},
         CauseCase{"zero point before rounding", Op::kMul},
         CauseCase{"truncation", Op::kGlobalAvgPool}, CauseCase{"relu at code 0", Op::kAdd},
         CauseCase{"clamp ignored", Op::kMaxPool}, CauseCase{"input sign", Op::kAvgPool},

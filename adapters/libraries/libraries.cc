@@ -2,6 +2,9 @@
 // The table of the libraries under test. docs/hacking.md says what a new one needs.
 #include "adapters/libraries/libraries.h"
 
+#include <qualm_unusable.h>
+
+#include <map>
 #include <memory>
 
 #include "adapters/host/plugin_subjects.h"
@@ -117,6 +120,9 @@ std::string WhyAbsent(const Library& library) {
   if (library.why_absent != nullptr) return library.why_absent();
   const std::string first(library.names.front().option);
   if (!FindModule(first).empty()) return "";
+  // Found when this was configured, but not of a version that its plugin fits.
+  static const std::map<std::string_view, std::string> kUnusable QUALM_UNUSABLE;
+  if (const auto at = kUnusable.find(library.kind); at != kUnusable.end()) return at->second;
   return first + " not found: install " + std::string(library.install) +
          (library.by_bootstrap ? " with scripts/bootstrap" : "") +
          " and rebuild, or set QUALM_PLUGIN_DIR to its folder";

@@ -12,23 +12,7 @@ foreach(script ${scripts})
   configure_file(${script} ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/${file} COPYONLY)
 endforeach()
 
-# qualm_library_modules(SUBJECT IF condition... ELSE "what is missing" MODULES name... SOURCES ...
-#   [INCLUDES folder...] [LINK library...] [OPTIONS flag...]): the plugins of one library. Where the
-# condition does not hold, a line says that the subject will be absent.
-function(qualm_library_modules subject)
-  cmake_parse_arguments(ARG "" "ELSE" "IF;MODULES;SOURCES;INCLUDES;LINK;OPTIONS" ${ARGN})
-  if(NOT (${ARG_IF}))
-    message(STATUS "${ARG_ELSE}: the subject ${subject} will be absent")
-    return()
-  endif()
-  foreach(module ${ARG_MODULES})
-    qualm_plugin_module(${module} SOURCES ${ARG_SOURCES})
-    target_include_directories(${module} SYSTEM PRIVATE ${ARG_INCLUDES})
-    target_link_libraries(${module} PRIVATE ${ARG_LINK})
-    target_compile_options(${module} PRIVATE ${ARG_OPTIONS})
-    add_dependencies(qualm_libraries ${module})
-  endforeach()
-endfunction()
+include(QualmLibraryModules)
 
 string(REGEX MATCH "^(x86_64|AMD64)$" on_x86_64 "${CMAKE_SYSTEM_PROCESSOR}")
 
@@ -43,6 +27,7 @@ endif()
 qualm_library_modules(onednn
   IF QUALM_DNNL_LIBRARY AND dnnl_version
   ELSE "oneDNN 2.x not found (libdnnl-dev)"
+  FOR "oneDNN 2"
   MODULES qualm_onednn
   SOURCES
     libraries/onednn/conv.cc libraries/onednn/elementwise.cc libraries/onednn/linear.cc
@@ -50,23 +35,30 @@ qualm_library_modules(onednn
   INCLUDES ${QUALM_DNNL_INCLUDE}
   LINK ${QUALM_DNNL_LIBRARY})
 
-# No package file exists for it. Its header includes pthreadpool.h. Versions after 2022 split setup
-# into reshape and setup, and pass scales of other types.
+# No package file exists for it. Its header includes pthreadpool.h. Its operators had other functions
+# until 2024. What those of 2024 compute is described for x86-64 only.
 find_path(QUALM_XNNPACK_INCLUDE xnnpack.h)
 find_path(QUALM_PTHREADPOOL_INCLUDE pthreadpool.h)
 find_library(QUALM_XNNPACK_LIBRARY XNNPACK)
 find_library(QUALM_PTHREADPOOL_LIBRARY pthreadpool)
 find_library(QUALM_CPUINFO_LIBRARY cpuinfo)
-set(xnnpack_reshape "")
+set(xnnpack_of_2024 "")
 if(QUALM_XNNPACK_INCLUDE)
-  file(STRINGS ${QUALM_XNNPACK_INCLUDE}/xnnpack.h xnnpack_reshape REGEX "xnn_reshape_add_nd_qs8")
+  file(STRINGS ${QUALM_XNNPACK_INCLUDE}/xnnpack.h xnnpack_of_2024
+       REGEX "xnn_create_binary_elementwise_nd")
+endif()
+set(QUALM_XNNPACK_API 2022 CACHE INTERNAL "")
+if(xnnpack_of_2024)
+  set(QUALM_XNNPACK_API 2024 CACHE INTERNAL "")
 endif()
 qualm_library_modules(xnnpack
   IF QUALM_XNNPACK_INCLUDE AND QUALM_PTHREADPOOL_INCLUDE AND QUALM_XNNPACK_LIBRARY
-     AND QUALM_PTHREADPOOL_LIBRARY AND QUALM_CPUINFO_LIBRARY AND NOT xnnpack_reshape
-  ELSE "XNNPACK of 2022 not found (libxnnpack-dev)"
+     AND QUALM_PTHREADPOOL_LIBRARY AND QUALM_CPUINFO_LIBRARY
+     AND (on_x86_64 OR NOT xnnpack_of_2024)
+  ELSE "XNNPACK not found (libxnnpack-dev), or of 2024 and not on x86-64"
+  FOR "XNNPACK of 2022 or 2024"
   MODULES qualm_xnnpack
-  SOURCES libraries/xnnpack_plugin.cc
+  SOURCES libraries/xnnpack/api_${QUALM_XNNPACK_API}.cc libraries/xnnpack/plugin.cc
   INCLUDES ${QUALM_XNNPACK_INCLUDE} ${QUALM_PTHREADPOOL_INCLUDE}
   LINK ${QUALM_XNNPACK_LIBRARY} ${QUALM_PTHREADPOOL_LIBRARY} ${QUALM_CPUINFO_LIBRARY})
 
@@ -78,17 +70,20 @@ find_path(QUALM_GEMMLOWP_INCLUDE gemmlowp/public/gemmlowp.h)
 qualm_library_modules(gemmlowp
   IF QUALM_GEMMLOWP_INCLUDE AND on_x86_64
   ELSE "gemmlowp not found (libgemmlowp-dev), or not on x86-64"
+  FOR "gemmlowp of 2021"
   MODULES qualm_gemmlowp qualm_gemmlowp_sse4
   SOURCES libraries/gemmlowp_plugin.cc
   INCLUDES ${QUALM_GEMMLOWP_INCLUDE}
   LINK Threads::Threads
-  OPTIONS -fwrapv $<$<STREQUAL:$<TARGET_PROPERTY:NAME>,qualm_gemmlowp_sse4>:-msse4.1>)
+  OPTIONS -fwrapv
+  OPTIONS_OF qualm_gemmlowp_sse4 -msse4.1)
 
 # Not packaged before Debian 13. Its kernels are static libraries.
 find_package(ruy CONFIG QUIET)
 qualm_library_modules(ruy
   IF ruy_FOUND AND on_x86_64
   ELSE "ruy not found (libruy-dev), or not on x86-64"
+  FOR "ruy of 2023"
   MODULES qualm_ruy
   SOURCES libraries/ruy_plugin.cc
   LINK ruy::ruy)
@@ -99,7 +94,14 @@ find_package(fbgemm CONFIG QUIET
 qualm_library_modules(fbgemm
   IF fbgemm_FOUND
   ELSE "FBGEMM not found"
+  FOR "FBGEMM at 71d6f8b"
   MODULES qualm_fbgemm qualm_fbgemm_acc16
   SOURCES libraries/fbgemm_plugin.cc
   LINK fbgemm
-  OPTIONS $<$<STREQUAL:$<TARGET_PROPERTY:NAME>,qualm_fbgemm_acc16>:-DQUALM_FBGEMM_ACC16>)
+  OPTIONS_OF qualm_fbgemm_acc16 -DQUALM_FBGEMM_ACC16)
+
+# What WhyAbsent in libraries.cc says of libraries that were found and do not fit.
+get_property(unusable GLOBAL PROPERTY QUALM_UNUSABLE)
+file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/qualm_unusable.h
+     CONTENT "#define QUALM_UNUSABLE {@unusable@}\n" @ONLY)
+target_include_directories(qualm_libraries PRIVATE ${CMAKE_CURRENT_BINARY_DIR})

@@ -19,6 +19,7 @@
   ROW("oneDNN", OneDnn2Conventions)                    \
   ROW("oneDNN", OneDnn3Conventions)                    \
   ROW("XNNPACK", XnnpackConventions)                   \
+  ROW("XNNPACK", Xnnpack2024Conventions)               \
   ROW("gemmlowp, ruy and TFLite", GemmlowpConventions) \
   ROW("gemmlowp, ruy and TFLite", RuyConventions)      \
   ROW("gemmlowp, ruy and TFLite", TfliteConventions)   \

@@ -803,6 +803,26 @@ TEST(VariationBoundsTest, ReduceRangeIgnoredMovesAllCodesOfX) {
   EXPECT_EQ(ReachAt("V32", Linear({6}, {5})), 0);
 }
 
+TEST(VariationBoundsTest, RatiosIn256ths) {
+  Case c = CaseOver(Op::kRescale, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{10, 250}),
+                    DType::kU8);
+  c.x_q = {{0.5f}, {50}};
+  EXPECT_EQ(ReachAt("V33", c), 40 * (0x1p-9 + 0x1p-23));
+  EXPECT_EQ(ReachAt("V33", c, 1), 200 * (0x1p-9 + 0x1p-23));
+  c.out_q.scale = {0.25f};
+  EXPECT_EQ(ReachAt("V33", c), 40 * (0x1p-9 + 0x1p-21));
+  // Codes of the other type go through float32.
+  Case other = c;
+  other.out_dtype = DType::kS8;
+  OpenClamp(&other);
+  EXPECT_EQ(ReachAt("V33", other), 0);
+  c.op = Op::kTable;
+  EXPECT_EQ(ReachAt("V33", c), 0);
+  c.function = Function::kLeakyRelu;
+  EXPECT_EQ(ReachAt("V33", c), 40 * (0x1p-9 + 0x1p-21));
+  EXPECT_EQ(ReachAt("V33", Linear({6}, {5})), 0);
+}
+
 // What a convention of these variations is permitted.
 Permitted PermittedAt(const std::vector<std::string>& ids, const Case& c, size_t index = 0) {
   EXPECT_EQ(Validate(c), "");

@@ -376,12 +376,22 @@ double ReduceRangeIgnored(const Facts& f) {
   return CodesOfTerms(f, [](double) { return true; });
 }
 
+// The ratio of scales is off by half of a 256th, and by its own rounding to float32.
+double RatioIn256ths(const Facts& f) {
+  const Case& c = *f.c;
+  const bool leaky = c.op == Op::kTable && c.function == Function::kLeakyRelu;
+  if ((c.op != Op::kRescale && !leaky) || c.x.dtype() != c.out_dtype) return 0;
+  const double codes = std::abs(static_cast<double>(c.x.IntAt(f.index)) - c.x_q.zero_point[0]);
+  const double ratio = static_cast<double>(c.x_q.scale[0]) / OutputScale(f);
+  return codes * (0x1p-9 + ratio * 4 * kHalfUlp);
+}
+
 struct Entry {
   Variation variation;
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 32> kEntries{{
+constexpr std::array<Entry, 33> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales is no normal float32"},
      FloatMultiplier},
@@ -480,6 +490,10 @@ constexpr std::array<Entry, 32> kEntries{{
     {{"V32", "reduce_range ignored", "dynamic_linear spreads x over all codes",
       "one code of each x under reduce_range; else 0"},
      ReduceRangeIgnored},
+    {{"V33", "ratio in 256ths",
+      "codes of one type are rescaled by the ratio of scales in 256ths, times the slope below 0",
+      "2^-9 of x - zx, and 2^-22 of the value"},
+     RatioIn256ths},
 }};
 
 constexpr auto kVariations = [] {

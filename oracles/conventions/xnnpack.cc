@@ -9,13 +9,14 @@
 //   fp32    x86 (src/params-init.c, *_fp32_avx512): float multiplier, ties to even, upper clamp in
 //           float32 before the conversion
 //   rndnu   AArch64 NEON (*_rndnu_neon): fixed point, ties toward +infinity
+#include "oracles/conventions/xnnpack.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <utility>
 
-#include "oracles/conventions/definition.h"
 #include "oracles/exact/arithmetic/real.h"
 
 namespace qualm::conventions {
@@ -26,10 +27,9 @@ void PackAndMaxLow(Value& v, const Channel& c) {
   v.SetInt(std::max<int64_t>(std::min<int64_t>(v.integer, c.high), c.low));
 }
 
-float Flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 void FlushInput(Value& v, const Channel&) {
   const float before = v.number;
-  v.SetReal(Flushed(before));
+  v.SetReal(XnnpackFlushed(before));
   v.lossy = v.number != before;
 }
 
@@ -107,27 +107,6 @@ const Step kAdd[] = {
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
 };
 
-std::string CannotRunOperands(const Case& c) {
-  const auto inside = [&](const QParams& q) {
-    const float ratio = q.scale[0] / c.out_q.scale[0];
-    return ratio >= 0x1p-10f && ratio < 0x1p8f;
-  };
-  const std::string shared = FirstReason({
-      Require(c.x.dtype() == c.out_dtype, "operands and output must have one type"),
-      Require(LowerBound(c) < c.out_max, "the clamp must leave two codes"),
-  });
-  if (!shared.empty()) return shared;
-  if (c.op == Op::kMul) {
-    const float multiplier = c.x_q.scale[0] * c.w_q.scale[0] / c.out_q.scale[0];
-    return Require(multiplier >= 0x1p-16f && multiplier < 0x1p8f,
-                   "the multiplier must lie in [2^-16, 2^8)");
-  }
-  return FirstReason({
-      Require(inside(c.x_q) && inside(c.w_q),
-              "the scale of an operand over that of the output must lie in [2^-10, 2^8)"),
-  });
-}
-
 // Pools. max_pool (src/u8-maxpool, src/s8-maxpool) works on codes. The averages sum codes minus
 // zero point, padding included; global_avg_pool and an average whose window is the whole padded
 // image (src/operators/average-pooling-nhwc.c) end as fp32 does, other averages (src/qu8-avgpool)
@@ -182,17 +161,7 @@ std::string CannotRunPool(const Case& c) {
       Require(c.op == Op::kGlobalAvgPool || v.kernel_h * v.kernel_w > 1, "a 1x1 pool is refused"),
       Require(c.op != Op::kAvgPool || c.x.dtype() == DType::kU8, "averages of windows are u8"),
   });
-  if (!shared.empty() || c.op == Op::kMaxPool) return shared;
-  const bool padded = v.has_padding();
-  const float ratio = c.x_q.scale[0] / c.out_q.scale[0];
-  const float multiplier = AverageMultiplier(c);
-  return FirstReason({
-      Require(!padded || v.count_include_pad, "the padding counts"),
-      Require(ratio >= 0x1p-8f && ratio < 0x1p8f,
-              "the scale of x over that of the output must lie in [2^-8, 2^8)"),
-      Require(multiplier >= 0x1p-32f && multiplier < 256.0f,
-              "the multiplier must lie in [2^-32, 256)"),
-  });
+  return !shared.empty() || c.op == Op::kMaxPool ? shared : XnnpackCannotAverage(c);
 }
 
 // Tables (src/operators/lut-elementwise-nc.c): float32 steps around the C library's expf and tanhf.
@@ -213,7 +182,7 @@ void RoundAndAdd(Value& v, const Channel& c) { v.SetInt(ConvertX86To64(v.number)
 std::vector<Step> TableSteps(const Case& c) {
   std::vector<Step> steps;
   if (c.function != Function::kRelu) {
-    steps.push_back({Stage::kScale, "minus {a_zp}, times {a_scale}", CodeToReal});
+    steps.push_back(kXnnpackCodeToReal);
     switch (c.function) {
       case Function::kSigmoid:
         steps.push_back({Stage::kScale, "sigmoid in float32 by expf", Sigmoid});
@@ -231,9 +200,6 @@ std::vector<Step> TableSteps(const Case& c) {
   steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
   return steps;
 }
-bool SameParameters(const Case& c) {
-  return c.x_q.scale == c.out_q.scale && c.x_q.zero_point == c.out_q.zero_point;
-}
 std::string CannotRunTable(const Case& c) {
   const float out = c.out_q.scale[0];
   const int32_t low = RangeOf(c.out_dtype).min;
@@ -241,7 +207,7 @@ std::string CannotRunTable(const Case& c) {
   switch (c.function) {
     case Function::kRelu:
       return FirstReason(
-          {Require(SameParameters(c), "relu is a clamp of codes"),
+          {Require(XnnpackSameParameters(c), "relu is a clamp of codes"),
            Require(c.out_q.zero_point[0] < c.out_max, "the clamp must leave two codes")});
     case Function::kHardSwish: return "there is no quantized hardswish";
     case Function::kSigmoid:
@@ -343,7 +309,8 @@ std::string CannotMapCodes(const Case& c) {
   if (!shared.empty()) return shared;
   if (IsPool(c.op)) return CannotRunPool(c);
   if (c.op == Op::kTable) return CannotRunTable(c);
-  if (c.op == Op::kRescale) return Require(SameParameters(c), "codes are clamped, not rescaled");
+  if (c.op == Op::kRescale)
+    return Require(XnnpackSameParameters(c), "codes are clamped, not rescaled");
   return FirstReason({Require(c.x.dtype() == DType::kU8, "softmax is u8"), WholeRange(c),
                       Require(!c.relu, "softmax has no fused relu")});
 }
@@ -391,8 +358,7 @@ std::vector<Step> MapSteps(const Case& c) {
   if (c.op == Op::kAvgPool && !IsWholeImage(c)) {
     steps.assign(std::begin(kAverageEnd), std::end(kAverageEnd));
   } else if (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool) {
-    steps = {kToFloat, {Stage::kScale, "times {multiplier}", step::TimesMultiplier}};
-    steps.insert(steps.end(), std::begin(kFp32End), std::end(kFp32End));
+    return XnnpackMeanSteps();
   } else {
     steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
   }
@@ -406,7 +372,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
   if (MapsCodes(c.op)) return MapChannel(c, channel);
   if (c.op == Op::kQuantize) {
     channel.scale = c.out_q.scale_at(n);
-    channel.reciprocal = Flushed(1.0f / channel.scale);
+    channel.reciprocal = XnnpackFlushed(1.0f / channel.scale);
     channel.zero_point = c.out_q.zero_point_at(n);
     return channel;
   }
@@ -453,7 +419,7 @@ std::string CannotRun(const Case& c, bool rndnu) {
       Require(!c.per_channel || (!rndnu && HasSums(c.op)), "per tensor only"),
   });
   if (!shared.empty()) return shared;
-  if (HasTwoOperands(c.op)) return CannotRunOperands(c);
+  if (HasTwoOperands(c.op)) return XnnpackCannotRunOperands(c);
   if (MapsCodes(c.op)) {
     const std::string reason = CannotMapCodes(c);
     if (!reason.empty()) return reason;
@@ -467,13 +433,7 @@ std::string CannotRun(const Case& c, bool rndnu) {
     return Require(std::isnormal(c.out_q.scale_at(0)), "the scale must be a normal number");
   }
   if (HasSums(c.op)) {
-    const bool symmetric = WeightZeroPointsAre(c, 0);
-    const std::string types = FirstReason({
-        Require(c.x.dtype() == c.out_dtype && c.w.dtype() == c.out_dtype,
-                "x, w and output must have one type, u8 or s8"),
-        Require(c.out_dtype == DType::kU8 || symmetric, "s8 weights have zero point 0"),
-        Require(!c.per_channel || c.out_dtype == DType::kS8, "per channel needs s8"),
-    });
+    const std::string types = XnnpackCannotRunSumTypes(c);
     if (!types.empty()) return types;
   }
   for (int64_t n = 0; n < c.N; ++n) {
@@ -491,16 +451,49 @@ void AppendSteps(std::vector<Step>& steps, const Step (&more)[N]) {
   steps.insert(steps.end(), std::begin(more), std::end(more));
 }
 
+std::vector<Step> StepsOf(const Case& c, bool rndnu) {
+  std::vector<Step> steps;
+  if (MapsCodes(c.op)) return MapSteps(c);
+  if (c.op == Op::kDequantize) {
+    steps.push_back(
+        {Stage::kScale, "minus {zero_point}, times {scale}", step::TimesCodeMinusZeroPoint});
+    return steps;
+  }
+  if (c.op == Op::kQuantize) {
+    if (rndnu) {
+      AppendSteps(steps, kQuantizeArm);
+    } else {
+      steps.push_back(kFlush);
+      steps.push_back(kReciprocal);
+      AppendSteps(steps, kFp32End);
+    }
+    return steps;
+  }
+  if (AddsOperands(c.op)) {
+    AppendSteps(steps, kAdd);
+    return steps;
+  }
+  if (c.op == Op::kMul) {
+    steps.push_back(step::kProduct);
+  }
+  if (c.bias_i32) steps.push_back(kBias);
+  if (rndnu) {
+    AppendSteps(steps, kRndnu);
+    return steps;
+  }
+  steps.push_back(kToFloat);
+  steps.push_back({Stage::kScale, "times {multiplier}", step::TimesMultiplier});
+  AppendSteps(steps, kFp32End);
+  return steps;
+}
+
 Convention Make(bool rndnu) {
   Definition definition;
   definition.name = rndnu ? "xnnpack@rndnu" : "xnnpack@fp32";
   definition.description = rndnu ? "XNNPACK on AArch64: exact sums, fixed point, ties toward +inf"
                                  : "XNNPACK on x86: exact sums, float multiplier, ties to even";
   definition.source = "XNNPACK src/params-init.c @ ae108ef";
-  definition.satisfies = {"k_permutation",       "zero_term_append", "row_independence",
-                          "column_independence", "identity_weights", "commutes",
-                          "add.is_monotone"};
-  AddExactConvClaims(definition.satisfies);
+  definition.satisfies = XnnpackClaims();
   definition.variations = {"V1", "V2", "V5", "V15", "V16", "V17", "V26"};
   definition.variations.emplace_back(rndnu ? "V11" : "V8");
   if (!rndnu) {
@@ -514,45 +507,82 @@ Convention Make(bool rndnu) {
   definition.gather = GatherOf;
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;
-  definition.steps = [rndnu](const Case& c) {
-    std::vector<Step> steps;
-    if (MapsCodes(c.op)) return MapSteps(c);
-    if (c.op == Op::kDequantize) {
-      steps.push_back(
-          {Stage::kScale, "minus {zero_point}, times {scale}", step::TimesCodeMinusZeroPoint});
-      return steps;
-    }
-    if (c.op == Op::kQuantize) {
-      if (rndnu) {
-        AppendSteps(steps, kQuantizeArm);
-      } else {
-        steps.push_back(kFlush);
-        steps.push_back(kReciprocal);
-        AppendSteps(steps, kFp32End);
-      }
-      return steps;
-    }
-    if (AddsOperands(c.op)) {
-      AppendSteps(steps, kAdd);
-      return steps;
-    }
-    if (c.op == Op::kMul) {
-      steps.push_back(step::kProduct);
-    }
-    if (c.bias_i32) steps.push_back(kBias);
-    if (rndnu) {
-      AppendSteps(steps, kRndnu);
-      return steps;
-    }
-    steps.push_back(kToFloat);
-    steps.push_back({Stage::kScale, "times {multiplier}", step::TimesMultiplier});
-    AppendSteps(steps, kFp32End);
-    return steps;
-  };
+  definition.steps = [rndnu](const Case& c) { return StepsOf(c, rndnu); };
   return MakeConvention(std::move(definition));
 }
 
 }  // namespace
+
+Channel XnnpackChannel(const Case& c, int64_t n) { return ChannelOf(c, n); }
+std::vector<Step> XnnpackFp32Steps(const Case& c) { return StepsOf(c, false); }
+Definition::Gatherer XnnpackGather(const Case& c) { return GatherOf(c); }
+std::vector<std::string> XnnpackClaims() {
+  std::vector<std::string> claims{"k_permutation",       "zero_term_append", "row_independence",
+                                  "column_independence", "identity_weights", "commutes",
+                                  "add.is_monotone"};
+  AddExactConvClaims(claims);
+  return claims;
+}
+
+std::vector<Step> XnnpackMeanSteps() {
+  std::vector<Step> steps{kToFloat, {Stage::kScale, "times {multiplier}", step::TimesMultiplier}};
+  AppendSteps(steps, kFp32End);
+  return steps;
+}
+std::vector<Step> XnnpackFixedPointEnd() {
+  return {kZeroPoint, {Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
+}
+const Step kXnnpackCodeToReal{Stage::kScale, "minus {a_zp}, times {a_scale}", CodeToReal};
+
+float XnnpackFlushed(float x) {
+  return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
+}
+bool XnnpackSameParameters(const Case& c) {
+  return c.x_q.scale == c.out_q.scale && c.x_q.zero_point == c.out_q.zero_point;
+}
+
+std::string XnnpackCannotRunOperands(const Case& c) {
+  const auto inside = [&](const QParams& q) {
+    const float ratio = q.scale[0] / c.out_q.scale[0];
+    return ratio >= 0x1p-10f && ratio < 0x1p8f;
+  };
+  const std::string shared = FirstReason({
+      Require(c.x.dtype() == c.out_dtype, "operands and output must have one type"),
+      Require(LowerBound(c) < c.out_max, "the clamp must leave two codes"),
+  });
+  if (!shared.empty()) return shared;
+  if (c.op == Op::kMul) {
+    const float multiplier = c.x_q.scale[0] * c.w_q.scale[0] / c.out_q.scale[0];
+    return Require(multiplier >= 0x1p-16f && multiplier < 0x1p8f,
+                   "the multiplier must lie in [2^-16, 2^8)");
+  }
+  return FirstReason({
+      Require(inside(c.x_q) && inside(c.w_q),
+              "the scale of an operand over that of the output must lie in [2^-10, 2^8)"),
+  });
+}
+
+std::string XnnpackCannotRunSumTypes(const Case& c) {
+  return FirstReason({
+      Require(c.x.dtype() == c.out_dtype && c.w.dtype() == c.out_dtype,
+              "x, w and output must have one type, u8 or s8"),
+      Require(c.out_dtype == DType::kU8 || WeightZeroPointsAre(c, 0),
+              "s8 weights have zero point 0"),
+      Require(!c.per_channel || c.out_dtype == DType::kS8, "per channel needs s8"),
+  });
+}
+
+std::string XnnpackCannotAverage(const Case& c) {
+  const float ratio = c.x_q.scale[0] / c.out_q.scale[0];
+  const float multiplier = AverageMultiplier(c);
+  return FirstReason({
+      Require(!c.window.has_padding() || c.window.count_include_pad, "the padding counts"),
+      Require(ratio >= 0x1p-8f && ratio < 0x1p8f,
+              "the scale of x over that of the output must lie in [2^-8, 2^8)"),
+      Require(multiplier >= 0x1p-32f && multiplier < 256.0f,
+              "the multiplier must lie in [2^-32, 256)"),
+  });
+}
 
 std::vector<Convention> XnnpackConventions() { return {Make(false), Make(true)}; }
 

@@ -18,6 +18,7 @@ namespace qualm {
 namespace {
 
 const Convention& Fp32() { return Get("xnnpack@fp32"); }
+const Convention& Of2024() { return Get("xnnpack2024@avx2"); }
 
 // One code of u8, unit scales, zero points 0.
 Case OneCode(Op op) {
@@ -189,6 +190,167 @@ TEST(Xnnpack, SumOfSharesThatWrapsToZero) {
   EXPECT_EQ(Fp32().run(c).y.IntAt(1023), 0);
   c.x.SetInt(7, 1);  // the others have less than the largest share
   EXPECT_GT(Fp32().run(c).y.IntAt(7), 0);
+}
+
+// ---- 2024.
+
+Case Rescaled(Tensor x, DType out_dtype, float scale, int32_t zero_point) {
+  Case c = CaseOver(Op::kRescale, std::move(x), out_dtype);
+  c.x_q = {{scale}, {zero_point}};
+  return c;
+}
+std::vector<int32_t> CodesOf(const Case& c) {
+  EXPECT_EQ(Validate(c), "");
+  EXPECT_EQ(Of2024().cannot_run(c), "");
+  const Tensor y = Of2024().run(c).y;
+  std::vector<int32_t> codes;
+  for (int64_t i = 0; i < y.size(); ++i) codes.push_back(y.IntAt(i));
+  return codes;
+}
+using V = std::vector<int32_t>;
+
+TEST(Xnnpack2024, RescalesIn256ths) {
+  const auto x = [] { return Tensor::Of<uint8_t>({1, 4}, std::vector<uint8_t>{200, 1, 255, 0}); };
+  // 127.488 of 256.
+  EXPECT_EQ(CodesOf(Rescaled(x(), DType::kU8, 0.498f, 0)), (V{99, 0, 127, 0}));
+  // Ties: 127.5 of 256 is 128, and half goes up, also below 0.
+  EXPECT_EQ(CodesOf(Rescaled(x(), DType::kU8, 127.5f / 256, 0)), (V{100, 1, 128, 0}));
+  Case down = Rescaled(x(), DType::kU8, 0.5f, 3);
+  down.out_q.zero_point = {10};
+  EXPECT_EQ(CodesOf(down), (V{109, 9, 136, 9}));  // -1 and -1.5 to -1
+  // Saturates.
+  EXPECT_EQ(CodesOf(Rescaled(x(), DType::kU8, 128.0f, 1)), (V{255, 0, 255, 0}));
+}
+
+TEST(Xnnpack2024, ConvertsToTheOtherTypeInFloat32) {
+  Case c = Rescaled(Tensor::Of<uint8_t>({1, 4}, std::vector<uint8_t>{200, 1, 255, 3}), DType::kS8,
+                    0.5f, 0);
+  // 0.5 and 1.5, and with the zero point -4.5 and -3.5: away from zero.
+  EXPECT_EQ(CodesOf(c), (V{100, 1, 127, 2}));
+  c.out_q.zero_point = {-5};
+  EXPECT_EQ(CodesOf(c), (V{95, -5, 123, -4}));
+}
+
+TEST(Xnnpack2024, LeakyReluHasARatioForEachSign) {
+  Case c = Rescaled(Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{0, 124, 224}), DType::kU8,
+                    1.0f, 124);
+  c.op = Op::kTable;
+  c.function = Function::kLeakyRelu;
+  c.negative_slope = 0.1f;  // 25.6 of 256 is 26
+  c.out_q.zero_point = {124};
+  EXPECT_EQ(CodesOf(c), (V{111, 124, 224}));
+  c.negative_slope = Below(0x1p-8f);
+  EXPECT_EQ(Of2024().cannot_run(c), "the slope times the ratio of scales must lie in [2^-8, 2^7]");
+  c.negative_slope = 0x1p7f;
+  EXPECT_EQ(Of2024().cannot_run(c), "");
+  c.negative_slope = std::nextafter(0x1p7f, 256.0f);
+  EXPECT_NE(Of2024().cannot_run(c), "");
+}
+
+// fl(fl(sx/sy) * fl(1/n)), not fl(sx / (sy*n)).
+TEST(Xnnpack2024, MeansOfTheWholeImage) {
+  Case c = OneCode(Op::kGlobalAvgPool);
+  c.window.batch = c.window.in_h = c.window.in_c = 1;
+  c.window.in_w = c.window.kernel_w = 3;
+  c.window.kernel_h = 1;
+  c.x = Tensor::Of<uint8_t>({1, 1, 3, 1}, std::vector<uint8_t>{1, 2, 4});
+  DeriveSizes(&c);
+  EXPECT_EQ(CodesOf(c), (V{2}));
+  c.x_q.scale = {0.3f};
+  const Trace trace = Of2024().trace(c, 0);
+  EXPECT_TRUE(std::ranges::any_of(trace, [](const TraceStep& step) {
+    return step.text.find("times 0x1.99999cp-4") != std::string::npos;
+  }));
+  c.x_q.scale = {0x1p-20f};  // no ratio is refused
+  EXPECT_EQ(Of2024().cannot_run(c), "");
+}
+
+// A result up to -2^31 is converted to INT32_MIN; a negative zero point added to that in int32
+// wraps.
+TEST(Xnnpack2024, ZeroPointsOfMatrixProductsInInt32) {
+  const auto code = [](const char* name, const Case& c) {
+    EXPECT_EQ(Validate(c), "");
+    EXPECT_EQ(Get(name).cannot_run(c), "") << name;
+    return Get(name).run(c).y.IntAt(0);
+  };
+  Case c = CaseOver(Op::kLinear, Tensor(DType::kS8, {1, 1}), DType::kS8);
+  c.K = 1;
+  c.w = c.x;
+  c.bias_i32 = {INT32_MIN};
+  c.out_q.zero_point = {-1};
+  EXPECT_EQ(code("xnnpack2024@avx2", c), -128);
+  EXPECT_EQ(code("xnnpack2024@avx512", c), 127);
+  c.out_q.zero_point = {0};
+  EXPECT_EQ(code("xnnpack2024@avx512", c), -128);
+  // Depthwise kernels for up to 25 taps saturate.
+  for (const int64_t taps : {25, 26}) {
+    Case conv;
+    conv.op = Op::kDepthwise;
+    conv.out_dtype = DType::kS8;
+    OpenClamp(&conv);
+    conv.N = 1;
+    conv.window.batch = conv.window.in_h = conv.window.in_c = 1;
+    conv.window.in_w = conv.window.kernel_w = taps;
+    DeriveSizes(&conv);
+    conv.x = Tensor(DType::kS8, ShapeOfX(conv));
+    conv.w = Tensor(DType::kS8, ShapeOfW(conv));
+    conv.bias_i32 = {INT32_MIN};
+    conv.out_q.zero_point = {-1};
+    EXPECT_EQ(code("xnnpack2024@avx512", conv), taps == 25 ? -128 : 127);
+  }
+}
+
+TEST(Xnnpack2024, Refusals) {
+  const auto reason = [](const Case& c) { return Of2024().cannot_run(c); };
+  Case c = OneCode(Op::kRescale);
+  c.x_q.scale = {0x1p-8f};
+  EXPECT_EQ(reason(c), "");
+  c.x_q.scale = {Below(0x1p-8f)};
+  EXPECT_EQ(reason(c), "the scale of x over that of the output must lie in [2^-8, 2^7]");
+  c.out_dtype = DType::kS8;
+  OpenClamp(&c);
+  EXPECT_EQ(reason(c), "");
+  c.out_max = 100;
+  EXPECT_EQ(reason(c), "x and output must have one type");
+  c.x_q.scale = {0x1p-127f};
+  EXPECT_EQ(reason(c), "scales must be normal numbers");
+  c = OneCode(Op::kRescale);
+  c.out_min = 1;
+  EXPECT_EQ(reason(c), "");
+  c.out_q.scale = {2.0f};
+  EXPECT_EQ(reason(c), "codes are clamped or rescaled");
+  for (const Op op : {Op::kQuantize, Op::kAdd, Op::kTable, Op::kGlobalAvgPool}) {
+    c = OneCode(op);
+    if (op == Op::kQuantize) c.x = Tensor(DType::kF32, {1, 1});
+    EXPECT_EQ(reason(c), "") << Name(op);
+    c.out_max = 254;
+    EXPECT_EQ(reason(c), "there is no clamp and no relu") << Name(op);
+    c.out_max = 255;
+    c.out_q.zero_point = {1};
+    c.relu = true;
+    EXPECT_EQ(reason(c), "there is no clamp and no relu") << Name(op);
+  }
+  c = OneCode(Op::kMaxPool);
+  c.window.kernel_h = 2;
+  c.window.stride_h = 2;
+  EXPECT_EQ(reason(c), "");
+  c.window.stride_h = 3;
+  EXPECT_EQ(reason(c), "strides may not exceed the window");
+}
+
+TEST(Xnnpack2024, S8HasNoLeastMultiplier) {
+  for (const DType dtype : {DType::kU8, DType::kS8}) {
+    Case c = CaseOver(Op::kLinear, Tensor(dtype, {1, 1}), dtype);
+    c.K = 1;
+    c.w = c.x;
+    c.x_q.scale = {0x1p-32f};
+    EXPECT_EQ(Of2024().cannot_run(c), "");
+    c.x_q.scale = {Below(0x1p-32f)};
+    EXPECT_EQ(Of2024().cannot_run(c),
+              dtype == DType::kS8 ? "" : "the multiplier must lie in [2^-32, 256)");
+    c.x_q.scale = {0x1p8f};
+    EXPECT_EQ(Of2024().cannot_run(c), "the multiplier must lie in [2^-32, 256)");
+  }
 }
 
 TEST(Xnnpack, Operations) {

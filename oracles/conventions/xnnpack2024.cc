@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// XNNPACK at 4ea82e5 (2024-11) on x86, in what it computes otherwise than at ae108ef (xnnpack.cc):
+//   codes to codes of the same type, and leaky_relu (src/qs8-vcvt, src/qs8-vlrelu and of qu8;
+//   src/microparams-init.c, xnn_init_q*8_cvt_scalar_params): the ratio of scales, and that times
+//   the slope, in 256ths; ties toward +infinity
+//   codes to codes of the other type, and other functions (src/reference/unary-elementwise.cc,
+//   reference-utils.h): float32 steps for each of the 256 codes; the zero point is added in float32
+//   and ties go away from zero
+//   averages: all end in float32 (src/qu8-avgpool); that of the whole image multiplies by
+//   fl(fl(sx/sy) * fl(1/n)) (src/operators/reduce-nd.c)
+//   sums of products of s8 in matrix products (src/qs8-qc8w-gemm, src/qs8-qc8w-igemm) from AVX-512
+//   or AVX-VNNI on: the zero point is added in int32, where INT32_MIN, which stands for all results
+//   up to -2^31, wraps under a negative one; that of older instruction sets, and of depthwise
+//   kernels (src/qs8-qc8w-dwconv), in a saturating int16
+// Only sums of products, pools of windows and the clamp of codes (src/u8-vclamp) have a clamp.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "oracles/conventions/xnnpack.h"
+
+namespace qualm::conventions {
+namespace {
+
+bool HasBounds(const Case& c) { return IsClamped(c) || LowerBound(c) > c.out_min; }
+bool ChangesType(const Case& c) { return c.x.dtype() != c.out_dtype; }
+float Ratio(const Case& c) { return c.x_q.scale[0] / c.out_q.scale[0]; }
+
+// {a_fixed} and {b_fixed}: 256ths of the ratio of scales, for codes above and below the zero point.
+void TimesRatio(Value& v, const Channel& c) {
+  const int64_t difference = v.integer - c.a.zero_point;
+  v.SetInt(difference * (difference > 0 ? c.a : c.b).fixed.value);
+  v.lossy = c.operands_rounded;
+}
+void DropFraction(Value& v, const Channel&) { v.SetInt((v.integer + 128) >> 8); }
+
+void Sigmoid(Value& v, const Channel&) {
+  const auto power = std::exp(static_cast<double>(v.number));
+  v.SetReal(v.number > 100.0f    ? 1.0f
+            : v.number < -100.0f ? 0.0f
+                                 : static_cast<float>(power / (1 + power)));
+}
+void Tanh(Value& v, const Channel&) { v.SetReal(std::tanh(v.number)); }
+void HardSwish(Value& v, const Channel&) {
+  const float x = v.number;
+  v.SetReal((x / 6.0f) * std::max(std::min(x + 3.0f, 6.0f), 0.0f));
+}
+void RoundAway(Value& v, const Channel& c) {
+  const float code = std::isnan(v.number) ? 0.0f : std::round(v.number);
+  v.SetInt(static_cast<int64_t>(
+      std::clamp(code, static_cast<float>(c.low), static_cast<float>(c.high))));
+}
+
+std::vector<Step> FixedPoint(std::string_view text) {
+  std::vector<Step> steps{{Stage::kScale, text, TimesRatio},
+                          {Stage::kRound, "/ 256, ties toward +infinity", DropFraction}};
+  const std::vector<Step> end = XnnpackFixedPointEnd();
+  steps.insert(steps.end(), end.begin(), end.end());
+  return steps;
+}
+
+std::vector<Step> Reference(const Case& c) {
+  std::vector<Step> steps{kXnnpackCodeToReal};
+  if (c.op == Op::kTable) {
+    switch (c.function) {
+      case Function::kSigmoid:
+        steps.push_back({Stage::kScale, "sigmoid in float64 by exp", Sigmoid});
+        break;
+      case Function::kTanh: steps.push_back({Stage::kScale, "tanhf", Tanh}); break;
+      case Function::kHardSwish:
+        steps.push_back({Stage::kScale, "x/6 * min(max(x + 3, 0), 6) in float32", HardSwish});
+        break;
+      case Function::kRelu:
+      case Function::kLeakyRelu: QUALM_CHECK(false);  // StepsOf
+    }
+  }
+  steps.push_back({Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal});
+  steps.push_back(
+      {Stage::kZeroPoint, "+ zero point {zero_point} in float32", step::AddZeroPointFloat});
+  steps.push_back({Stage::kRound, "round, ties away from zero, saturating", RoundAway});
+  return steps;
+}
+
+// src/operators/convolution-nhwc.c: depthwise kernels exist for 25 taps and fewer.
+bool IsMatrixProduct(const Case& c) {
+  if (!HasSums(c.op)) return false;
+  return !IsPlainDepthwise(c) || c.window.kernel_h * c.window.kernel_w > 25;
+}
+
+std::vector<Step> StepsOf(const Case& c, bool wraps) {
+  const bool table = c.op == Op::kTable;
+  if ((table && c.function == Function::kRelu) || (c.op == Op::kRescale && HasBounds(c)))
+    return {{Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
+  if (table && c.function == Function::kLeakyRelu) {
+    return FixedPoint(
+        "minus {a_zp}, times {a_fixed} or, of negative ones, {b_fixed}: 256ths of the ratio of "
+        "scales, and of that times the slope");
+  }
+  if (table || (c.op == Op::kRescale && ChangesType(c))) return Reference(c);
+  if (c.op == Op::kRescale)
+    return FixedPoint("minus {a_zp}, times {a_fixed}: 256ths of the ratio of scales");
+  if (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool) return XnnpackMeanSteps();
+  std::vector<Step> steps = XnnpackFp32Steps(c);
+  if (wraps && IsMatrixProduct(c)) {
+    const auto at = std::ranges::find(steps, Stage::kZeroPoint, &Step::stage);
+    *at = {Stage::kZeroPoint, "+ zero point {zero_point} in int32", step::AddZeroPointWrap32};
+  }
+  return steps;
+}
+
+Channel ChannelOf(const Case& c, int64_t n) {
+  Channel channel = XnnpackChannel(c, n);
+  if (c.op == Op::kGlobalAvgPool) {
+    const auto pixels = static_cast<float>(c.window.in_h * c.window.in_w);
+    channel.multiplier = XnnpackFlushed(Ratio(c) * (1.0f / pixels));
+  }
+  if (c.op == Op::kRescale || c.op == Op::kTable) {
+    const auto in_256ths = [&](float ratio) {
+      const float scaled = 256.0f * ratio;
+      const int32_t rounded = ConvertX86(scaled);
+      channel.operands_rounded |= static_cast<float>(rounded) != scaled;
+      return FixedMultiplier{.value = rounded};
+    };
+    channel.a.fixed = channel.b.fixed = in_256ths(Ratio(c));
+    if (c.op == Op::kTable && c.function == Function::kLeakyRelu)
+      channel.b.fixed = in_256ths(Ratio(c) * c.negative_slope);
+  }
+  return channel;
+}
+
+std::string CannotRescale(const Case& c, float slope) {
+  const float ratio = Ratio(c);
+  return FirstReason({
+      Require(ratio >= 0x1p-8f && ratio <= 0x1p7f,
+              "the scale of x over that of the output must lie in [2^-8, 2^7]"),
+      Require(ratio * slope >= 0x1p-8f && ratio * slope <= 0x1p7f,
+              "the slope times the ratio of scales must lie in [2^-8, 2^7]"),
+  });
+}
+
+std::string CannotClamp(const Case& c) {
+  return FirstReason({Require(!ChangesType(c), "x and output must have one type"),
+                      Require(XnnpackSameParameters(c), "codes are clamped or rescaled")});
+}
+
+std::string CannotMapCodes(const Case& c) {
+  if (c.op == Op::kRescale) {
+    if (HasBounds(c)) return CannotClamp(c);
+    return ChangesType(c) ? "" : CannotRescale(c, 1.0f);
+  }
+  const std::string type = Require(!ChangesType(c), "x and output must have one type");
+  if (!type.empty()) return type;
+  if (c.op == Op::kTable) {
+    if (c.function == Function::kRelu) return CannotClamp(c);
+    return c.function == Function::kLeakyRelu ? CannotRescale(c, c.negative_slope) : "";
+  }
+  const Window& v = c.window;
+  switch (c.op) {
+    case Op::kSoftmax: return Require(c.x.dtype() == DType::kU8, "softmax is u8");
+    case Op::kGlobalAvgPool: return "";
+    case Op::kMaxPool:
+      return FirstReason({
+          Require(!v.ceil_mode, "there is no ceil mode"),
+          Require(v.kernel_h * v.kernel_w > 1, "a 1x1 pool is refused"),
+          Require(v.stride_h <= v.kernel_h && v.stride_w <= v.kernel_w,
+                  "strides may not exceed the window"),
+          Require(LowerBound(c) < c.out_max, "the clamp must leave two codes"),
+      });
+    default:
+      return FirstReason({
+          Require(!v.ceil_mode, "there is no ceil mode"),
+          Require(c.x.dtype() == DType::kU8, "averages of windows are u8"),
+          XnnpackCannotAverage(c),
+      });
+  }
+}
+
+bool HasClamp(Op op) {
+  return HasSums(op) || op == Op::kRescale || op == Op::kMaxPool || op == Op::kAvgPool;
+}
+
+std::string CannotRun(const Case& c) {
+  const bool sums = HasSums(c.op), pool = c.op == Op::kMaxPool;
+  const auto is_normal = [](const QParams& q) {
+    return std::ranges::all_of(q.scale, [](float s) { return std::isnormal(s); });
+  };
+  const std::string shared = FirstReason({
+      pool ? "" : ZeroPointsAreCodes(c),
+      Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
+      Require(HasClamp(c.op) || c.out_dtype == DType::kF32 || !HasBounds(c),
+              "there is no clamp and no relu"),
+      Require(!c.bias, "the bias must be int32"),
+      Require(!c.per_channel || sums, "per tensor only"),
+      Require(pool || (is_normal(c.x_q) && is_normal(c.w_q) && is_normal(c.out_q)),
+              "scales must be normal numbers"),
+  });
+  if (!shared.empty()) return shared;
+  if (HasTwoOperands(c.op)) return XnnpackCannotRunOperands(c);
+  if (c.op == Op::kQuantize || c.op == Op::kDequantize) return "";
+  if (!sums) return CannotMapCodes(c);
+  const std::string types = XnnpackCannotRunSumTypes(c);
+  if (!types.empty()) return types;
+  for (int64_t n = 0; n < c.N; ++n) {
+    const float multiplier = ChannelOf(c, n).multiplier;
+    // Of s8 the library does not check the lower end.
+    if (!(multiplier < 256.0f && (c.out_dtype == DType::kS8 || multiplier >= 0x1p-32f)))
+      return "the multiplier must lie in [2^-32, 256)";
+  }
+  return "";
+}
+
+Convention Make(bool wraps) {
+  Definition definition;
+  definition.name = wraps ? "xnnpack2024@avx512" : "xnnpack2024@avx2";
+  definition.description =
+      wraps ? "XNNPACK of 2024 from AVX-512 or AVX-VNNI on: as @avx2, zero points in int32"
+            : "XNNPACK of 2024 on x86: as xnnpack@fp32, but codes are rescaled in 256ths";
+  definition.source =
+      "XNNPACK src/microparams-init.c, src/reference/unary-elementwise.cc @ 4ea82e5";
+  definition.satisfies = XnnpackClaims();
+  Append(definition.satisfies,
+         {"linear.per_channel_equals_per_tensor", "conv2d.per_channel_equals_per_tensor",
+          "depthwise.per_channel_equals_per_tensor"});
+  definition.variations = {"V1",  "V2",  "V3",  "V4",  "V5",  "V8", "V14",
+                           "V15", "V16", "V17", "V19", "V26", "V33"};
+  if (wraps) definition.variations.emplace_back("V9");
+  definition.ops = {Op::kQuantize, Op::kDequantize,    Op::kRescale, Op::kAdd,       Op::kSub,
+                    Op::kMul,      Op::kLinear,        Op::kConv2d,  Op::kDepthwise, Op::kMaxPool,
+                    Op::kAvgPool,  Op::kGlobalAvgPool, Op::kTable,   Op::kSoftmax};
+  definition.cannot_run = CannotRun;
+  definition.gather = XnnpackGather;
+  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.channel = ChannelOf;
+  definition.steps = [wraps](const Case& c) { return StepsOf(c, wraps); };
+  return MakeConvention(std::move(definition));
+}
+
+}  // namespace
+
+std::vector<Convention> Xnnpack2024Conventions() { return {Make(false), Make(true)}; }
+
+}  // namespace qualm::conventions

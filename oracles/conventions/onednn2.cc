@@ -314,10 +314,11 @@ void AppendEnd(const OneDnnIsa& isa, const Case& c, std::vector<Step>& steps) {
   if (isa.version == 2 || isa.name == "sse41" || direct) return;
   Step& saturate = steps[start + 1];
   QUALM_CHECK(saturate.stage == Stage::kClamp);
-  saturate = {Stage::kClamp, "saturate in float32 to {low}..{high}, not NaN", SaturateKeepingNan};
+  saturate = {Stage::kClamp, "saturate in float32 to {low}..{high}, not NaN", SaturateKeepingNan,
+              Rise::kAlways};
   const bool reorder = c.op == Op::kQuantize || c.op == Op::kRequantize;  // packs as AVX2 does
   if (isa.avx512 && !reorder && c.out_dtype == DType::kU8)
-    steps.back() = {Stage::kClamp, "pack as unsigned to {high}", PackUnsigned};
+    steps.back() = {Stage::kClamp, "pack as unsigned to {high}", PackUnsigned, Rise::kUnlessLossy};
 }
 
 // reorder (jit_uni_reorder.cpp) and binary (jit_uni_binary_kernel.cpp).

@@ -27,20 +27,20 @@ constexpr const char* kOnednnScale =
     "oneDNN 2 rounds the sum, its bias and the multiplier to float32 before the result is "
     "(post-op sum of destination scale and zero point)";
 constexpr const char* kOnednnEnvironment =
-    "oneDNN 2 adds, multiplies and converts in the caller's rounding mode and flushing, as its own "
+    "oneDNN adds, multiplies and converts in the caller's rounding mode and flushing, as its own "
     "math::mxcsr_cvt says (oneDNN src/cpu/x64/jit_gemm_inner_product_utils.cpp, "
     "brgemm/jit_brgemm_kernel.cpp)";
 constexpr const char* kOnednnReorder =
     "jit:uni forgets the compensation for the zero point of x where it transposes weights in tiles "
-    "of 8 by 8, here 8 groups by 8 taps (oneDNN 2.6 src/cpu/x64/jit_uni_reorder.cpp, "
+    "of 8 by 8, here 8 groups by 8 taps (oneDNN 2.6 and 3.7 src/cpu/x64/jit_uni_reorder.cpp, "
     "process_unroll_tr8x8)";
 constexpr const char* kOnednnAdd =
     "each operand is multiplied by its scale in float32, and the products are added there (oneDNN "
     "2.6 src/cpu/x64/jit_uni_binary_kernel.cpp, perform_op)";
 constexpr const char* kOnednnPool =
     "the pools of AVX2 load and store whole registers that reach before the first code where "
-    "channels do not fill one (oneDNN 2.6 src/cpu/x64/jit_uni_i8i8_pooling.cpp, load_src_max_op, "
-    "store_dst_max_op, store_dst_avg_op for avx2)";
+    "channels do not fill one (oneDNN 2.6 and 3.7 src/cpu/x64/jit_uni_i8i8_pooling.cpp, "
+    "load_src_max_op, store_dst_max_op, store_dst_avg_op for avx2)";
 constexpr const char* kOnednnNan =
     "the reference convolution multiplies by 0 what relu cuts off, and takes the low byte of "
     "INT32_MIN for NaN, which is 0 (oneDNN 2.6 src/common/math_utils.hpp, relu_fwd; "
@@ -180,6 +180,11 @@ constexpr std::array<const char*, 7> kAten{
     "model:aten@aarch64",     "model:aten@avx2",    "model:aten@avx2+pt26",   "model:aten@avx512",
     "model:aten@avx512+pt26", "model:aten@default", "model:aten@default+pt26"};
 
+constexpr std::array<const char*, 6> kOnednn2{"model:onednn2@sse41",    "model:onednn2@avx2",
+                                              "model:onednn2@avx2vnni", "model:onednn2@avx512core",
+                                              "model:onednn2@vnni",     "model:onednn2@amx"};
+constexpr std::array<const char*, 4> kOnednn3{"model:onednn3@sse41", "model:onednn3@avx2",
+                                              "model:onednn3@avx512core", "model:onednn3@vnni"};
 constexpr std::array<const char*, 6> kTorchOnednn{
     "model:torch-onednn@sse41",      "model:torch-onednn@avx2", "model:torch-onednn@avx2vnni",
     "model:torch-onednn@avx512core", "model:torch-onednn@vnni", "model:torch-onednn@amx"};
@@ -203,10 +208,13 @@ bool HasFivePixelsAndFiveBlocks(const Case& c) {
 }
 
 // The library, and its version if it tells one, in which a fault was seen that is not part of its
-// convention. (The program behind the pipe takes no other PyTorch than 1.13.)
+// convention. (The program behind the pipe takes PyTorch 1.13, and 2.6 for the engine qnnpack, where
+// the faults were seen in both.)
 std::string LibraryOf(std::string_view convention) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 5> kLibraries{{
+  constexpr std::array<std::pair<std::string_view, const char*>, 6> kLibraries{{
       {"model:onednn2@", "onednn: oneDNN 2.6."},
+      {"model:onednn3@", "onednn: oneDNN 3.7."},
+      {"model:torch-qnnpack", "torch: PyTorch "},
       {"model:torch-", "torch: PyTorch 1.13."},
       {"model:fbgemm@", "fbgemm: FBGEMM"},
       {"model:xnnpack@", "xnnpack: XNNPACK"},
@@ -273,33 +281,37 @@ void AddFbgemm(Rows& rows) {
 }
 
 void AddOnednn(Rows& rows) {
-  for (const char* property : kNumbers) {
-    for (const char* subject :
-         {"onednn@sse41", "onednn@avx2", "onednn@avx512core", "model:onednn2@sse41",
-          "model:onednn2@avx2", "model:onednn2@avx512core"}) {
-      rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kOnednnPairs);
-    }
-  }
   for (const char* subject :
        {"onednn@sse41", "onednn@avx2", "onednn@avx512core", "model:onednn2@sse41",
-        "model:onednn2@avx2", "model:onednn2@avx512core"}) {
+        "model:onednn2@avx2", "model:onednn2@avx512core", "model:onednn3@sse41",
+        "model:onednn3@avx2", "model:onednn3@avx512core"}) {
+    for (const char* property : kNumbers)
+      rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kOnednnPairs);
     for (const char* property : {"matches_exact", "sweep_is_linear"})
       rows.Add(subject, Op::kConv2d, property, FindingKind::kPairSaturation, kOnednnPairs);
   }
-  for (const char* subject :
-       {"onednn@avx2", "onednn@avx2vnni", "model:onednn2@avx2", "model:onednn2@avx2vnni"}) {
+  for (const char* subject : {"onednn@avx2", "onednn@avx2vnni", "model:onednn2@avx2",
+                              "model:onednn2@avx2vnni", "model:onednn3@avx2"}) {
     rows.Add(subject, Op::kDepthwise, "matches_exact", FindingKind::kZeroPoint, kOnednnReorder);
   }
-  for (const char* subject :
-       {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni",
-        "model:onednn2@avx512core", "model:onednn2@vnni", "model:onednn2@amx"}) {
+  for (const char* subject : kOnednn2) {
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
-    rows.Add(subject, Op::kQuantize, "matches_exact", FindingKind::kRounding, kReciprocal);
-    rows.Add(subject, Op::kAdd, "matches_exact", FindingKind::kRounding, kOnednnAdd);
-    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kDequantize,
-                        Op::kRequantize, Op::kAdd, Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool})
-      rows.Add(subject, op, "environment", FindingKind::kRounding, kOnednnEnvironment);
+  }
+  for (const char* subject : kOnednn3) {
+    rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednn3Tie);
+    rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednn3Scale);
+    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise})
+      rows.AddOwn(subject, op, "clamp", FindingKind::kClamp, kOnednn3Nan);
+  }
+  for (const auto& subjects : {std::span<const char* const>(kOnednn2), {kOnednn3}}) {
+    rows.Add(subjects, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+    rows.Add(subjects, Op::kAdd, FindingKind::kRounding, kOnednnAdd);
+    for (const char* subject : subjects) {
+      for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kDequantize,
+                          Op::kRequantize, Op::kAdd, Op::kMul, Op::kAvgPool, Op::kGlobalAvgPool})
+        rows.Add(subject, op, "environment", FindingKind::kRounding, kOnednnEnvironment);
+    }
   }
   for (const char* subject :
        {"model:onednn2@sse41", "model:onednn2@avx2", "model:onednn2@avx2vnni",
@@ -309,7 +321,8 @@ void AddOnednn(Rows& rows) {
   }
   for (const char* subject : {"model:onednn2@avx512core", "model:torch-onednn@avx512core"})
     rows.AddAnything(subject, Op::kConv2d, kOnednnFivePixels, HasFivePixelsAndFiveBlocks);
-  for (const char* subject : {"model:onednn2@avx2", "model:onednn2@avx2vnni"}) {
+  for (const char* subject :
+       {"model:onednn2@avx2", "model:onednn2@avx2vnni", "model:onednn3@avx2"}) {
     for (const Op op : {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool}) {
       for (const char* property : {"no_stray_access", "alignment_and_stride"})
         rows.Add(subject, op, property, FindingKind::kMemory, kOnednnPool, "before the start of");
@@ -318,18 +331,6 @@ void AddOnednn(Rows& rows) {
   for (const char* subject : {"model:onednn2@vnni", "model:onednn2@amx"})
     rows.Add(subject, Op::kLinear, "alignment_and_stride", FindingKind::kMemory, kOnednnStride,
              "the result changes");
-  for (const char* property : kNumbers) {
-    rows.Add("model:onednn3@avx2", Op::kLinear, property, FindingKind::kPairSaturation,
-             kOnednnPairs);
-  }
-  for (const char* subject : {"model:onednn3@avx2", "model:onednn3@vnni"}) {
-    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise})
-      rows.AddOwn(subject, op, "clamp", FindingKind::kClamp, kOnednn3Nan);
-  }
-  rows.Add(std::array{"model:onednn3@avx2", "model:onednn3@vnni"}, Op::kLinear,
-           FindingKind::kRounding, kOnednn3Scale);
-  rows.Add(std::array{"model:onednn3@avx2", "model:onednn3@vnni"}, Op::kLinear, FindingKind::kTie,
-           kOnednn3Tie);
 }
 
 // PyTorch's engines depart where the conventions of which they are composed depart.

@@ -167,6 +167,39 @@ Case ForFbgemm(Case c, Rng&) {
   return c;
 }
 
+Case ForOnednn(Case c, Rng&) {
+  if (HasSums(c.op)) {
+    Retype(c.w, DType::kS8);
+    const int32_t zero = IsConv(c.op) ? 0 : c.w_q.zero_point[0];
+    c.w_q.zero_point.assign(c.w_q.zero_point.size(), zero);
+    c.bias_i32.reset();
+  } else {
+    c.relu = c.relu && HasTwoOperands(c.op);
+    for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
+      const int32_t zero = HasTwoOperands(c.op) ? 0 : q->zero_point[0];
+      q->zero_point.assign(q->zero_point.size(), zero);
+    }
+  }
+  if (IsPool(c.op)) {
+    c.out_q = c.x_q;
+    c.out_dtype = c.x.dtype();
+    Window& v = c.window;
+    v.count_include_pad = false;
+    if (c.op == Op::kAvgPool) {  // no window may lie wholly in the padding
+      v.ceil_mode = false;
+      v.pad_top = std::min(v.pad_top, v.kernel_h - 1);
+      v.pad_bottom = std::min(v.pad_bottom, v.kernel_h - 1);
+      v.pad_left = std::min(v.pad_left, v.kernel_w - 1);
+      v.pad_right = std::min(v.pad_right, v.kernel_w - 1);
+      DeriveSizes(&c);
+    }
+  }
+  c.out_min = RangeOf(c.out_dtype).min;
+  c.out_max = RangeOf(c.out_dtype).max;
+  c.requant = Requant::kExact;
+  return c;
+}
+
 Case ForTorch(Case c, Rng& rng) {
   c.rule = QParamsRule::kAten;
   c.x_gran = Granularity::kTensor;
@@ -212,6 +245,12 @@ std::vector<Promise> Promises() {
   }
   for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kRequantize})
     all.push_back({"fbgemm", op, ForFbgemm});
+  // The recordings of version 3 hold neither these instruction sets nor these operations.
+  for (const char* subject : {"onednn@sse41", "onednn@avx2", "onednn@avx512core", "onednn@vnni"}) {
+    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kQuantize, Op::kDequantize,
+                        Op::kRequantize, Op::kAdd, Op::kMul, Op::kMaxPool, Op::kAvgPool})
+      all.push_back({subject, op, ForOnednn});
+  }
   all.push_back({"torch@qnnpack", Op::kDynamicLinear, ForTorch});
   all.push_back({"torch@onednn", Op::kDynamicLinear, ForTorchOnednn});
   all.push_back({"onnxruntime", Op::kDynamicLinear, ForOnnxruntime});

@@ -103,7 +103,7 @@ TEST(VariationsTest, WhatIsNotListedIsNotPermitted) {
   };
   EXPECT_TRUE(fails_without("fbgemm@avx2", "V6", Op::kLinear));
   EXPECT_TRUE(fails_without("fbgemm@avx2+acc16", "V25", Op::kLinear));
-  EXPECT_TRUE(fails_without("onednn3@vnni", "V3", Op::kLinear));
+  EXPECT_TRUE(fails_without("onednn3@vnni", "V3", Op::kQuantize));
   EXPECT_TRUE(fails_without("qnnpack", "V7", Op::kLinear));
   EXPECT_TRUE(fails_without("qnnpack", "V4", Op::kAdd));
   EXPECT_TRUE(fails_without("fbgemm@vnni", "V9", Op::kRequantize));

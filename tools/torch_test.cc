@@ -134,7 +134,7 @@ std::string FirstCode(Subject& subject, const Case& c) {
 
 TEST_F(Torch, OnednnIsNotAskedForWhatIdeepLaysWeightsOutBy) {
   const std::unique_ptr<Subject> avx2 = Make("torch@onednn+avx2");
-  ASSERT_NE(avx2, nullptr);
+  if (avx2 == nullptr) GTEST_SKIP() << "torch@onednn+avx2 is not to be had here";
   const Case dummy = Convolution({.in_h = 4, .in_w = 4, .in_c = 1}, 1);
   EXPECT_EQ(FirstCode(*avx2, dummy).find("PyTorch writes int32 over the codes"), 0);
   Case c = dummy;
@@ -151,7 +151,7 @@ TEST_F(Torch, OnednnIsNotAskedForWhatIdeepLaysWeightsOutBy) {
 
 TEST_F(Torch, OnednnOnAmxIsNotAskedWhatItGetsWrong) {
   const std::unique_ptr<Subject> amx = Make("torch@onednn");
-  ASSERT_NE(amx, nullptr);
+  if (amx == nullptr) GTEST_SKIP() << "torch@onednn is not to be had here";
   if (amx->InstructionSet() != "amx") GTEST_SKIP() << "this CPU has no AMX";
   const std::unique_ptr<Subject> avx2 = Make("torch@onednn+avx2");
   // Taps 6 rows apart on 5 rows: the middle one meets the image, with padding on both sides.

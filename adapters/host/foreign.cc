@@ -66,8 +66,10 @@ void ForeignSubject::AdoptContract() {
   try {
     set_contract(ParseContract(info().contract));
   } catch (const InputError&) {
-    throw Unavailable("subject '" + name_ + "': its contract '" + info().contract +
-                      "' is none, expected exact or model:NAME");
+    throw Unavailable("subject '" + name_ + "': its contract '" + info().contract + "' is none, " +
+                      (info().contract.starts_with("model:")
+                           ? "because no convention here describes this arithmetic"
+                           : "expected exact or model:NAME"));
   }
 }
 

@@ -24,8 +24,8 @@ std::vector<Library> Libraries() {
   return {
       {.kind = "onednn",
        .library = "oneDNN",
-       .help = "onednn[@sse41|@avx2|@avx2vnni|@avx512core|@vnni|@amx]  oneDNN, as PyTorch 1.13 "
-               "calls it",
+       .help = "onednn[@sse41|@avx2|@avx2vnni|@avx512core|@vnni|@amx]  oneDNN, as PyTorch calls "
+               "it",
        .names = {{"onednn", kOnednn},
                  {"onednn@sse41", kOnednn, "sse41", {{kOnednnIsa, "SSE41"}}},
                  {"onednn@avx2", kOnednn, "avx2", {{kOnednnIsa, "AVX2"}}},
@@ -33,7 +33,7 @@ std::vector<Library> Libraries() {
                  {"onednn@avx512core", kOnednn, "avx512core", {{kOnednnIsa, "AVX512_CORE"}}},
                  {"onednn@vnni", kOnednn, "vnni", {{kOnednnIsa, "AVX512_CORE_VNNI"}}},
                  {"onednn@amx", kOnednn, "amx", {{kOnednnIsa, "AVX512_CORE_AMX"}}}},
-       .install = "oneDNN 2.x (libdnnl-dev)"},
+       .install = "oneDNN 2.x or 3.7 (libdnnl-dev)"},
       {.kind = "xnnpack",
        .library = "XNNPACK",
        .help = "xnnpack  XNNPACK's quantized operators",

@@ -19,15 +19,17 @@ string(REGEX MATCH "^(x86_64|AMD64)$" on_x86_64 "${CMAKE_SYSTEM_PROCESSOR}")
 # Not find_package(dnnl): Debian's package file demands OpenCL headers that nothing here uses.
 find_path(QUALM_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
 find_library(QUALM_DNNL_LIBRARY dnnl)
+# The C++ interface of 3.x is another one than that of 2.x, and releases of 3.x compute differently.
 set(dnnl_version "")
 if(QUALM_DNNL_INCLUDE)
   file(STRINGS ${QUALM_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h dnnl_version
-       REGEX "^#define DNNL_VERSION_MAJOR +2$")
+       REGEX "^#define DNNL_VERSION_(MAJOR|MINOR) ")
+  string(REGEX REPLACE "[^0-9]+" "." dnnl_version "${dnnl_version}")
 endif()
 qualm_library_modules(onednn
-  IF QUALM_DNNL_LIBRARY AND dnnl_version
-  ELSE "oneDNN 2.x not found (libdnnl-dev)"
-  FOR "oneDNN 2"
+  IF QUALM_DNNL_LIBRARY AND dnnl_version MATCHES "^\\.(2\\.|3\\.7$)"
+  ELSE "oneDNN 2.x or 3.7 not found (libdnnl-dev)"
+  FOR "oneDNN 2.x or 3.7"
   MODULES qualm_onednn
   SOURCES
     libraries/onednn/conv.cc libraries/onednn/elementwise.cc libraries/onednn/linear.cc

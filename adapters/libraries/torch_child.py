@@ -119,6 +119,7 @@ class Engine:
         self.name = name
         self.keeps_layers = keeps_layers
         self.isa = self.onednn_isa() if name == "onednn" else "sse2"
+        self.is_113 = torch.__version__.startswith("1.13.")
         torch.set_num_threads(1)
         if name not in torch.backends.quantized.supported_engines:
             raise Skip("this PyTorch has no engine %s" % name)
@@ -152,7 +153,7 @@ class Engine:
 
     def check_known(self, isa):
         """The conventions torch-onednn@ISA have oneDNN 2 and one capability of ATen each."""
-        if not self.torch.__version__.startswith("1.13."):
+        if not self.is_113:
             raise Skip("the arithmetic of engine onednn is known for PyTorch 1.13, this is %s" %
                        self.torch.__version__)
         expected = "default" if isa == "sse41" else "avx2"
@@ -468,6 +469,9 @@ class Engine:
         from torch.ao.quantization import observer as observers
 
         torch = self.torch
+        if c["observer"] == "histogram" and not self.is_113:
+            raise Skip("the histogram observer is known for PyTorch 1.13, this is %s" %
+                       torch.__version__)
         per_channel = c["gran"] == "channel"
         kinds = {
             ("min_max", False): observers.MinMaxObserver,

@@ -39,6 +39,7 @@ using Kind = Accumulation::Kind;
 
 constexpr std::string_view kReference = "reference";
 constexpr std::string_view kGemm = "gemm";
+constexpr std::string_view kBrgemm = "brgemm";
 
 constexpr OneDnnIsa kIsas[] = {
     {.name = "sse41", .one_block = 256, .block = 256},
@@ -109,6 +110,10 @@ void AddOffset(Value& v, int32_t offset) {
 void AddXOffset(Value& v, const Channel&) { AddOffset(v, v.x_offset); }
 void AddWOffset(Value& v, const Channel&) { AddOffset(v, v.w_offset); }
 
+void AppendSteps(std::vector<Step>& steps, const std::vector<Step>& more) {
+  steps.insert(steps.end(), more.begin(), more.end());
+}
+
 bool HoldsCode(DType type, int32_t code) {
   const CodeRange range = RangeOf(type);
   return code >= range.min && code <= range.max;
@@ -139,6 +144,12 @@ void SaturateKeepingNan(Value& v, const Channel& c) {
   if (v.number > high) v.SetReal(high);
 }
 
+// vpmovusdb takes an int32 for unsigned. Only NaN has become negative.
+void PackUnsigned(Value& v, const Channel& c) {
+  v.lossy = v.integer < 0 || v.integer > c.high;
+  if (v.lossy) v.SetInt(c.high);
+}
+
 // A cast from int32, which may be INT32_MIN for NaN, to a code.
 void LowByte(Value& v, const Channel& c) {
   const int64_t full = v.integer;
@@ -147,14 +158,12 @@ void LowByte(Value& v, const Channel& c) {
 }
 
 // ref_convolution_int8.cpp and ref_matmul_int8.cpp.
-std::vector<Step> ReferenceSteps(const Case& c) {
+std::vector<Step> ReferenceSteps(const OneDnnScaling& scaling, const Case& c) {
   std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
-  if (c.bias) steps.push_back({Stage::kBias, "+ fl(bias*fl(isx*isw)) {bias}", step::AddBiasFloat});
-  if (c.out_dtype != DType::kS32) {
-    steps.push_back(
-        {Stage::kScale, "times fl(iso/fl(isx*isw)) {multiplier}", step::TimesMultiplier});
-  }
+  AppendSteps(steps, scaling.before_offsets(c));
+  AppendSteps(steps, scaling.after_offsets(c));
   if (c.relu) steps.push_back({Stage::kClamp, "relu: times 0 unless above it", ReluTimesZero});
+  AppendSteps(steps, scaling.after_relu(c));
   // A zero point of 0 is added too: it makes -0 positive.
   steps.push_back({Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
                    step::AddZeroPointFloat});
@@ -187,7 +196,7 @@ bool OneZeroPoint(const QParams& q) {
 
 float Inverse(float scale) { return static_cast<float>(1.0 / static_cast<double>(scale)); }
 
-Channel SumsChannel(const Case& c, int64_t n, float inverse_x_scale) {
+Channel SumsChannel2(const Case& c, int64_t n, float inverse_x_scale) {
   Channel channel;
   SetOneDnnRange(channel, c);
   channel.reciprocal = inverse_x_scale * Inverse(c.w_q.scale_at(n));
@@ -203,12 +212,27 @@ Channel SumsChannel(const Case& c, int64_t n, float inverse_x_scale) {
 bool HalvesBias(const Accumulation& accumulation) {
   return accumulation.kind == Kind::kHalvedWeights && accumulation.kernel != kGemm;
 }
-void HalveAndDouble(Channel* channel) {
-  channel->bias = channel->bias * 0.5f * 2.0f;
-  channel->multiplier = channel->multiplier * 2.0f * 0.5f;
+void HalveAndDouble2(Channel& channel) {
+  channel.bias = channel.bias * 0.5f * 2.0f;
+  channel.multiplier = channel.multiplier * 2.0f * 0.5f;
 }
+std::vector<Step> Bias2(const Case& c) {
+  if (!c.bias) return {};
+  return {{Stage::kBias, "+ fl(bias*fl(isx*isw)) {bias}", step::AddBiasFloat}};
+}
+std::vector<Step> Multiplier2(const Case& c) {
+  if (c.out_dtype == DType::kS32) return {};
+  return {{Stage::kScale, "times fl(iso/fl(isx*isw)) {multiplier}", step::TimesMultiplier}};
+}
+constexpr OneDnnScaling kScaling2 = {
+    .channel = SumsChannel2,
+    .halve_and_double = HalveAndDouble2,
+    .before_offsets = Bias2,
+    .after_offsets = Multiplier2,
+    .after_relu = [](const Case&) { return std::vector<Step>(); },
+};
 
-Channel ChannelOf(const Case& c, int64_t n) {
+Channel ChannelOf(const OneDnnScaling& scaling, const Case& c, int64_t n) {
   Channel channel;
   SetOneDnnRange(channel, c);
   if (HasExplicitMultiplier(c)) {
@@ -231,7 +255,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
     channel.b.scale = c.op == Op::kAdd ? c.w_q.scale_at(0) / out : c.w_q.scale_at(0);
     return channel;
   }
-  return SumsChannel(c, n, Inverse(c.x_q.scale_at(0)));
+  return scaling.channel(c, n, Inverse(c.x_q.scale_at(0)));
 }
 
 // The channels of a group fill whole blocks; the smallest block has 4.
@@ -243,6 +267,11 @@ bool HasBlockedGroups(const Case& c) {
 // With one group a depthwise convolution is a convolution of one channel, and runs as such.
 bool HasDepthwiseKernel(const Case& c) { return c.window.groups > 1 && IsPlainDepthwise(c); }
 
+// Without VNNI depthwise convolutions have no brgemm.
+bool IsBrgemm(const OneDnnIsa& isa, const Case& c) {
+  return isa.brgemm && (isa.vnni || !IsConv(c.op) || !HasDepthwiseKernel(c));
+}
+
 // Whether a kernel for 1x1 convolutions computes this case (jit_uni_x8s8s32x_1x1_conv_kernel.cpp,
 // jit_avx512_core_x8s8s32x_1x1_conv_kernel.cpp). It takes the zero point, and the 128 of s8 codes,
 // out in float32. It needs an image whose outputs times their stride are its pixels: no padding,
@@ -250,7 +279,7 @@ bool HasDepthwiseKernel(const Case& c) { return c.window.groups > 1 && IsPlainDe
 // own.
 bool HasOneByOneKernel(const OneDnnIsa& isa, const Case& c) {
   const Window& v = c.window;
-  if (!IsConv(c.op) || isa.brgemm || v.kernel_h * v.kernel_w != 1) return false;
+  if (!IsConv(c.op) || IsBrgemm(isa, c) || v.kernel_h * v.kernel_w != 1) return false;
   const bool fits = v.groups == 1 || (isa.avx512 && HasBlockedGroups(c));
   return fits && v.out_h() * v.stride_h == v.in_h && v.out_w() * v.stride_w == v.in_w;
 }
@@ -266,15 +295,34 @@ bool LosesCompensation(const OneDnnIsa& isa, const Case& c) {
 // An s32 output goes through float32 if anything is left to do after the sums. Under brgemm the
 // zero points and the 128 of s8 activations are left to do.
 bool ThroughFloat(const OneDnnIsa& isa, const Case& c) {
-  if (IsConv(c.op) && !isa.brgemm) return true;
+  const bool brgemm = IsBrgemm(isa, c);
+  if (IsConv(c.op) && !brgemm) return true;
   // Tiles multiply s8 by s8 as they are.
   const bool shifted = c.x.dtype() == DType::kS8 && !InTiles(isa, c);
-  const bool corrected = shifted || c.x_q.zero_point_at(0) != 0 || c.w_q.zero_point_at(0) != 0;
-  return c.relu || (isa.brgemm && corrected);
+  const bool has_zero_point = c.x_q.zero_point_at(0) != 0 || c.w_q.zero_point_at(0) != 0;
+  // The gemm of version 3 is done with zero points too, but takes them for left to do.
+  return c.relu || (brgemm ? shifted || has_zero_point : isa.version == 3 && has_zero_point);
+}
+
+// From a float32 in units of the output to a code. Kernels of oneDNN 3 with AVX keep NaN as NaN
+// (jit_generator.hpp, saturate_f32), which converts to INT32_MIN; but those of direct convolutions
+// have a saturation of their own (jit_uni_x8s8s32x_conv_kernel.cpp, store_output).
+void AppendEnd(const OneDnnIsa& isa, const Case& c, std::vector<Step>& steps) {
+  const size_t start = steps.size();
+  AppendOneDnnEnd(steps);
+  const bool direct = IsConv(c.op) && !isa.avx512 && !HasOneByOneKernel(isa, c);
+  if (isa.version == 2 || isa.name == "sse41" || direct) return;
+  Step& saturate = steps[start + 1];
+  QUALM_CHECK(saturate.stage == Stage::kClamp);
+  saturate = {Stage::kClamp, "saturate in float32 to {low}..{high}, not NaN", SaturateKeepingNan,
+              Rise::kAlways};
+  const bool reorder = c.op == Op::kQuantize || c.op == Op::kRequantize;  // packs as AVX2 does
+  if (isa.avx512 && !reorder && c.out_dtype == DType::kU8)
+    steps.back() = {Stage::kClamp, "pack as unsigned to {high}", PackUnsigned, Rise::kUnlessLossy};
 }
 
 // reorder (jit_uni_reorder.cpp) and binary (jit_uni_binary_kernel.cpp).
-std::vector<Step> ElementwiseSteps(const Case& c) {
+std::vector<Step> ElementwiseSteps(const OneDnnIsa& isa, const Case& c) {
   if (c.op == Op::kDequantize) {
     return {{Stage::kScale, "to float32", step::ToFloat},
             {Stage::kZeroPoint, "- zero point {zero_point} in float32", MinusZeroPoint},
@@ -292,7 +340,7 @@ std::vector<Step> ElementwiseSteps(const Case& c) {
               CombineScaled<MultiplyInto>}};
   }
   if (c.relu) steps.push_back({Stage::kClamp, "relu", step::Relu});
-  AppendOneDnnEnd(steps);
+  AppendEnd(isa, c, steps);
   return steps;
 }
 
@@ -351,15 +399,141 @@ std::vector<Step> PoolSteps(const OneDnnIsa& isa, const Case& c) {
           {Stage::kClamp, "pack to {low}..{high}", step::Clamp}};
 }
 
-Definition DefinitionOf(const OneDnnIsa& isa) {
+// The gemm's first block of K; 0 if the pairs are those of a single block.
+int64_t FirstBlock(const OneDnnIsa& isa, int64_t K) {
+  return K > isa.one_block && K < 2 * isa.block ? (K + 1) / 2 : 0;
+}
+
+Accumulation ConvAccumulation(const OneDnnIsa& isa, const Case& c) {
+  Accumulation result;
+  const bool is_signed = c.x.dtype() == DType::kS8;
+  const bool depthwise = HasDepthwiseKernel(c);
+  const bool blocked = c.window.groups == 1 || HasBlockedGroups(c);
+  const bool brgemm = IsBrgemm(isa, c);
+  if (brgemm && isa.vnni) return result;
+  result.kernel = depthwise    ? "depthwise kernel"
+                  : brgemm     ? kBrgemm
+                  : blocked    ? "direct kernel"
+                  : isa.avx512 ? kGemm
+                               : kReference;
+  if (isa.vnni) return result;
+  if (!depthwise && !blocked && !isa.avx512) return result;
+  if (is_signed) {
+    result.kind = Kind::kHalvedWeights;
+  } else if (!depthwise) {
+    result.kind = Kind::kPairs;
+    result.pairs_within_tap = blocked || brgemm;
+    if (!result.pairs_within_tap) {
+      result.padding = Accumulation::Padding::kZeroCode;
+      result.first_block = FirstBlock(isa, c.K);
+    }
+  }
+  return result;
+}
+
+Accumulation AccumulationOf(const OneDnnIsa& isa, const Case& c) {
+  if (IsConv(c.op)) return ConvAccumulation(isa, c);
+  if (InTiles(isa, c)) {
+    Accumulation tiles;
+    tiles.take_out = TakeOutInSteps;
+    tiles.lossy_how = "";
+    tiles.kernel = "AMX tiles";
+    return tiles;
+  }
+  const bool is_signed = c.x.dtype() == DType::kS8;
+  const Kind pairs = is_signed ? Kind::kPairsXPlus128 : Kind::kPairs;
+  if (isa.brgemm) {
+    Accumulation brgemm;
+    if (!isa.vnni) brgemm.kind = pairs;
+    return brgemm;
+  }
+  const int32_t x_zp = c.x_q.zero_point_at(0);
+  const int32_t w_zp = c.w_q.zero_point_at(0);
+  const bool in_gemm = HoldsCode(c.x.dtype(), x_zp) && HoldsCode(DType::kS8, w_zp);
+  const bool plain = !in_gemm || (x_zp == 0 && w_zp == 0);  // as the gemm sees it
+
+  Accumulation result;
+  if (!in_gemm && !is_signed && isa.version == 2) {
+    result.take_out = TakeOutOfSignedBytes;
+    result.lossy_how = ", with the codes of x summed as signed bytes";
+  }
+  if (is_signed && !plain && !isa.avx512) {
+    result.take_out = TakeOutRounding;
+    result.lossy_how = ", saturated to int32 and rounded to float32";
+    return result;
+  }
+  if (isa.vnni) return result;
+  if (isa.avx512 && plain && c.N == 1 && c.M > 1) {
+    result.kind = is_signed ? Kind::kPairsWPlus128 : Kind::kPairs;
+    return result;
+  }
+  result.kind = pairs;
+  result.first_block = FirstBlock(isa, c.K);
+  return result;
+}
+
+std::string CannotRun(const OneDnnIsa& isa, const Case& c) {
+  if (HasSums(c.op)) {
+    const std::string reason = FirstReason({
+        Require(IsCode(c.x.dtype()), "activations must be u8 or s8"),
+        Require(c.w.dtype() == DType::kS8, "weights must be s8"),
+        Require(!c.bias_i32, "the bias must be float"),
+        Require(!IsConv(c.op) || WeightZeroPointsAre(c, 0), "weight zero point must be 0"),
+        // 2.6.3 computes garbage for some of these convolutions, on sse41 with zero points and
+        // elsewhere.
+        Require(isa.version == 3 || c.x.dtype() == DType::kU8 || isa.vnni || !HasDepthwiseKernel(c),
+                "s8 activations of a depthwise convolution need VNNI"),
+    });
+    if (!reason.empty()) return reason;
+  }
+  return WholeRange(c);
+}
+
+std::vector<std::string> Claims(const OneDnnIsa& isa) {
+  std::vector<std::string> claims = {"add.commutes", "per_channel_equals_per_tensor",
+                                     "depthwise_is_grouped"};
+  const auto claim = [&](std::initializer_list<const char*> more) { Append(claims, more); };
+  // An image alone may be too small for the kernel of pools.
+  if (isa.avx512) {
+    claim({"batch_independence"});
+  } else {
+    claim({"conv2d.batch_independence", "depthwise.batch_independence",
+           "max_pool.batch_independence"});
+  }
+  if (isa.brgemm || !isa.avx512) {
+    claim({"conv2d.dilation_is_zero_stuffed"});
+    if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
+  }
+  // The kernel of a product depends on its M, N and K. With AMX this changes bits: tiles round
+  // where VNNI, which takes small products (InTiles), does not. So AMX makes no claim that changes
+  // M, N or K of a product.
+  if (isa.amx) {
+    claim({"requantize.row_independence", "requantize.column_independence"});
+  } else if (isa.brgemm || !isa.avx512) {
+    claim({"row_independence"});
+  }
+  if (isa.vnni) claim({"k_permutation"});
+  if (isa.brgemm && isa.vnni) {
+    if (!isa.amx) claim({"column_independence"});
+    claim({"groups_are_separate", "padding_is_explicit", "stride_is_subsample",
+           "conv2d.zero_term_append"});
+  } else if (!isa.avx512) {
+    // A group alone, or an image without padding or strides, goes to another kernel.
+    claim({"linear.column_independence", "requantize.column_independence"});
+  }
+  // These two do not hold where rows may be summed as signed bytes, nor with AMX: more terms may
+  // move a product to tiles, whose rounding convolutions do not have.
+  if (isa.brgemm && isa.vnni && !isa.amx)
+    claim({"linear.zero_term_append", "one_by_one_is_linear"});
+  return claims;
+}
+
+}  // namespace
+
+Definition OneDnnDefinition(const OneDnnIsa& isa, const OneDnnScaling& scaling) {
   Definition definition;
-  definition.name = "onednn2@" + std::string(isa.name);
-  definition.description = "oneDNN 2.6 matmul on " + std::string(isa.name) +
-                           (isa.vnni ? ": exact sums" : ": saturating int16 pairs") +
-                           ", zero point added before rounding";
-  definition.source = "oneDNN 2.6.3 src/cpu/x64/gemm; ideep b2f8044 operators/matmul.hpp";
   definition.pair_saturates = !isa.vnni;
-  definition.satisfies = OneDnnClaims(isa);
+  definition.satisfies = Claims(isa);
   definition.variations = OneDnnVariations(isa);
   // reorder and binary bring V1, V14 and V17.
   Append(definition.variations, {"V1", "V14", "V17", "V22"});
@@ -387,14 +561,14 @@ Definition DefinitionOf(const OneDnnIsa& isa) {
         Require(c.op != Op::kRequantize || HasExplicitMultiplier(c),
                 "requantize needs an explicit multiplier"),
         Require(c.op != Op::kLinear || OneZeroPoint(c.w_q), "weight zero points must be equal"),
-        OneDnnCannotRun(isa, c),
+        CannotRun(isa, c),
         // The 128 that are added to s8 codes would stay in the sums too.
         Require(c.x.dtype() == DType::kU8 || !LosesCompensation(isa, c),
                 "of s8 activations the reorder loses the compensation of these weights"),
     });
   };
   definition.accumulation = [isa](const Case& c) {
-    Accumulation accumulation = OneDnnAccumulation(isa, c);
+    Accumulation accumulation = AccumulationOf(isa, c);
     if (HasOneByOneKernel(isa, c)) {
       accumulation.take_out = TakeOutInFloat;
       accumulation.lossy_how = ", term by term in float32";
@@ -405,15 +579,16 @@ Definition DefinitionOf(const OneDnnIsa& isa) {
   definition.gather = [](const Case& c) -> Definition::Gatherer {
     return IsPool(c.op) ? EachAlone(c, GatherPool) : nullptr;
   };
-  definition.channel = [isa](const Case& c, int64_t n) {
-    Channel channel = ChannelOf(c, n);
-    if (IsConv(c.op) && HalvesBias(OneDnnAccumulation(isa, c))) HalveAndDouble(&channel);
+  definition.channel = [isa, scaling](const Case& c, int64_t n) {
+    Channel channel = ChannelOf(scaling, c, n);
+    if (IsConv(c.op) && HalvesBias(AccumulationOf(isa, c))) scaling.halve_and_double(channel);
     return channel;
   };
-  definition.steps = [isa](const Case& c) {
-    if (IsConv(c.op) && OneDnnAccumulation(isa, c).kernel == kReference) return ReferenceSteps(c);
+  definition.steps = [isa, scaling](const Case& c) {
+    if (IsConv(c.op) && AccumulationOf(isa, c).kernel == kReference)
+      return ReferenceSteps(scaling, c);
     if (IsPool(c.op)) return PoolSteps(isa, c);
-    if (!HasSums(c.op) && c.op != Op::kRequantize) return ElementwiseSteps(c);
+    if (!HasSums(c.op) && c.op != Op::kRequantize) return ElementwiseSteps(isa, c);
     std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
     const auto add_offsets = [&] {
       if (!InTiles(isa, c)) return;
@@ -432,30 +607,27 @@ Definition DefinitionOf(const OneDnnIsa& isa) {
                     {Stage::kRound, "cvtps2dq, ties to even", step::RoundX86}});
       return steps;
     }
-    if (c.bias)
-      steps.push_back({Stage::kBias, "+ fl(bias*fl(isx*isw)) {bias}", step::AddBiasFloat});
+    AppendSteps(steps, scaling.before_offsets(c));
     add_offsets();
-    steps.push_back(
-        {Stage::kScale, "times fl(iso/fl(isx*isw)) {multiplier}", step::TimesMultiplier});
+    AppendSteps(steps, scaling.after_offsets(c));
     if (c.relu) steps.push_back({Stage::kClamp, "relu", step::Relu});
-    if (IsCode(c.out_dtype)) AppendOneDnnEnd(steps);
+    AppendSteps(steps, scaling.after_relu(c));
+    if (IsCode(c.out_dtype)) AppendEnd(isa, c, steps);
     return steps;
   };
   return definition;
 }
 
-}  // namespace
-
 Convention OneDnn2GemmLinear(OneDnnIsa isa, float inverse_x_scale) {
   isa.brgemm = isa.amx = false;
-  Definition definition = DefinitionOf(isa);
+  Definition definition = OneDnnDefinition(isa, kScaling2);
   definition.channel = [inverse_x_scale](const Case& c, int64_t n) {
-    return SumsChannel(c, n, inverse_x_scale);
+    return SumsChannel2(c, n, inverse_x_scale);
   };
   // The gemm refuses sums without terms. The reference (ref_matmul_int8.cpp; onednn_verbose tells)
   // takes them, whose relu differs.
   definition.steps = [gemm = std::move(definition.steps)](const Case& c) {
-    return c.K == 0 ? ReferenceSteps(c) : gemm(c);
+    return c.K == 0 ? ReferenceSteps(kScaling2, c) : gemm(c);
   };
   return MakeConvention(std::move(definition));
 }
@@ -467,131 +639,10 @@ const OneDnnIsa* FindOneDnnIsa(std::string_view name) {
   return nullptr;
 }
 
-// The gemm's first block of K; 0 if the pairs are those of a single block.
-int64_t FirstBlock(const OneDnnIsa& isa, int64_t K) {
-  return K > isa.one_block && K < 2 * isa.block ? (K + 1) / 2 : 0;
-}
-
-Accumulation ConvAccumulation(const OneDnnIsa& isa, const Case& c) {
-  Accumulation result;
-  const bool is_signed = c.x.dtype() == DType::kS8;
-  const bool depthwise = HasDepthwiseKernel(c);
-  const bool blocked = c.window.groups == 1 || HasBlockedGroups(c);
-  if (isa.brgemm) return result;
-  result.kernel = depthwise    ? "depthwise kernel"
-                  : blocked    ? "direct kernel"
-                  : isa.avx512 ? kGemm
-                               : kReference;
-  if (isa.vnni) return result;
-  if (!depthwise && !blocked && !isa.avx512) return result;
-  if (is_signed) {
-    result.kind = Kind::kHalvedWeights;
-  } else if (!depthwise) {
-    result.kind = Kind::kPairs;
-    result.pairs_within_tap = blocked;
-    if (!blocked) {
-      result.padding = Accumulation::Padding::kZeroCode;
-      result.first_block = FirstBlock(isa, c.K);
-    }
-  }
-  return result;
-}
-
-Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c) {
-  if (IsConv(c.op)) return ConvAccumulation(isa, c);
-  if (InTiles(isa, c)) {
-    Accumulation tiles;
-    tiles.take_out = TakeOutInSteps;
-    tiles.lossy_how = "";
-    tiles.kernel = "AMX tiles";
-    return tiles;
-  }
-  if (isa.brgemm) return {};
-  const bool is_signed = c.x.dtype() == DType::kS8;
-  const int32_t x_zp = c.x_q.zero_point_at(0);
-  const int32_t w_zp = c.w_q.zero_point_at(0);
-  const bool in_gemm = HoldsCode(c.x.dtype(), x_zp) && HoldsCode(DType::kS8, w_zp);
-  const bool plain = !in_gemm || (x_zp == 0 && w_zp == 0);  // as the gemm sees it
-
-  Accumulation result;
-  if (!in_gemm && !is_signed) {
-    result.take_out = TakeOutOfSignedBytes;
-    result.lossy_how = ", with the codes of x summed as signed bytes";
-  }
-  if (is_signed && !plain && !isa.avx512) {
-    result.take_out = TakeOutRounding;
-    result.lossy_how = ", saturated to int32 and rounded to float32";
-    return result;
-  }
-  if (isa.vnni) return result;
-  if (isa.avx512 && plain && c.N == 1 && c.M > 1) {
-    result.kind = is_signed ? Kind::kPairsWPlus128 : Kind::kPairs;
-    return result;
-  }
-  result.kind = is_signed ? Kind::kPairsXPlus128 : Kind::kPairs;
-  result.first_block = FirstBlock(isa, c.K);
-  return result;
-}
-
-std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c) {
-  if (HasSums(c.op)) {
-    const std::string reason = FirstReason({
-        Require(IsCode(c.x.dtype()), "activations must be u8 or s8"),
-        Require(c.w.dtype() == DType::kS8, "weights must be s8"),
-        Require(!c.bias_i32, "the bias must be float"),
-        Require(!IsConv(c.op) || WeightZeroPointsAre(c, 0), "weight zero point must be 0"),
-        // 2.6.3 computes garbage for some of these convolutions, on sse41 with zero points and
-        // elsewhere.
-        Require(c.x.dtype() == DType::kU8 || isa.vnni || !HasDepthwiseKernel(c),
-                "s8 activations of a depthwise convolution need VNNI"),
-    });
-    if (!reason.empty()) return reason;
-  }
-  return WholeRange(c);
-}
-
 std::vector<std::string> OneDnnVariations(const OneDnnIsa& isa) {
   std::vector<std::string> variations = {"V2", "V3", "V8", "V16", "V18", "V19"};
   if (!isa.vnni) Append(variations, {"V6", "V10"});
   return variations;
-}
-
-std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa) {
-  std::vector<std::string> claims = {"add.commutes", "per_channel_equals_per_tensor",
-                                     "depthwise_is_grouped"};
-  const auto claim = [&](std::initializer_list<const char*> more) { Append(claims, more); };
-  // An image alone may be too small for the kernel of pools.
-  if (isa.avx512) {
-    claim({"batch_independence"});
-  } else {
-    claim({"conv2d.batch_independence", "depthwise.batch_independence",
-           "max_pool.batch_independence"});
-  }
-  if (isa.brgemm || !isa.avx512) {
-    claim({"conv2d.dilation_is_zero_stuffed"});
-    if (!isa.transposes) claim({"depthwise.dilation_is_zero_stuffed"});
-  }
-  // The kernel of a product depends on its M, N and K. With AMX this changes bits: tiles round
-  // where VNNI, which takes small products (InTiles), does not. So AMX makes no claim that changes
-  // M, N or K of a product.
-  if (isa.amx) {
-    claim({"requantize.row_independence", "requantize.column_independence"});
-  } else if (isa.brgemm || !isa.avx512) {
-    claim({"row_independence"});
-  }
-  if (isa.vnni) claim({"k_permutation"});
-  if (isa.brgemm) {
-    if (!isa.amx) claim({"column_independence"});
-    claim({"groups_are_separate", "padding_is_explicit", "stride_is_subsample",
-           "conv2d.zero_term_append"});
-  } else if (!isa.avx512) {
-    // A group alone, or an image without padding or strides, goes to another kernel.
-    claim({"linear.column_independence", "requantize.column_independence"});
-  }
-  // These two do not hold where rows may be summed as signed bytes, nor with AMX: more terms may
-  // move a product to tiles, whose rounding convolutions do not have.
-  if (isa.brgemm && !isa.amx) claim({"linear.zero_term_append", "one_by_one_is_linear"});
-  return claims;
 }
 
 void SetOneDnnRange(Channel& channel, const Case& c) {
@@ -613,7 +664,15 @@ void AppendOneDnnEnd(std::vector<Step>& steps) {
 
 std::vector<Convention> OneDnn2Conventions() {
   std::vector<Convention> conventions;
-  for (const OneDnnIsa& isa : kIsas) conventions.push_back(MakeConvention(DefinitionOf(isa)));
+  for (const OneDnnIsa& isa : kIsas) {
+    Definition definition = OneDnnDefinition(isa, kScaling2);
+    definition.name = "onednn2@" + std::string(isa.name);
+    definition.description = "oneDNN 2.6 matmul on " + std::string(isa.name) +
+                             (isa.vnni ? ": exact sums" : ": saturating int16 pairs") +
+                             ", zero point added before rounding";
+    definition.source = "oneDNN 2.6.3 src/cpu/x64/gemm; ideep b2f8044 operators/matmul.hpp";
+    conventions.push_back(MakeConvention(std::move(definition)));
+  }
   return conventions;
 }
 

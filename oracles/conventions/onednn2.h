@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that oneDNN 2.6 and 3.7 share: accumulators, and the end of the epilogue.
+// oneDNN 2.6, and what 3.7 shares with it: all but the scales of sums of products.
 #ifndef QUALM_ORACLES_CONVENTIONS_ONEDNN2_H_
 #define QUALM_ORACLES_CONVENTIONS_ONEDNN2_H_
 
@@ -22,6 +22,7 @@ struct OneDnnIsa {
   bool brgemm = false;      // brgemm instead of the gemm
   bool amx = false;         // brgemm with tiles, for all but small matmuls
   bool transposes = false;  // weights of depthwise come in blocks of 8, transposed 8 by 8
+  int version = 2;
 };
 
 // sse41, avx2, avx2vnni, avx512core, vnni, amx; nullptr for other names.
@@ -30,14 +31,19 @@ const OneDnnIsa* FindOneDnnIsa(std::string_view name);
 // A linear that goes to the gemm, never to brgemm, with this reciprocal of the scale of x.
 Convention OneDnn2GemmLinear(OneDnnIsa isa, float inverse_x_scale);
 
-// How a matmul or convolution adds its products and takes out the zero points, as dispatched for
-// this case.
-Accumulation OneDnnAccumulation(const OneDnnIsa& isa, const Case& c);
+// How a version scales sums of products. Only oneDNN 2 has offsets, those of AMX, that are left to
+// do after the bias.
+struct OneDnnScaling {
+  Channel (*channel)(const Case& c, int64_t n, float inverse_x_scale) = nullptr;
+  // What is left of a channel's factors where weights are halved.
+  void (*halve_and_double)(Channel& channel) = nullptr;
+  std::vector<Step> (*before_offsets)(const Case& c) = nullptr;
+  std::vector<Step> (*after_offsets)(const Case& c) = nullptr;
+  std::vector<Step> (*after_relu)(const Case& c) = nullptr;
+};
+// All but name, description and source.
+Definition OneDnnDefinition(const OneDnnIsa& isa, const OneDnnScaling& scaling);
 
-// The refusals, claims and variations of both versions. Each version itself checks outputs and
-// weight zero points.
-std::string OneDnnCannotRun(const OneDnnIsa& isa, const Case& c);
-std::vector<std::string> OneDnnClaims(const OneDnnIsa& isa);
 std::vector<std::string> OneDnnVariations(const OneDnnIsa& isa);
 
 // The steps after scaling and relu: zero point in float32, saturation in float32, conversion.

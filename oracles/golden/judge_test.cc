@@ -88,6 +88,8 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "numpy@float64+w_zp_from_x",
                                       "onednn2@amx",
                                       "onednn2@avx2vnni",
+                                      "onednn3@avx512core",
+                                      "onednn3@sse41",
                                       "ruy",
                                       "torch-onednn@amx",
                                       "torch-onednn@avx2",
@@ -477,10 +479,10 @@ TEST(GoldenJudgeTest, WhatHasNoConventionIsSkippedWithAReason) {
             "no convention for backend somebody@1, isa avx2");
   EXPECT_EQ(reason({{"isa", R"("riscv")"}}), "no convention for backend fbgemm@71d6f8b, isa riscv");
   EXPECT_EQ(reason({{"backend", R"("pytorch-1.13.1")"},
-                    {"isa", R"("pt26-onednn-avx2")"},
+                    {"isa", R"("qnnpack-x86")"},
                     {"acc", ""},
-                    {"w_zp", "[4]"}}),
-            "onednn3@avx2: weight zero point must be 0");
+                    {"out_zp", "256"}}),
+            "qnnpack: output zero point must be a code of the output type");
   EXPECT_EQ(
       reason({{"op", R"("multiply_by_quantized_multiplier")"}, {"backend", R"("tflite-triple")"}}),
       "no convention for tflite-triple");

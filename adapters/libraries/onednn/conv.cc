@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d and depthwise through dnnl::convolution_forward, direct, channels last, with the
-// attributes that PyTorch 1.13 sets through ideep (include/ideep/operators/conv.hpp @ b2f8044):
-// as for linear, symmetric weights.
+// attributes that PyTorch sets through ideep (EpilogueOf): as for linear, symmetric weights.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -23,7 +22,7 @@ struct Recipe {
   int32_t source_type = 0;
   int32_t destination_type = 0;
   memory::dims strides, dilation, before, after;
-  Epilogue epilogue;
+  Attributes attributes;
   bool bias = false;
 };
 
@@ -52,8 +51,6 @@ Recipe RecipeOf(const qualm_problem& problem) {
   recipe.dilation = {window.dilation_h - 1, window.dilation_w - 1};
   recipe.before = {window.pad_top, window.pad_left};
   recipe.after = {window.pad_bottom, window.pad_right};
-  recipe.epilogue.source_zero_point = problem.x_q.zero_point[0];
-  recipe.epilogue.relu = problem.relu != 0;
   return recipe;
 }
 
@@ -65,15 +62,12 @@ Primitive Build(const Recipe& recipe) {
   const memory::desc bias({recipe.destination[1]}, memory::data_type::f32, memory::format_tag::x);
   constexpr auto kKind = dnnl::prop_kind::forward_inference;
   constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
-  const dnnl::convolution_forward::desc description =
-      recipe.bias ? dnnl::convolution_forward::desc(kKind, kAlgorithm, source, weights, bias,
-                                                    destination, recipe.strides, recipe.dilation,
-                                                    recipe.before, recipe.after)
-                  : dnnl::convolution_forward::desc(kKind, kAlgorithm, source, weights, destination,
-                                                    recipe.strides, recipe.dilation, recipe.before,
-                                                    recipe.after);
-  const dnnl::convolution_forward::primitive_desc made(description, AttributesOf(recipe.epilogue),
-                                                       Engine());
+  const auto describe = [&](const auto&... operands) {
+    return Describe<dnnl::convolution_forward>(recipe.attributes, kKind, kAlgorithm, source,
+                                               weights, operands..., destination, recipe.strides,
+                                               recipe.dilation, recipe.before, recipe.after);
+  };
+  const dnnl::convolution_forward::primitive_desc made = recipe.bias ? describe(bias) : describe();
   return {dnnl::convolution_forward(made), source, made.weights_desc(), destination,
           made.impl_info_str()};
 }
@@ -85,7 +79,7 @@ const Primitive& Prepare(const Recipe& recipe) {
                            &recipe.dilation, &recipe.before, &recipe.after}) {
     key.AddList(*list);
   }
-  key.Add(recipe.source_type).Add(recipe.destination_type).Add(recipe.bias).Add(recipe.epilogue);
+  key.Add(recipe.source_type).Add(recipe.destination_type).Add(recipe.bias).Add(recipe.attributes);
   return cache->Get(key, [&] { return Build(recipe); });
 }
 
@@ -105,6 +99,7 @@ std::vector<int8_t> ChannelsFirst(const qualm_tensor& w) {
   return result;
 }
 
+#if DNNL_VERSION_MAJOR == 2
 // The gemm's weights are laid out by the reorder jit:uni, which makes their compensation (what
 // takes out the zero point of x, and the 128 of s8 codes) on the way. It forgets that, and s8
 // weights' factor of 0.5, wherever it transposes tiles of 8 by 8 or scatters four elements that it
@@ -121,6 +116,7 @@ bool LosesCompensation(const qualm_problem& problem) {
       (taps * depth % 64 == 0 && channels > 16) || (inner_step % 16 == 0 && inner > 16);
   return blocked && (taps > 1 ? channels * depth : channels) % 4 != 0;
 }
+#endif
 
 // With VNNI the jit kernel for 1x1 takes some groups that brgemm does not, and subtracts zero
 // points in float32: the same below 2^24, and no convention says which kernel it is.
@@ -129,6 +125,7 @@ bool RoundsWhereBrgemmDoesNot(const qualm_problem& problem) {
   return 128.0 * largest * static_cast<double>(problem.w->dims[3]) >= 0x1p24;
 }
 
+#if DNNL_VERSION_MAJOR == 2
 // A window with padding on both sides of the image: with a zero point of x, jit on AMX may write
 // beyond the output.
 bool HasWindowAroundImage(const qualm_problem& problem) {
@@ -136,8 +133,10 @@ bool HasWindowAroundImage(const qualm_problem& problem) {
   return v.dilation_h * (v.kernel_h - 1) + 1 > problem.x->dims[1] ||
          v.dilation_w * (v.kernel_w - 1) + 1 > problem.x->dims[2];
 }
+#endif
 
-// Whether a row or column of windows meets no row or column of the image: brgconv on AMX crashes.
+// Whether a row or column of windows meets no row or column of the image: brgconv of 2.6 on AMX,
+// and every brgconv of 3.7, crashes or answers anything.
 bool HasEmptyWindow(const qualm_problem& problem) {
   const qualm_window& v = *problem.window;
   const auto empty = [](int64_t out, int64_t stride, int64_t before, int64_t kernel,
@@ -158,6 +157,22 @@ bool HasEmptyWindow(const qualm_problem& problem) {
                problem.x->dims[2]);
 }
 
+#if DNNL_VERSION_MAJOR == 3
+// brgconv of 3.7 joins the taps of a row into one sum where a group has one channel (relo_type in
+// jit_brgemm_conv_utils.cpp @ v3.7.1). With one window to a row it then steps from row to row by
+// the stride between windows too (LDA in estimate_brgemm_ur), and reads elsewhere.
+bool MixesRows(const qualm_problem& problem) {
+  const qualm_window& v = *problem.window;
+  return problem.w->dims[3] == 1 && v.kernel_w > 1 && v.stride_w > 1 && problem.y->dims[2] == 1;
+}
+
+// The same makes pairs of taps, but only where the processor has AVX512_VBMI.
+bool PairsTaps(const qualm_problem& problem) {
+  return problem.w->dims[3] == 1 && problem.window->kernel_h * problem.window->kernel_w > 1 &&
+         problem.x->dtype == QUALM_U8;
+}
+#endif
+
 void Execute(const Primitive& primitive, const Recipe& recipe, const qualm_problem& problem,
              std::vector<float>& bias) {
   std::vector<int8_t> plain = ChannelsFirst(*problem.w);
@@ -174,8 +189,36 @@ void Execute(const Primitive& primitive, const Recipe& recipe, const qualm_probl
     const memory::desc desc({recipe.destination[1]}, memory::data_type::f32, memory::format_tag::x);
     arguments.emplace(DNNL_ARG_BIAS, memory(desc, Engine(), bias.data()));
   }
+  recipe.attributes.AddTo(arguments);
   primitive.convolution.execute(Stream(), arguments);
   Stream().wait();
+}
+
+// What the library gets wrong, or no convention describes, with this primitive. "" if nothing.
+std::string WhyNot(const Primitive& primitive, const qualm_problem& problem) {
+  const auto runs = [&](const char* name) { return primitive.implementation.starts_with(name); };
+  if ((InstructionSet() == "vnni" || InstructionSet() == "amx") && runs("jit_int8_1x1") &&
+      RoundsWhereBrgemmDoesNot(problem))
+    return "oneDNN rounds the zero points of some grouped 1x1 convolutions";
+#if DNNL_VERSION_MAJOR == 2
+  const int32_t x_zero_point = problem.x_q.zero_point[0];
+  const bool compensated = problem.x->dtype == QUALM_S8 || x_zero_point != 0;
+  if (runs("x64:gemm") && compensated && LosesCompensation(problem))
+    return "oneDNN 2.6 loses the compensation of these weights in its jit:uni reorder";
+  if (primitive.implementation.find("amx") == std::string::npos) return "";
+  if (runs("jit") && x_zero_point != 0 && HasWindowAroundImage(problem))
+    return "oneDNN 2.6 on AMX writes beyond y where a window is larger than the image";
+  if (HasEmptyWindow(problem))
+    return "oneDNN 2.6 on AMX fails where a window lies wholly in the padding";
+#else
+  if (runs("brg") && HasEmptyWindow(problem))
+    return "oneDNN 3.7 fails where a window lies wholly in the padding";
+  if (runs("brg_conv") && MixesRows(problem))
+    return "oneDNN 3.7 mixes rows up where one channel and one window fill a row";
+  if (runs("brg_conv") && InstructionSet() == "avx512core" && PairsTaps(problem))
+    return "oneDNN 3.7 pairs taps of one channel only where the CPU has VBMI";
+#endif
+  return "";
 }
 
 }  // namespace
@@ -184,33 +227,17 @@ int32_t RunConv(const qualm_problem& problem) {
   const int64_t groups = problem.window->groups;
   const bool depthwise = groups > 1 && groups == problem.x->dims[3] && groups == problem.y->dims[3];
   const bool vnni = InstructionSet().ends_with("vnni") || InstructionSet() == "amx";
-  if (depthwise && problem.x->dtype == QUALM_S8 && !vnni)
+  if (DNNL_VERSION_MAJOR == 2 && depthwise && problem.x->dtype == QUALM_S8 && !vnni)
     return Unsupported("oneDNN 2.6 without VNNI is wrong for depthwise s8 activations");
   Recipe recipe = RecipeOf(problem);
-  Scales scales;
-  if (problem.y->dtype != QUALM_S32) {
-    scales = ComputeScales(problem, problem.y->dims[3]);
-    recipe.epilogue.output_scales = scales.output;
-    recipe.bias = problem.bias != nullptr;
-  }
-  if (IsCode(problem.y->dtype))
-    recipe.epilogue.destination_zero_point = problem.out_q.zero_point[0];
+  const int output_channels = groups > 1 ? (1 << 0) + (1 << 1) : 1 << 0;  // of [G] O I H W
+  SumsEpilogue epilogue = EpilogueOf(problem, problem.y->dims[3], output_channels);
+  recipe.attributes = std::move(epilogue.attributes);
+  recipe.bias = !epilogue.bias.empty();
   const Primitive& primitive = Prepare(recipe);
-  const bool compensated = primitive.weights.data.extra.flags != 0;
-  if (primitive.implementation.starts_with("x64:gemm") && compensated && LosesCompensation(problem))
-    return Unsupported("oneDNN 2.6 loses the compensation of these weights in its jit:uni reorder");
-  const bool brgemm = InstructionSet() == "vnni" || InstructionSet() == "amx";
-  if (brgemm && primitive.implementation.starts_with("jit_int8_1x1") &&
-      RoundsWhereBrgemmDoesNot(problem)) {
-    return Unsupported("oneDNN 2.6 rounds the zero points of some grouped 1x1 convolutions");
-  }
-  const bool tiles = primitive.implementation.find("amx") != std::string::npos;
-  if (tiles && primitive.implementation.starts_with("jit") &&
-      recipe.epilogue.source_zero_point != 0 && HasWindowAroundImage(problem))
-    return Unsupported("oneDNN 2.6 on AMX writes beyond y where a window is larger than the image");
-  if (tiles && HasEmptyWindow(problem))
-    return Unsupported("oneDNN 2.6 on AMX fails where a window lies wholly in the padding");
-  Execute(primitive, recipe, problem, scales.bias);
+  if (std::string why = WhyNot(primitive, problem); !why.empty())
+    return Unsupported(std::move(why));
+  Execute(primitive, recipe, problem, epilogue.bias);
   return QUALM_OK;
 }
 

@@ -19,6 +19,16 @@ using dnnl::memory;
 
 constexpr int kColumns = 1 << 1;  // a scale for each index of dimension 1
 
+// Version 2 has one list of factors per reorder. Version 3 multiplies by a scale of its input, and
+// divides by one of its output.
+#if DNNL_VERSION_MAJOR == 2
+constexpr bool kDividesByScales = false;
+constexpr int ScalesOf(int32_t) { return kOutput; }
+#else
+constexpr bool kDividesByScales = true;
+constexpr int ScalesOf(int32_t op) { return op == QUALM_QUANTIZE ? DNNL_ARG_TO : DNNL_ARG_FROM; }
+#endif
+
 memory::desc DescOf(const qualm_tensor& tensor) {
   return {memory::dims{tensor.dims[0], tensor.dims[1]}, TypeOf(tensor.dtype),
           memory::dims{tensor.strides[0], tensor.strides[1]}};
@@ -31,54 +41,22 @@ bool OneZeroPoint(const qualm_qparams& q) {
   return true;
 }
 
-struct Attributes {
-  std::vector<float> scales;
-  int argument = 0;  // the argument that has the zero point
-  int32_t zero_point = 0;
-};
-
-dnnl::primitive_attr AttributesFrom(const Attributes& from) {
-  dnnl::primitive_attr attributes;
-  attributes.set_output_scales(from.scales.size() == 1 ? 0 : kColumns, from.scales);
-  if (from.zero_point != 0) attributes.set_zero_points(from.argument, 0, {from.zero_point});
-  return attributes;
-}
-
 int32_t Reorder(const qualm_problem& problem, const Attributes& attributes) {
   const memory::desc from = DescOf(*problem.x), to = DescOf(*problem.y);
   static auto* cache = new Cache<dnnl::reorder>;
   Key key;
-  key.Add(from).Add(to).AddList(attributes.scales);
-  key.Add(attributes.argument).Add(attributes.zero_point);
+  key.Add(from).Add(to).Add(attributes);
   const dnnl::reorder& reorder = cache->Get(key, [&] {
     return dnnl::reorder(
-        dnnl::reorder::primitive_desc(Engine(), from, Engine(), to, AttributesFrom(attributes)));
+        dnnl::reorder::primitive_desc(Engine(), from, Engine(), to, attributes.Make()));
   });
-  memory x(from, Engine(), problem.x->data), y(to, Engine(), problem.y->data);
-  reorder.execute(Stream(), x, y);
+  std::unordered_map<int, memory> arguments{
+      {DNNL_ARG_FROM, memory(from, Engine(), problem.x->data)},
+      {DNNL_ARG_TO, memory(to, Engine(), problem.y->data)}};
+  attributes.AddTo(arguments);
+  reorder.execute(Stream(), arguments);
   Stream().wait();
   return QUALM_OK;
-}
-
-// The parameters from which a binary primitive is made.
-struct Binary {
-  dnnl::algorithm algorithm{};
-  float a = 1, b = 1;  // scales
-  bool relu = false;
-};
-
-dnnl::binary Build(const Binary& binary, const memory::desc& a, const memory::desc& b,
-                   const memory::desc& y) {
-  dnnl::primitive_attr attributes;
-  attributes.set_scales(DNNL_ARG_SRC_0, 0, {binary.a});
-  attributes.set_scales(DNNL_ARG_SRC_1, 0, {binary.b});
-  if (binary.relu) {
-    dnnl::post_ops operations;
-    operations.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-    attributes.set_post_ops(operations);
-  }
-  const dnnl::binary::desc description(binary.algorithm, a, b, y);
-  return dnnl::binary(dnnl::binary::primitive_desc(description, attributes, Engine()));
 }
 
 }  // namespace
@@ -88,34 +66,41 @@ int32_t RunReorder(const qualm_problem& problem) {
     return Unsupported("oneDNN's reorder has one multiplier, not a quotient of scales");
   const qualm_qparams& q = problem.op == QUALM_DEQUANTIZE ? problem.x_q : problem.out_q;
   if (!OneZeroPoint(q)) return Unsupported("oneDNN's reorder has one zero point for all channels");
-  Attributes attributes;
-  attributes.argument = problem.op == QUALM_DEQUANTIZE ? DNNL_ARG_SRC : DNNL_ARG_DST;
-  attributes.zero_point = q.zero_point[0];
   const float* scale = problem.op == QUALM_REQUANTIZE ? problem.multiplier : q.scale;
   const int64_t count = problem.op == QUALM_REQUANTIZE ? problem.multiplier_count : q.count;
-  attributes.scales.assign(scale, scale + count);
-  if (problem.op == QUALM_QUANTIZE) {
-    for (float& s : attributes.scales) s = static_cast<float>(1.0 / static_cast<double>(s));
+  Quantization scales{.argument = ScalesOf(problem.op), .mask = count == 1 ? 0 : kColumns};
+  scales.scales.assign(scale, scale + count);
+  if (problem.op == QUALM_QUANTIZE && !kDividesByScales) {
+    for (float& s : scales.scales) s = static_cast<float>(1.0 / static_cast<double>(s));
   }
+  Attributes attributes;
+  attributes.Add(std::move(scales));
+  attributes.Add({.argument = problem.op == QUALM_DEQUANTIZE ? DNNL_ARG_FROM : DNNL_ARG_TO,
+                  .zero_point = q.zero_point[0]});
   return Reorder(problem, attributes);
 }
 
 int32_t RunBinary(const qualm_problem& problem) {
   const memory::desc a = DescOf(*problem.x), b = DescOf(*problem.w), y = DescOf(*problem.y);
-  Binary binary;
   const bool add = problem.op == QUALM_ADD;
   const float out = problem.out_q.scale[0];
-  binary.algorithm = add ? dnnl::algorithm::binary_add : dnnl::algorithm::binary_mul;
-  binary.a = problem.x_q.scale[0] / out;
-  binary.b = add ? problem.w_q.scale[0] / out : problem.w_q.scale[0];
-  binary.relu = problem.relu != 0;
+  Attributes attributes;
+  attributes.Add({.argument = DNNL_ARG_SRC_0, .scales = {problem.x_q.scale[0] / out}});
+  attributes.Add({.argument = DNNL_ARG_SRC_1,
+                  .scales = {add ? problem.w_q.scale[0] / out : problem.w_q.scale[0]}});
+  if (problem.relu != 0) attributes.AddRelu();
   static auto* cache = new Cache<dnnl::binary>;
   Key key;
-  key.Add(a).Add(b).Add(y).Add(add).Add(binary.a).Add(binary.b).Add(binary.relu);
-  const dnnl::binary& primitive = cache->Get(key, [&] { return Build(binary, a, b, y); });
-  primitive.execute(Stream(), {{DNNL_ARG_SRC_0, memory(a, Engine(), problem.x->data)},
-                               {DNNL_ARG_SRC_1, memory(b, Engine(), problem.w->data)},
-                               {DNNL_ARG_DST, memory(y, Engine(), problem.y->data)}});
+  key.Add(a).Add(b).Add(y).Add(add).Add(attributes);
+  const dnnl::binary& primitive = cache->Get(key, [&] {
+    const auto algorithm = add ? dnnl::algorithm::binary_add : dnnl::algorithm::binary_mul;
+    return dnnl::binary(Describe<dnnl::binary>(attributes, algorithm, a, b, y));
+  });
+  std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC_0, memory(a, Engine(), problem.x->data)},
+                                            {DNNL_ARG_SRC_1, memory(b, Engine(), problem.w->data)},
+                                            {DNNL_ARG_DST, memory(y, Engine(), problem.y->data)}};
+  attributes.AddTo(arguments);
+  primitive.execute(Stream(), arguments);
   Stream().wait();
   return QUALM_OK;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear through dnnl::matmul, with the attributes that PyTorch 1.13 sets through ideep
-// (include/ideep/operators/matmul.hpp @ b2f8044): one output scale per channel, the bias in
-// accumulator units as float32, relu as a post-op, zero points of source and destination.
+// linear through dnnl::matmul, with the attributes that PyTorch sets through ideep (EpilogueOf):
+// scales, a float32 bias, relu as a post-op, zero points of source and destination.
 #include <algorithm>
 
 #include "adapters/libraries/onednn/ops.h"
@@ -16,11 +15,19 @@ memory::desc DescOf(const qualm_tensor& tensor) {
           memory::dims{tensor.strides[0], tensor.strides[1]}};
 }
 
+memory::dims DimsOf(const memory::desc& desc) {
+#if DNNL_VERSION_MAJOR == 2
+  return desc.dims();
+#else
+  return desc.get_dims();
+#endif
+}
+
 // Everything a primitive is made from.
 struct Recipe {
   memory::desc source;
   memory::desc destination;
-  Epilogue epilogue;
+  Attributes attributes;
   bool bias = false;
 };
 
@@ -31,23 +38,24 @@ struct Primitive {
 };
 
 Primitive Build(const Recipe& recipe) {
-  const memory::dim columns = recipe.destination.dims()[1];
-  const memory::dim depth = recipe.source.dims()[1];
+  const memory::dim columns = DimsOf(recipe.destination)[1];
+  const memory::dim depth = DimsOf(recipe.source)[1];
   const memory::desc weights({depth, columns}, memory::data_type::s8, memory::format_tag::any);
   memory::desc bias;
   if (recipe.bias)
     bias = memory::desc({1, columns}, memory::data_type::f32, memory::format_tag::ab);
-  const dnnl::matmul::desc description =
-      recipe.bias ? dnnl::matmul::desc(recipe.source, weights, bias, recipe.destination)
-                  : dnnl::matmul::desc(recipe.source, weights, recipe.destination);
-  const dnnl::matmul::primitive_desc made(description, AttributesOf(recipe.epilogue), Engine());
+  const dnnl::matmul::primitive_desc made =
+      recipe.bias
+          ? Describe<dnnl::matmul>(recipe.attributes, recipe.source, weights, bias,
+                                   recipe.destination)
+          : Describe<dnnl::matmul>(recipe.attributes, recipe.source, weights, recipe.destination);
   return {dnnl::matmul(made), made.weights_desc(), bias};
 }
 
 const Primitive& Prepare(const Recipe& recipe) {
   static auto* cache = new Cache<Primitive>;
   Key key;
-  key.Add(recipe.source).Add(recipe.destination).Add(recipe.epilogue).Add(recipe.bias);
+  key.Add(recipe.source).Add(recipe.destination).Add(recipe.attributes).Add(recipe.bias);
   return cache->Get(key, [&] { return Build(recipe); });
 }
 
@@ -55,10 +63,8 @@ const Primitive& Prepare(const Recipe& recipe) {
 // share it: it holds no scales and zero points, and to make it takes a tenth of the time of a case.
 const dnnl::reorder& ReorderOf(const memory::desc& given, const memory::desc& wanted) {
   static auto* cache = new Cache<dnnl::reorder>;
-  // The layout in the order of `wanted` follows from the problem for which it was chosen, and is
-  // compared as bytes, padding between its members included: at worst the same is made twice.
   Key key;
-  key.Add(given).Add(wanted.data);
+  key.Add(given).AddLayout(wanted);
   return cache->Get(key, [&] {
     return dnnl::reorder(dnnl::reorder::primitive_desc(Engine(), given, Engine(), wanted));
   });
@@ -68,7 +74,7 @@ void Execute(const Recipe& recipe, const qualm_problem& problem, std::vector<flo
              void* destination) {
   const Primitive& primitive = Prepare(recipe);
   // The case's weights are N x K; matmul's are K x N: the same bytes, transposed.
-  const memory::dims transposed{recipe.source.dims()[1], recipe.destination.dims()[1]};
+  const memory::dims transposed{DimsOf(recipe.source)[1], DimsOf(recipe.destination)[1]};
   const memory given({transposed, memory::data_type::s8, memory::dims{1, transposed[0]}}, Engine(),
                      problem.w->data);
   memory weights(primitive.weights, Engine());
@@ -79,6 +85,7 @@ void Execute(const Recipe& recipe, const qualm_problem& problem, std::vector<flo
       {DNNL_ARG_WEIGHTS, weights},
       {DNNL_ARG_DST, memory(recipe.destination, Engine(), destination)}};
   if (recipe.bias) arguments.emplace(DNNL_ARG_BIAS, memory(primitive.bias, Engine(), bias.data()));
+  recipe.attributes.AddTo(arguments);
   primitive.matmul.execute(Stream(), arguments);
   Stream().wait();
 }
@@ -110,18 +117,17 @@ void FillAccumulators(const Recipe& recipe, const qualm_problem& problem) {
   Recipe raw;
   raw.source = recipe.source;
   raw.destination = DescOf(*problem.acc);
-  const bool in_gemm = HoldsCode(problem.x->dtype, recipe.epilogue.source_zero_point) &&
-                       HoldsCode(problem.w->dtype, recipe.epilogue.weights_zero_point);
-  if (in_gemm && InstructionSet() != "vnni" && InstructionSet() != "amx") {
-    raw.epilogue.source_zero_point = recipe.epilogue.source_zero_point;
-    raw.epilogue.weights_zero_point = recipe.epilogue.weights_zero_point;
-  }
+  int32_t x_zero = recipe.attributes.ZeroPointOf(DNNL_ARG_SRC);
+  int32_t w_zero = recipe.attributes.ZeroPointOf(DNNL_ARG_WEIGHTS);
+  const bool in_gemm = HoldsCode(problem.x->dtype, x_zero) && HoldsCode(problem.w->dtype, w_zero);
+  if (!in_gemm || InstructionSet() == "vnni" || InstructionSet() == "amx") x_zero = w_zero = 0;
+  raw.attributes.Add({.argument = DNNL_ARG_SRC, .zero_point = x_zero});
+  raw.attributes.Add({.argument = DNNL_ARG_WEIGHTS, .zero_point = w_zero});
   std::vector<float> no_bias;
   Execute(raw, problem, no_bias, problem.acc->data);
-  if (raw.epilogue.source_zero_point == 0 && raw.epilogue.weights_zero_point == 0) return;
+  if (x_zero == 0 && w_zero == 0) return;
 
-  const auto x_zp = static_cast<uint32_t>(raw.epilogue.source_zero_point);
-  const auto w_zp = static_cast<uint32_t>(raw.epilogue.weights_zero_point);
+  const auto x_zp = static_cast<uint32_t>(x_zero), w_zp = static_cast<uint32_t>(w_zero);
   const std::vector<uint32_t> x_sums = RowSums(*problem.x);
   const std::vector<uint32_t> w_sums = RowSums(*problem.w);
   for (int64_t m = 0; m < problem.acc->dims[0]; ++m) {
@@ -146,21 +152,17 @@ int32_t RunLinear(const qualm_problem& problem) {
   // there; or it writes nothing. (2.6.3; its kernels with brgemm take dense rows only.)
   if (problem.x->strides[0] > INT32_MAX || problem.y->strides[0] > INT32_MAX)
     return Unsupported("oneDNN's gemm writes elsewhere if rows lie 2^31 elements apart");
+  // It then takes the rows for dense (gemm_x8s8s32x_matmul.cpp @ v3.7.1, ldc).
+  if (DNNL_VERSION_MAJOR == 3 && problem.y->dims[1] == 1 && problem.y->dims[0] > 1 &&
+      problem.y->strides[0] != 1)
+    return Unsupported("oneDNN 3.7 writes a column of outputs without the gaps between its rows");
   Recipe recipe;
   recipe.source = DescOf(*problem.x);
   recipe.destination = DescOf(*problem.y);
-  recipe.epilogue.source_zero_point = problem.x_q.zero_point[0];
-  recipe.epilogue.weights_zero_point = problem.w_q.zero_point[0];
-  recipe.epilogue.relu = problem.relu != 0;
-  Scales scales;
-  if (problem.y->dtype != QUALM_S32) {
-    scales = ComputeScales(problem, problem.y->dims[1]);
-    recipe.epilogue.output_scales = scales.output;
-    recipe.bias = problem.bias != nullptr;
-  }
-  if (IsCode(problem.y->dtype))
-    recipe.epilogue.destination_zero_point = problem.out_q.zero_point[0];
-  Execute(recipe, problem, scales.bias, problem.y->data);
+  SumsEpilogue epilogue = EpilogueOf(problem, problem.y->dims[1], 1 << 1);
+  recipe.attributes = std::move(epilogue.attributes);
+  recipe.bias = !epilogue.bias.empty();
+  Execute(recipe, problem, epilogue.bias, problem.y->data);
 
   if (problem.acc != nullptr) FillAccumulators(recipe, problem);
   return QUALM_OK;

@@ -12,8 +12,8 @@
 
 #include "adapters/qualm_plugin.h"
 
-#if DNNL_VERSION_MAJOR != 2
-#error "the oneDNN plugin is written for the C++ interface of oneDNN 2.x"
+#if DNNL_VERSION_MAJOR != 2 && (DNNL_VERSION_MAJOR != 3 || DNNL_VERSION_MINOR != 7)
+#error "the oneDNN plugin is written for the C++ interfaces of oneDNN 2.x and 3.7"
 #endif
 
 namespace qualm_onednn {
@@ -39,24 +39,52 @@ inline bool IsCode(int32_t dtype) { return dtype == QUALM_U8 || dtype == QUALM_S
 // The sentence behind the answer QUALM_UNSUPPORTED.
 int32_t Unsupported(std::string why);
 
-// float32 parameters of one sum of products, as ideep computes them from the tensors' scales
-// (include/ideep/utils.hpp @ b2f8044, compute_scales): source and output scales are reciprocals.
-struct Scales {
-  std::vector<float> output;  // 1 or N
-  std::vector<float> bias;    // N, in accumulator units; or empty
+// What a primitive does to one of its tensors besides the operation. Version 2 has the values in
+// the attributes; version 3 has only masks there, and is given the values with each run.
+struct Quantization {
+  int argument = 0;                // DNNL_ARG_...; version 2 knows kOutput too
+  std::vector<float> scales = {};  // none; one; or one for each index of the dimensions in `mask`
+  int mask = 0;
+  int32_t zero_point = 0;
 };
-// N output channels; outputs that are no codes have scale 1.
-Scales ComputeScales(const qualm_problem& problem, int64_t channels);
+#if DNNL_VERSION_MAJOR == 2
+inline constexpr int kOutput = DNNL_ARG_ATTR_OUTPUT_SCALES;  // scales of sums and of reorders
+#endif
 
-// Attributes of a product: `channel_mask` says which dimension of the output the scales belong to.
-struct Epilogue {
-  std::vector<float> output_scales;  // empty: none
-  int32_t source_zero_point = 0;
-  int32_t weights_zero_point = 0;
-  int32_t destination_zero_point = 0;
-  bool relu = false;
+class Attributes {
+ public:
+  void Add(Quantization tensor) { tensors_.push_back(std::move(tensor)); }
+  void AddRelu() { relu_ = true; }
+  dnnl::primitive_attr Make() const;
+  // What version 3 is given with a run. The memories refer to this object.
+  void AddTo(std::unordered_map<int, dnnl::memory>& arguments) const;
+  int32_t ZeroPointOf(int argument) const;
+
+ private:
+  friend class Key;
+  std::vector<Quantization> tensors_;
+  bool relu_ = false;
 };
-dnnl::primitive_attr AttributesOf(const Epilogue& epilogue);
+
+// How sums of products become outputs, as PyTorch passes it through ideep. Outputs that are no
+// codes have scale 1, and s32 outputs are raw sums, without bias.
+struct SumsEpilogue {
+  Attributes attributes;
+  std::vector<float> bias;  // float32, in the units that this version takes; or empty
+};
+// `weights_mask` says which dimensions of the weights are output channels.
+SumsEpilogue EpilogueOf(const qualm_problem& problem, int64_t channels, int weights_mask);
+
+// The description of a primitive with these operands.
+template <class Primitive, class... Operands>
+typename Primitive::primitive_desc Describe(const Attributes& attributes,
+                                            const Operands&... operands) {
+#if DNNL_VERSION_MAJOR == 2
+  return {typename Primitive::desc(operands...), attributes.Make(), Engine()};
+#else
+  return {Engine(), operands..., attributes.Make()};
+#endif
+}
 
 // The parameters of a primitive as a string of bytes: equal keys, equal primitives.
 class Key {
@@ -71,7 +99,9 @@ class Key {
     return AddBytes(values.data(), values.size() * sizeof(T));
   }
   Key& Add(const dnnl::memory::desc& desc);
-  Key& Add(const Epilogue& epilogue);
+  // Equal bytes, equal layouts. At worst the same layout has several keys.
+  Key& AddLayout(const dnnl::memory::desc& desc);
+  Key& Add(const Attributes& attributes);
   const std::string& text() const { return text_; }
 
  private:

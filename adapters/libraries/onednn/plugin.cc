@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN 2.x as a plugin, called as PyTorch 1.13 calls it through ideep. One file per kind of
-// primitive: linear.cc (matmul), conv.cc (convolution), elementwise.cc (reorder and binary),
-// pool.cc (pooling).
+// oneDNN 2.x or 3.7 as a plugin, called as PyTorch 1.13 or 2.6 calls it through ideep. One file per
+// kind of primitive: linear.cc (matmul), conv.cc (convolution), elementwise.cc (reorder and
+// binary), pool.cc (pooling).
 //
-// Results follow the convention model:onednn2@ISA (oracles/conventions/onednn2.cc): the zero point
-// is added in float32 before rounding, and without VNNI products of u8 and s8 are added in
-// saturating int16 pairs.
+// Results follow the conventions model:onednn2@ISA and model:onednn3@ISA (oracles/conventions): the
+// zero point is added in float32 before rounding, and without VNNI products of u8 and s8 are added
+// in saturating int16 pairs.
 #include <exception>
 #include <string>
 #include <utility>
@@ -24,20 +24,26 @@ struct Isa {
   std::string contract;
 };
 
-// The instruction set in use, and the convention that holds for it. AVX cuts K where SSE4.1 does,
-// and AVX512_CORE_BF16 has the int8 kernels of AVX512_CORE_VNNI.
+// The instruction set in use, and the convention that holds for it. In version 2 AVX cuts K where
+// SSE4.1 does; in both AVX512_CORE_BF16 has the int8 kernels of AVX512_CORE_VNNI. Of version 3 no
+// convention describes AVX, AVX2_VNNI and AMX, so that the worker is turned away there.
 const Isa& EffectiveIsa() {
   static const Isa* isa = [] {
     const auto make = [](std::string name, const std::string& convention) {
-      return new Isa{std::move(name), "model:onednn2@" + convention};
+      constexpr const char* kVersion = DNNL_VERSION_MAJOR == 2 ? "onednn2@" : "onednn3@";
+      return new Isa{std::move(name), std::string("model:") + kVersion + convention};
     };
     switch (dnnl::get_effective_cpu_isa()) {
       case dnnl::cpu_isa::sse41: return make("sse41", "sse41");
-      case dnnl::cpu_isa::avx: return make("avx", "sse41");
+      case dnnl::cpu_isa::avx: return make("avx", DNNL_VERSION_MAJOR == 2 ? "sse41" : "avx");
       case dnnl::cpu_isa::avx2: return make("avx2", "avx2");
       case dnnl::cpu_isa::avx2_vnni: return make("avx2vnni", "avx2vnni");
       case dnnl::cpu_isa::avx512_core: return make("avx512core", "avx512core");
       case dnnl::cpu_isa::avx512_core_amx: return make("amx", "amx");
+#if DNNL_VERSION_MAJOR == 3
+      case dnnl::cpu_isa::avx2_vnni_2: return make("avx2vnni", "avx2vnni");
+      case dnnl::cpu_isa::avx512_core_amx_fp16: return make("amx", "amx");
+#endif
       default: return make("vnni", "vnni");
     }
   }();

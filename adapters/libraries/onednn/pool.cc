@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// max_pool, avg_pool and global_avg_pool as dnnl::pooling_v2_forward on codes, channels last. It
+// max_pool, avg_pool and global_avg_pool as pooling on codes, channels last. It
 // knows no scales: input and output must share theirs, and padding that counts is code 0.
 #include <algorithm>
 #include <cstdint>
@@ -10,6 +10,11 @@ namespace qualm_onednn {
 namespace {
 
 using dnnl::memory;
+#if DNNL_VERSION_MAJOR == 2
+using Pooling = dnnl::pooling_v2_forward;  // the one that dilates
+#else
+using Pooling = dnnl::pooling_forward;
+#endif
 
 // Everything a primitive is made from.
 struct Recipe {
@@ -46,14 +51,13 @@ Recipe RecipeOf(const qualm_problem& problem) {
   return recipe;
 }
 
-dnnl::pooling_v2_forward Build(const Recipe& recipe) {
+Pooling Build(const Recipe& recipe) {
   const memory::desc source(recipe.source, TypeOf(recipe.dtype), memory::format_tag::nhwc);
   const memory::desc destination(recipe.destination, TypeOf(recipe.dtype),
                                  memory::format_tag::nhwc);
-  const dnnl::pooling_v2_forward::desc description(
-      dnnl::prop_kind::forward_inference, recipe.algorithm, source, destination, recipe.strides,
-      recipe.kernel, recipe.dilation, recipe.before, recipe.after);
-  return dnnl::pooling_v2_forward(dnnl::pooling_v2_forward::primitive_desc(description, Engine()));
+  return Pooling(Describe<Pooling>({}, dnnl::prop_kind::forward_inference, recipe.algorithm, source,
+                                   destination, recipe.strides, recipe.kernel, recipe.dilation,
+                                   recipe.before, recipe.after));
 }
 
 }  // namespace
@@ -71,14 +75,14 @@ int32_t RunPool(const qualm_problem& problem) {
     if (std::max(recipe.before[i], recipe.after[i]) >= recipe.kernel[i])
       return Unsupported("oneDNN takes no average whose padding is as wide as its window");
   }
-  static auto* cache = new Cache<dnnl::pooling_v2_forward>;
+  static auto* cache = new Cache<Pooling>;
   Key key;
   key.Add(recipe.algorithm).Add(recipe.dtype);
   for (const auto* list : {&recipe.source, &recipe.destination, &recipe.strides, &recipe.kernel,
                            &recipe.dilation, &recipe.before, &recipe.after}) {
     key.AddList(*list);
   }
-  const dnnl::pooling_v2_forward& pool = cache->Get(key, [&] { return Build(recipe); });
+  const Pooling& pool = cache->Get(key, [&] { return Build(recipe); });
   const memory::desc source(recipe.source, TypeOf(recipe.dtype), memory::format_tag::nhwc);
   const memory::desc destination(recipe.destination, TypeOf(recipe.dtype),
                                  memory::format_tag::nhwc);

@@ -50,11 +50,12 @@ Contracts ParseContracts(std::string_view text) {
     at = end + 1;
     const size_t sign = one.find('=');
     if (sign == std::string_view::npos) {
+      const Contract contract = ParseContract(one);
       if (contracts.rest) {
         throw InputError("--contract: '" + contracts.rest->text() + "' and '" + std::string(one) +
                          "' are both for every operation, expected OP=CONTRACT for one");
       }
-      contracts.rest = ParseContract(one);
+      contracts.rest = contract;
       continue;
     }
     const std::string name(one.substr(0, sign));

@@ -199,8 +199,8 @@ std::string CleanText(std::string_view text, size_t most) {
 }
 
 std::string CleanContract(std::string_view text) {
-  if (text.size() > kContractBytesMax) return CleanText(text.substr(0, 40)) + "...";
-  return CleanText(text, kContractBytesMax);
+  return text.size() <= kContractBytesMax ? CleanText(text, kContractBytesMax)
+                                          : "a text of more than 2000 bytes";
 }
 
 Outcome Bad(RunStatus status, std::string detail) {

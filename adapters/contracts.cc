@@ -211,7 +211,7 @@ bool HasFivePixelsAndFiveBlocks(const Case& c) {
 // convention. (The program behind the pipe takes PyTorch 1.13, and 2.6 for the engine qnnpack, where
 // the faults were seen in both.)
 std::string LibraryOf(std::string_view convention) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 6> kLibraries{{
+  constexpr std::array<std::pair<std::string_view, const char*>, 7> kLibraries{{
       {"model:onednn2@", "onednn: oneDNN 2.6."},
       {"model:onednn3@", "onednn: oneDNN 3.7."},
       {"model:torch-qnnpack", "torch: PyTorch "},

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <string>
@@ -25,6 +26,7 @@ class ConventionSubject final : public BasicSubject, public EnclosingSubject {
 
   std::string_view name() const override { return name_; }
   std::string CannotRun(const Case& c) const override { return convention_.cannot_run(c); }
+  bool Offers(Op op) const override { return std::ranges::count(convention_.ops, op) != 0; }
   std::string InstructionSet() const override { return "scalar"; }
 
   // A specification has no buffers to place and no caller's rounding mode: `context` matters only

@@ -54,6 +54,7 @@ class FunctionSubject final : public InProcessSubject {
 
   std::string_view name() const override { return name_; }
   std::string CannotRun(const Case& c) const override;
+  bool Offers(Op op) const override { return op == op_; }
   Outcome Run(const Case& c, const RunContext& context) override;
 
  protected:

@@ -274,7 +274,8 @@ typedef struct qualm_capability {
   int32_t alignment_bytes;
 } qualm_capability;
 
-/* What the shared object exports. Strings are UTF-8, at most 200 bytes, and live for ever. */
+/* What the shared object exports. Strings are UTF-8, at most 200 bytes (contract: 2000), and live
+ * for ever. */
 typedef struct qualm_plugin {
   size_t size;
   uint32_t abi_version; /* QUALM_ABI_VERSION */
@@ -282,7 +283,8 @@ typedef struct qualm_plugin {
   const char* name;     /* "mylib" */
   const char* version;  /* "2.6.3", or "" */
   /* "exact": every output is the exact real result rounded once, half to even, then clamped.
-   * "model:NAME": bit-equal to that convention (qualm list subjects). NULL means exact. */
+   * "model:NAME": bit-equal to that convention (qualm list subjects). NULL means exact. A contract
+   * for one operation has its name before it: "exact,linear=model:A,conv2d=model:B". */
   const char* contract;
   /* Instruction set really used here ("avx2"), or NULL. */
   const char* instruction_set;

@@ -287,11 +287,13 @@ class Campaign {
     row.identity = IdentityOf(*subject);
     row.op = aim.op;
     row.kind = FindingKind::kCrash;
-    row.properties = {subject->contract().exact() ? "matches_exact" : "matches_model"};
+    const Contract& contract = subject->contract(aim.op);
+    row.properties = {contract.exact() ? "matches_exact" : "matches_model"};
     row.explanation = how + ": " + job.running->LastWords();
     row.found = UtcNow();
     Case c = job.running->LastCase();
     c.property = std::string(Name(aim.op)) + "." + *row.properties.begin();
+    c.contract = contract.text();
     HandOverDeath(state_, row, c);
   }
 

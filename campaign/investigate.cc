@@ -47,7 +47,9 @@ const Property& PropertyOf(const Fault& fault) {
 }
 
 std::unique_ptr<Subject> Fresh(const Fault& fault, const std::string& contract) {
-  return std::move(MakeSubjects({fault.row.subject}, contract).front());
+  std::unique_ptr<Subject> subject = std::move(MakeSubjects({fault.row.subject}, contract).front());
+  subject->set_contract(subject->contract(fault.row.op));
+  return subject;
 }
 
 std::vector<Case> CasesBefore(const Fault& fault) {
@@ -107,6 +109,7 @@ void CutHistory(Fault& fault, const std::string& contract, const std::function<b
   }
   fault.minimized = shortest.failing;
   fault.minimized->property = fault.found.property;
+  fault.minimized->contract = fault.found.contract;
   const std::unique_ptr<Subject> subject = After(fault, contract, shortest.before);
   const bool of_model = PropertyOf(fault).claim == "matches_model";
   fault.minimized->expected = triage::RightOutput(

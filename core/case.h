@@ -175,6 +175,7 @@ struct Case {
 
   // Not part of the problem; carried along.
   std::string property;            // the claim this case is about, "" if none
+  std::string contract;            // by which the claim was judged (ParseContract), "" if not told
   std::string note;                // one sentence for people
   std::optional<Tensor> expected;  // the exact output
   std::optional<Observed> observed;
@@ -223,7 +224,7 @@ template <class C>
 [[gnu::always_inline]] constexpr auto FieldsOf(C& c) {
   auto& [op, M, N, K, x, w, window, x_q, w_q, out_q, per_channel, multiplier, function,
          negative_slope, observer, rule, x_gran, bias, bias_i32, out_dtype, out_min, out_max, relu,
-         requant, property, note, expected, observed] = c;
+         requant, property, contract, note, expected, observed] = c;
   auto& [batch, in_h, in_w, in_c, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_bottom,
          pad_left, pad_right, dilation_h, dilation_w, groups, ceil_mode, count_include_pad] =
       window;
@@ -280,8 +281,9 @@ template <class C>
                   averaging_constant},
           FieldOf{{.name = "qparams_rule", .has = &OpRow::dynamic, .required = true}, rule},
           FieldOf{{.name = "x_gran", .has = &OpRow::dynamic}, x_gran}},
-      std::tuple{FieldOf{{"property"}, property}, FieldOf{{"note"}, note},
-                 FieldOf{{"expected"}, expected}, FieldOf{{"observed"}, observed}}};
+      std::tuple{FieldOf{{"property"}, property}, FieldOf{{"contract"}, contract},
+                 FieldOf{{"note"}, note}, FieldOf{{"expected"}, expected},
+                 FieldOf{{"observed"}, observed}}};
 }
 inline constexpr size_t kStructure = 0, kParameters = 1, kRemarks = 2;
 
@@ -395,7 +397,7 @@ Case CaseOver(Op op, Tensor x, DType out_dtype);
 // every output is out_max. `channel` matters only to a quantize with one zero point per channel.
 int64_t LowerBound(const Case& c, int64_t channel = 0);
 
-// The problem alone: the same case without property, note, expected and observed.
+// The problem alone: the same case without remarks (property, contract, note, expected, observed).
 Case ProblemOf(const Case& c);
 
 // Bytes that are equal for equal problems and differ for different ones.

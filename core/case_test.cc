@@ -256,7 +256,7 @@ TEST(Fields, ParametersBelongToTheOperationsWhoseRowsSaySo) {
 
 TEST(Case, ProblemLeavesRemarksBehind) {
   Case c = Linear();
-  c.property = "p", c.note = "n";
+  c.property = "p", c.contract = "exact", c.note = "n";
   c.expected = Tensor(DType::kU8, {2, 3});
   c.observed = Observed{"me", Tensor(DType::kU8, {2, 3})};
   EXPECT_TRUE(ProblemOf(c) == Linear());

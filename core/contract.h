@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract of a subject (what it promises), and the known departures from exact.
+// The contracts of a subject (what it promises), and the known departures from exact.
 #ifndef QUALM_CORE_CONTRACT_H_
 #define QUALM_CORE_CONTRACT_H_
 
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/op.h"
 
 namespace qualm {
 
 struct Case;
 
-// "exact", or "model:NAME": bit-equal to that named convention of oracles/conventions.
+// What is promised for an operation: "exact", or "model:NAME", bit-equal to that named convention
+// of oracles/conventions.
 struct Contract {
   std::string convention;  // "" means exact
 
@@ -22,6 +27,23 @@ struct Contract {
 
 // Parses the two forms above; throws InputError for anything else.
 Contract ParseContract(std::string_view text);
+
+// A contract for each operation: "model:A,linear=model:B,add=exact".
+struct Contracts {
+  std::optional<Contract> rest;  // of the operations that are not named
+  std::map<Op, Contract> by_op;
+
+  const Contract& of(Op op) const;  // exact where nothing is said
+  bool Say(Op op) const { return rest || by_op.contains(op); }
+  // These, and where they say nothing those of `others`.
+  Contracts Over(const Contracts& others) const;
+  std::string text() const;
+  friend bool operator==(const Contracts&, const Contracts&) = default;
+};
+
+// Parses contracts between commas, "OP=" before those of one operation; throws InputError for
+// anything else, and for two contracts of one operation.
+Contracts ParseContracts(std::string_view text);
 
 // A known departure from the exact meaning, one row each in adapters/contracts.cc. `audit` fails
 // when it sees a departure that no row declares. It also reports a row as vanished if no documented

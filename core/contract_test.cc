@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <tuple>
+#include <utility>
+
 #include "core/status.h"
 #include "core/subject.h"
 
@@ -21,6 +25,62 @@ TEST(Contract, RefusesAnythingElse) {
   for (const char* text : {"", "Exact", "exact ", "model", "model:", "within 1 lsb"}) {
     EXPECT_THROW(ParseContract(text), InputError) << text;
   }
+}
+
+TEST(Contracts, ReadTheirOwnText) {
+  for (const char* text : {"exact", "model:a", "linear=model:b", "model:a,quantize=exact",
+                           "model:a,quantize=exact,linear=model:b"}) {
+    EXPECT_EQ(ParseContracts(text).text(), text);
+  }
+  EXPECT_EQ(ParseContracts("linear=model:b,model:a,quantize=exact").text(),
+            "model:a,quantize=exact,linear=model:b");
+}
+
+TEST(Contracts, OneForEachOperation) {
+  const Contracts contracts = ParseContracts("model:a,linear=model:b,add=exact");
+  EXPECT_EQ(contracts.of(Op::kLinear).text(), "model:b");
+  EXPECT_EQ(contracts.of(Op::kAdd).text(), "exact");
+  EXPECT_EQ(contracts.of(Op::kSub).text(), "model:a");
+  const Contracts linear = ParseContracts("linear=model:b");
+  EXPECT_TRUE(linear.of(Op::kAdd).exact());
+  EXPECT_TRUE(linear.Say(Op::kLinear));
+  EXPECT_FALSE(linear.Say(Op::kAdd));
+  EXPECT_TRUE(ParseContracts("exact").Say(Op::kAdd));
+}
+
+TEST(Contracts, SayNothingOfWhatOthersDecide) {
+  for (const auto& [these, others, both] :
+       {std::tuple{"linear=model:b", "exact", "exact,linear=model:b"},
+        {"linear=exact", "exact", "exact"},
+        {"linear=model:b", "model:a,linear=model:c,add=exact", "model:a,linear=model:b,add=exact"},
+        {"model:a", "exact,linear=model:c", "model:a"},
+        {"model:a,add=exact", "model:b", "model:a,add=exact"}}) {
+    EXPECT_EQ(ParseContracts(these).Over(ParseContracts(others)).text(), both);
+  }
+}
+
+TEST(Contracts, RefuseAnythingElse) {
+  for (const auto& [text, says] :
+       {std::pair{"", "'' is no contract, expected exact or model:NAME"},
+        {"exact,", "'' is no contract"},
+        {"linear=", "'' is no contract"},
+        {"linear=add=exact", "'add=exact' is no contract"},
+        {"lineal=exact", "'lineal=exact': there is no operation 'lineal' (see qualm list ops)"},
+        {"=exact", "there is no operation ''"},
+        {"exact,model:a", "'exact' and 'model:a' are both for every operation, expected OP="},
+        {"add=exact,add=exact", "two contracts are given for add, expected one"}}) {
+    try {
+      ParseContracts(text);
+      ADD_FAILURE() << text;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(std::string("--contract: ")), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  }
+  // One contract is no list.
+  EXPECT_THROW(ParseContract("model:a,add=exact"), InputError);
+  EXPECT_THROW(ParseContract("add=exact"), InputError);
+  EXPECT_THROW(ParseContract("model:a=b"), InputError);
 }
 
 TEST(Refused, NamesTheFirstStateThatASubjectCannotBeGiven) {

@@ -17,10 +17,11 @@ namespace qualm {
 // the contract of `inner`, and `inner` must outlive the wrapper.
 class ForwardingSubject : public Subject {
  public:
-  explicit ForwardingSubject(Subject& inner) : inner_(inner) { set_contract(inner.contract()); }
+  explicit ForwardingSubject(Subject& inner) : inner_(inner) { set_contracts(inner.contracts()); }
 
   std::string_view name() const override { return inner_.name(); }
   std::string CannotRun(const Case& c) const override { return inner_.CannotRun(c); }
+  bool Offers(Op op) const override { return inner_.Offers(op); }
   Outcome Run(const Case& c, const RunContext& context) override { return inner_.Run(c, context); }
   std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {
     return inner_.RunMany(cases, context);

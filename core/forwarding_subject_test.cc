@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/status.h"
+
 namespace qualm {
 namespace {
 
@@ -12,6 +14,7 @@ class Inner : public Subject {
  public:
   std::string_view name() const override { return "inner"; }
   std::string CannotRun(const Case& c) const override { return std::string(Name(c.op)) + "!"; }
+  bool Offers(Op op) const override { return op == Op::kAdd; }
   Outcome Run(const Case&, const RunContext& context) override {
     return {RunStatus::kCrashed, "once on " + std::to_string(context.threads), {}, {}};
   }
@@ -35,6 +38,8 @@ TEST(ForwardingSubject, ForwardsEverything) {
   Subject& subject = wrapper;
   EXPECT_EQ(subject.name(), "inner");
   EXPECT_EQ(subject.contract().convention, "m");
+  EXPECT_TRUE(subject.Offers(Op::kAdd));
+  EXPECT_FALSE(subject.Offers(Op::kSub));
   Case c;
   c.op = Op::kSoftmax;
   EXPECT_EQ(subject.CannotRun(c), "softmax!");
@@ -46,6 +51,25 @@ TEST(ForwardingSubject, ForwardsEverything) {
   EXPECT_EQ(subject.Siblings(), std::vector<std::string>{"sibling"});
   EXPECT_EQ(subject.InstructionSet(), "set");
   EXPECT_EQ(subject.Version(), "version");
+}
+
+// A subject that promises several contracts has no contract until it is narrowed to an operation.
+TEST(ForwardingSubject, PromisesWhatTheOneInsidePromises) {
+  Inner inner;
+  inner.set_contracts(ParseContracts("linear=model:m"));
+  Wrapper subject(inner);
+  EXPECT_EQ(subject.contracts().text(), "exact,linear=model:m");
+  EXPECT_EQ(subject.contract(Op::kLinear).text(), "model:m");
+  EXPECT_THROW(subject.contract(), InputError);
+  {
+    const Narrowed narrowed(subject, Op::kLinear);
+    EXPECT_EQ(subject.contract().text(), "model:m");
+  }
+  {
+    const Narrowed narrowed(subject, Op::kAdd);
+    EXPECT_EQ(subject.contract().text(), "exact");
+  }
+  EXPECT_EQ(subject.contracts().text(), "exact,linear=model:m");
 }
 
 static_assert(std::is_abstract_v<Subject>);

@@ -71,6 +71,7 @@ Case RandomCase::DrawWhole(Op op) {
   if (RowOf(op).requant && IsCode(c.out_dtype) && !c.bias)
     c.requant = static_cast<Requant>(rng_.Below(CountOf<Requant>()));
   if (rng_.Chance(1, 3)) c.property = "matches_exact";
+  if (rng_.Chance(1, 3)) c.contract = rng_.Chance(1, 2) ? "exact" : "model:fbgemm@avx2+nofma";
   c.note = Text();
   if (rng_.Chance(1, 3)) c.expected = AnyTensor(c.out_dtype, c.output_shape());
   if (rng_.Chance(1, 3)) c.observed = Observed{Text(), AnyTensor(c.out_dtype, c.output_shape())};

@@ -78,6 +78,13 @@ std::string_view Name(RunStatus status) {
   return kNames[static_cast<size_t>(status)];
 }
 
+const Contract& Subject::contract() const {
+  if (contracts_.by_op.empty()) return *contracts_.rest;
+  throw InputError("subject '" + std::string(name()) +
+                   "': its contract depends on the operation (" + contracts_.text() +
+                   "), expected --contract with one");
+}
+
 std::vector<Outcome> Subject::RunMany(std::span<const Case> cases, const RunContext& context) {
   std::vector<Outcome> outcomes;
   outcomes.reserve(cases.size());
@@ -135,7 +142,7 @@ std::unique_ptr<Subject> SubjectRegistry::Make(const std::string& name) const {
 std::unique_ptr<Subject> SubjectRegistry::MakeAnew(const Subject& subject) const {
   try {
     std::unique_ptr<Subject> made = Make(std::string(subject.name()));
-    made->set_contract(subject.contract());
+    made->set_contracts(subject.contracts());
     return made;
   } catch (const std::exception&) {
     return nullptr;

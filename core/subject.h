@@ -127,12 +127,20 @@ class Subject {
   // As on the command line: "native@avx2", "model:fbgemm@avx2", "onednn@avx2",
   // "faulty:pair-saturation".
   virtual std::string_view name() const = 0;
-  // The contract that the subject promises unless --contract overrides it.
-  const Contract& contract() const { return contract_; }
-  void set_contract(Contract contract) { contract_ = std::move(contract); }
+  // What the subject promises unless --contract overrides it: of each operation, and of one.
+  const Contracts& contracts() const { return contracts_; }
+  const Contract& contract(Op op) const { return contracts_.of(op); }
+  // The contract of a subject that promises the same for all operations, as the subjects that
+  // triage gets do; throws InputError if there are several.
+  const Contract& contract() const;
+  void set_contract(Contract contract) { contracts_ = {std::move(contract), {}}; }
+  void set_contracts(const Contracts& contracts) { contracts_ = contracts.Over({Contract{}, {}}); }
 
   // "" if this subject can run the case, else the reason (unsupported op, type, zero point ...).
   virtual std::string CannotRun(const Case& c) const = 0;
+
+  // Whether there are cases of the operation that the subject can run.
+  virtual bool Offers(Op op) const = 0;
 
   // Runs the case once. Never throws for anything the thing under test does.
   virtual Outcome Run(const Case& c, const RunContext& context) = 0;
@@ -151,12 +159,29 @@ class Subject {
   virtual std::string Version() const = 0;
 
  private:
-  Contract contract_;
+  Contracts contracts_{Contract{}, {}};
 };
 
-// A subject that runs one case at a time, has no siblings, and tells no instruction set or version.
+// While this lives, the subject promises for all operations what it promises for one.
+class Narrowed {
+ public:
+  Narrowed(Subject& subject, Op op) : subject_(subject), all_(subject.contracts()) {
+    subject.set_contract(all_.of(op));
+  }
+  ~Narrowed() { subject_.set_contracts(all_); }
+  Narrowed(const Narrowed&) = delete;
+  Narrowed& operator=(const Narrowed&) = delete;
+
+ private:
+  Subject& subject_;
+  const Contracts all_;
+};
+
+// A subject that offers every operation, runs one case at a time, has no siblings, and tells no
+// instruction set or version.
 class BasicSubject : public Subject {
  public:
+  bool Offers(Op /*op*/) const override { return true; }
   std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {
     return Subject::RunMany(cases, context);
   }

@@ -12,7 +12,7 @@
 
 namespace qualm {
 
-enum class Judgement : uint8_t {
+enum class Judgement : uint8_t {  // those that judged come first
   kPassed,
   kFailed,
   kExpected,       // failed, as a contract row, a baseline or a suppression declares
@@ -21,6 +21,8 @@ enum class Judgement : uint8_t {
   kNotApplicable,  // not a theorem under the subject's contract, or not for this op
 };
 std::string_view Name(Judgement judgement);  // "passed", ..., "not_applicable"
+// Passed, failed or expected.
+constexpr bool IsJudged(Judgement judgement) { return judgement <= Judgement::kExpected; }
 
 // Where attribution puts the cause. Part of a finding's fingerprint.
 enum class FindingKind : uint8_t {

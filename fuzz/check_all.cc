@@ -90,6 +90,7 @@ std::string Checker::Write(const Finding& finding) const {
 std::optional<Finding> Checker::Keep(Finding finding, Subject& subject,
                                      const Verdict& verdict) const {
   finding.test_case.property = finding.property;
+  finding.test_case.contract = subject.contract().text();
   finding.test_case.note = verdict.reason;
   // A search for one finding passes over many, and a file of each would cost more than all else.
   const std::string raw = options_.wanted.empty() ? Write(finding) : "";
@@ -120,6 +121,7 @@ std::optional<Finding> Checker::Check(const Case& c) {
   for (const auto& subject : subjects_) {
     const std::optional<Case> taken = AdaptTo(*subject, c);
     if (!taken) continue;
+    const Narrowed narrowed(*subject, taken->op);
     MemoSubject memo(*subject);
     JudgeBy(*taken, memo, [&](const Property& property, const Verdict& verdict) {
       if (verdict.failed()) {
@@ -137,6 +139,7 @@ void Checker::Collect(const Case& c) {
   for (const auto& subject : recent_) {
     const std::optional<Case> taken = AdaptTo(*subject, c);
     if (!taken) continue;
+    const Narrowed narrowed(*subject, taken->op);
     MemoSubject memo(*subject);
     JudgeBy(*taken, memo, [&](const Property& property, const Verdict& verdict) {
       if (watch != nullptr) ++watch->verdicts[static_cast<size_t>(verdict.judgement)];

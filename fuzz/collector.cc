@@ -54,6 +54,7 @@ std::string Hold(const fs::path& state, const Finding& finding, const std::strin
   row.found = UtcNow();
   Case c = finding.test_case;
   c.property = finding.full_property();
+  c.contract = subject.contract().text();
   const std::string text = CaseToJson(c);
   // Another process may hold the same failure at the same time.
   const std::string name =

@@ -140,7 +140,7 @@ const std::vector<Change>& Changes() {
 
 std::string WhyNot(const Subject& subject, const Case& c) {
   std::string reason = subject.CannotRun(c);
-  const Contract& contract = subject.contract();
+  const Contract& contract = subject.contract(c.op);
   if (!reason.empty() || contract.exact()) return reason;
   const Convention* const convention = FindConvention(contract.convention);
   return convention == nullptr ? "" : convention->cannot_run(c);

@@ -77,7 +77,7 @@ std::vector<int> PastAnEnd(const Case& c) {
 }
 
 Verdict FloatRelu(const Case& c, Subject& subject, const Tensor& y) {
-  const bool exact = subject.contract().exact();
+  const bool exact = subject.contract(c.op).exact();
   for (int64_t i = 0; i < y.size(); ++i) {
     const float value = y.FloatAt(i);
     // Libraries round scales to float32 first, so that 0 times infinity happens there. Their relu
@@ -116,7 +116,7 @@ Verdict Clamp(const Case& c, Subject& subject) {
   if (c.out_dtype == DType::kF32) return FloatRelu(c, subject, y);
 
   for (int64_t i = 0; i < y.size(); ++i) {
-    const int64_t low = LowEndUnder(subject.contract(), c, relation::ChannelOf(c, i));
+    const int64_t low = LowEndUnder(subject.contract(c.op), c, relation::ChannelOf(c, i));
     if (y.IntAt(i) >= low && y.IntAt(i) <= c.out_max) continue;
     const std::string range = "in [" + std::to_string(low) + "," + std::to_string(c.out_max) + "]";
     const int64_t out = std::max(low - y.IntAt(i), y.IntAt(i) - int64_t{c.out_max});
@@ -127,7 +127,7 @@ Verdict Clamp(const Case& c, Subject& subject) {
   const bool vacuous = std::ranges::all_of(past, [](int side) { return side == 0; });
   const Verdict good =
       vacuous ? Verdict::Vacuous("no exact value lies 1 lsb past an end") : Verdict::Passed();
-  if (!subject.contract().exact()) return good;
+  if (!subject.contract(c.op).exact()) return good;
 
   for (int64_t i = 0; i < y.size(); ++i) {
     const int side = past[static_cast<size_t>(i)];

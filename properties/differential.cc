@@ -25,8 +25,9 @@ Verdict MatchesExact(const Case& c, Subject& subject) {
 }
 
 Verdict MatchesConvention(const Case& c, Subject& subject) {
-  if (subject.contract().exact()) return Verdict::NotApplicable("the contract names no convention");
-  const std::string& name = subject.contract().convention;
+  const Contract& contract = subject.contract(c.op);
+  if (contract.exact()) return Verdict::NotApplicable("the contract names no convention");
+  const std::string& name = contract.convention;
   const Convention* convention = FindConvention(name);
   if (convention == nullptr) return Verdict::Skipped("there is no convention " + name);
   if (std::string reason = convention->cannot_run(c); !reason.empty()) {

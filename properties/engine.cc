@@ -83,7 +83,7 @@ Judgement Declared(const Case& c, const Property& property, Subject& subject, Me
                    Verdict& verdict, const Attribute& attribute) {
   if (!verdict.failed() || !attribute) return verdict.judgement;
   for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
-    if (!Concerns(row, subject, subject.contract(), Name(c.op), property.claim) ||
+    if (!Concerns(row, subject, subject.contract(c.op), Name(c.op), property.claim) ||
         !Fits(row, c, verdict.reason)) {
       continue;
     }
@@ -166,6 +166,7 @@ void MergeCounts(const CheckResult& from, CheckResult& into) {
   for (const auto& [key, count] : from.failed) into.failed[key] += count;
   for (const auto& [key, count] : from.reasons) into.reasons[key] += count;
   for (const auto& [op, count] : from.cases_by_op) into.cases_by_op[op] += count;
+  for (const auto& [key, count] : from.judged) into.judged[key] += count;
   for (const auto& [key, unjudged] : from.unjudged) {
     into.unjudged[key].cases += unjudged.cases;
     for (const auto& [why, count] : unjudged.reasons) into.unjudged[key].reasons[why] += count;
@@ -189,10 +190,28 @@ void ValidateOptions(const CheckOptions& options) {
 
 }  // namespace
 
+std::string WrongContracts(const Contracts& contracts) {
+  const auto missing = [](const Contract& contract) {
+    return !contract.exact() && FindConvention(contract.convention) == nullptr
+               ? "there is no convention '" + contract.convention + "' (see qualm list subjects)"
+               : "";
+  };
+  if (contracts.rest) {
+    if (std::string why = missing(*contracts.rest); !why.empty()) return why;
+  }
+  for (const auto& [op, contract] : contracts.by_op) {
+    if (std::string why = missing(contract); !why.empty()) return why;
+    const Convention* const convention = FindConvention(contract.convention);
+    if (convention != nullptr && std::ranges::count(convention->ops, op) == 0)
+      return contract.text() + " has no " + std::string(Name(op));
+  }
+  return "";
+}
+
 bool RemembersAsDeclared(const Subject& subject, Op op) {
   return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
     return row.kind == Name(FindingKind::kNondeterminism) &&
-           Concerns(row, subject, subject.contract(), Name(op), "answer_independent_of_history");
+           Concerns(row, subject, subject.contract(op), Name(op), "answer_independent_of_history");
   });
 }
 
@@ -217,24 +236,20 @@ std::vector<Op> DrawnOps(const CheckOptions& options) {
 
 std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string>& names,
                                                    const std::string& contract) {
-  std::optional<Contract> wanted;
+  Contracts wanted;
   if (!contract.empty()) {
-    wanted = ParseContract(contract);
-    if (!wanted->exact() && FindConvention(wanted->convention) == nullptr) {
-      throw InputError("--contract: there is no convention '" + wanted->convention +
-                       "' (see qualm list subjects)");
-    }
+    wanted = ParseContracts(contract);
+    if (const std::string why = WrongContracts(wanted); !why.empty())
+      throw InputError("--contract: " + why);
   }
   std::vector<std::unique_ptr<Subject>> subjects;
   for (const std::string& name : names) {
     subjects.push_back(SubjectRegistry::Get().Make(name));
-    if (wanted) subjects.back()->set_contract(*wanted);
-    const Contract& own = subjects.back()->contract();
-    if (!own.exact() && FindConvention(own.convention) == nullptr) {
-      // A plugin may promise anything.
-      throw Unavailable("subject '" + name + "': its contract: there is no convention '" +
-                        own.convention + "' (see qualm list subjects)");
-    }
+    Subject& subject = *subjects.back();
+    subject.set_contracts(wanted.Over(subject.contracts()));
+    // A plugin may promise anything.
+    if (const std::string why = WrongContracts(subject.contracts()); !why.empty())
+      throw Unavailable("subject '" + name + "': its contract: " + why);
   }
   return subjects;
 }
@@ -271,9 +286,11 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
     }
     const Case& c = adapted ? *adapted : drawn;
     MemoSubject memo(*subject);
+    memo.set_contract(subject->contract(c.op));
     Totals& square = result.by_square[{subject_name, std::string(Name(c.op))}];
-    bool judged = false;
-    std::string skipped;  // the first reason
+    bool judged = false;                      // by any property
+    std::optional<Judgement> compared;        // the best of the comparisons that were asked for
+    std::string skipped, skipped_comparison;  // the first reasons
     JudgeAll(
         c, memo, glob,
         [&](const Property& property, Verdict verdict) {
@@ -284,27 +301,32 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
           result.by_property[name].Add(judgement);
           result.by_subject[subject_name].Add(judgement);
           square.Add(judgement);
-          if (judgement == Judgement::kPassed || judgement == Judgement::kFailed ||
-              judgement == Judgement::kExpected) {
+          if (Compares(property)) compared = std::min(compared.value_or(judgement), judgement);
+          if (IsJudged(judgement)) {
             judged = true;
           } else {
             ++result.reasons[{judgement, name, subject_name, verdict.reason}];
-            if (judgement == Judgement::kSkipped && skipped.empty()) skipped = verdict.reason;
+            std::string& first = Compares(property) ? skipped_comparison : skipped;
+            if (judgement == Judgement::kSkipped && first.empty()) first = verdict.reason;
           }
           if (!verdict.failed()) return true;
           if (judgement == Judgement::kFailed) ++result.failed[{name, subject_name}];
           Finding finding(c, property.claim, subject_name, verdict);
+          finding.test_case.contract = memo.contract().text();
           finding.expected_by_contract = judgement == Judgement::kExpected;
           if (judging.found && !finding.expected_by_contract) judging.found(finding);
           Keep(std::move(finding), judging.findings_kept, result.findings);
           return true;
         },
         judging.drawn);
+    if (judged && (!compared || IsJudged(*compared))) ++result.judged[{subject_name, c.op}];
+    if (compared && !IsJudged(*compared) && compared != Judgement::kVacuous) judged = false;
     if (!judged) {
       CheckResult::Unjudged& unjudged = result.unjudged[{subject_name, c.op}];
       ++unjudged.cases;
-      const std::string why = subject->CannotRun(c);
-      if (!why.empty() || !skipped.empty()) ++unjudged.reasons[why.empty() ? skipped : why];
+      std::string why = subject->CannotRun(c);
+      if (why.empty()) why = skipped_comparison.empty() ? skipped : skipped_comparison;
+      if (!why.empty()) ++unjudged.reasons[why];
       continue;
     }
     if (adapted || !hazards) hazards = HazardsOf(c);

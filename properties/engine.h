@@ -81,8 +81,12 @@ struct CheckResult {
   // Failed verdicts by (full property, subject).
   std::map<std::pair<std::string, std::string>, int64_t> failed;
   std::map<ReasonKey, int64_t> reasons;  // skipped, vacuous, not applicable
-  // Cases of which no property judged anything, by subject and operation, and why: the subject does
-  // not take the case, or the first reason for which a property was skipped.
+  // Answers that were judged, by subject and operation: whose numbers were compared with what is
+  // promised or, where the glob asks for no such comparison, that any property judged.
+  std::map<std::pair<std::string, Op>, int64_t> judged;
+  // Cases that were not judged, by subject and operation, and why: the subject does not take the
+  // case, or the reason for which the comparison, else another property, was skipped. A case
+  // without outputs counts as judged here if any property judged it.
   struct Unjudged {
     int64_t cases = 0;
     std::map<std::string, int64_t> reasons;
@@ -95,8 +99,14 @@ struct CheckResult {
   std::vector<Finding> findings;
 };
 
-// Makes the subjects, each under `contract` ("": its own). Throws InputError where that is none,
-// Unavailable where a subject is missing or promises a convention that does not exist.
+// What is wrong with the contracts: a convention that does not exist, or that has no such
+// operation;
+// "" if nothing is.
+std::string WrongContracts(const Contracts& contracts);
+
+// Makes the subjects, each under `contract` (ParseContracts; "": its own), which says what it does
+// of the operations that it does not name. Throws InputError where that is none, Unavailable where
+// a subject is missing or promises a convention that does not exist.
 std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string>& names,
                                                    const std::string& contract);
 

@@ -123,6 +123,7 @@ void ExpectSame(const CheckResult& a, const CheckResult& b) {
   EXPECT_EQ(a.failed, b.failed);
   EXPECT_EQ(a.reasons, b.reasons);
   EXPECT_EQ(a.cases_by_op, b.cases_by_op);
+  EXPECT_EQ(a.judged, b.judged);
   ASSERT_EQ(a.unjudged.size(), b.unjudged.size());
   for (const auto& [key, unjudged] : a.unjudged) {
     EXPECT_EQ(unjudged.cases, b.unjudged.at(key).cases);
@@ -249,7 +250,7 @@ TEST_F(EngineTest, FindingsNameTheCaseThatTheirSeedDraws) {
   const Op op = *ParseOp(finding.op);
   bool drawn = false;
   for (int64_t i = 0; i < 40; ++i) {
-    drawn = drawn || gen::Draw(op, CaseSeed(11, op, i)) == finding.test_case;
+    drawn = drawn || gen::Draw(op, CaseSeed(11, op, i)) == ProblemOf(finding.test_case);
   }
   EXPECT_TRUE(drawn);
 }
@@ -298,7 +299,7 @@ TEST_F(EngineTest, EveryFailureIsKeptWithTheKindOfItsRun) {
     const Finding& finding = result.findings.front();
     EXPECT_EQ(finding.kind, kind) << Name(status);
     EXPECT_EQ(told, std::vector{kind});
-    EXPECT_EQ(finding.test_case, c);
+    EXPECT_EQ(ProblemOf(finding.test_case), ProblemOf(c));
     EXPECT_EQ(finding.subject, "test");
     EXPECT_EQ(finding.full_property(), "linear.matches_exact");
     EXPECT_EQ(finding.first_divergence.has_value(), status == RunStatus::kOk);
@@ -509,6 +510,74 @@ TEST_F(EngineTest, SubjectsAreMadeUnderTheContractThatWasNamed) {
   EXPECT_TRUE(MakeSubjects({"toy:good"}, "exact").front()->contract().exact());
   const std::string model = "model:fbgemm@avx2";
   EXPECT_EQ(MakeSubjects({"toy:good"}, model).front()->contract().text(), model);
+  const auto one = std::move(MakeSubjects({"toy:good"}, "linear=" + model).front());
+  EXPECT_EQ(one->contract(Op::kLinear).text(), model);
+  EXPECT_TRUE(one->contract(Op::kConv2d).exact());
+  const std::string why = "model:onnxruntime@vnni has no requantize";
+  EXPECT_EQ(WrongContracts(ParseContracts("model:onnxruntime@vnni")), "");
+  EXPECT_EQ(WrongContracts(ParseContracts("requantize=model:onnxruntime@vnni")), why);
+  EXPECT_THROW(MakeSubjects({"toy:good"}, "requantize=model:onnxruntime@vnni"), InputError);
+}
+
+// What nobody compared with the contract is not judged, whatever memory and clamps say; unless
+// nobody asked for a comparison.
+TEST_F(EngineTest, NumbersThatNobodyComparedAreNotJudged) {
+  const std::pair<std::string, Op> square{"test", Op::kRequantize};
+  struct Row {
+    const char* contract;
+    const char* glob;
+    bool judged;
+    const char* why;
+  };
+  for (const Row& row : {Row{"exact", "*", true, ""},
+                         {"model:fbgemm@avx2", "*", true, ""},
+                         {"model:onnxruntime@vnni", "*", false, "does not define it"},
+                         {"model:onnxruntime@vnni", "matches_*", false, "does not define it"},
+                         {"model:onnxruntime@vnni", "no_stray_access,answer_*", true, ""},
+                         {"exact", "matches_model", false, ""}}) {
+    SCOPED_TRACE(std::string(row.contract) + " " + row.glob);
+    TestSubject subject;
+    subject.set_contract(ParseContract(row.contract));
+    CheckResult result;
+    for (uint64_t seed = 0; seed < 30; ++seed)
+      CheckCase(gen::Draw(Op::kRequantize, seed), {&subject}, row.glob, result, {.adapt = true});
+    EXPECT_EQ(result.judged[square] > 0, row.judged);
+    EXPECT_EQ(result.coverage.rows().empty(), !row.judged);
+    if (row.judged) continue;
+    EXPECT_EQ(result.unjudged[square].cases, 30);
+    for (const auto& [why, count] : result.unjudged[square].reasons)
+      EXPECT_NE(why.find(row.why), std::string::npos) << why;
+  }
+}
+
+// Of a case without outputs nothing can be compared: it is no answer that was missed, and no judge.
+TEST_F(EngineTest, ACaseWithoutOutputsJudgesNoNumbers) {
+  Case c = TenPlusFive();
+  c.M = 0;
+  c.x = c.w = Tensor(DType::kU8, {0, 1});
+  ASSERT_EQ(Validate(c), "");
+  TestSubject subject;
+  CheckResult result;
+  CheckCase(c, {&subject}, "*", result);
+  EXPECT_TRUE(result.judged.empty());
+  EXPECT_TRUE(result.unjudged.empty());
+}
+
+// The case of a finding names the contract of its operation.
+TEST_F(EngineTest, FindingsNameTheirContract) {
+  TestSubject subject(OffByOneInTails);
+  subject.set_contracts(ParseContracts("quantize=model:fbgemm@avx2"));
+  CheckResult result;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    for (const Op op : {Op::kQuantize, Op::kRequantize})
+      CheckCase(gen::Draw(op, seed), {&subject}, "*", result, {.adapt = true});
+  }
+  std::set<std::string> contracts;
+  for (const Finding& finding : result.findings) {
+    EXPECT_EQ(finding.test_case.contract, subject.contract(finding.test_case.op).text());
+    contracts.insert(finding.test_case.contract);
+  }
+  EXPECT_EQ(contracts, (std::set<std::string>{"exact", "model:fbgemm@avx2"}));
 }
 
 TEST_F(EngineTest, HistoryExcusesNumbersNoCrashesAndSaysSo) {

@@ -168,7 +168,7 @@ struct Sibling {
 
 // The same problem with other zero points: a cache keyed by shapes and scales mixes the two up.
 std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
-  const Contract& contract = subject.contract();
+  const Contract& contract = subject.contract(c.op);
   const Convention* const convention =
       contract.exact() ? nullptr : FindConvention(contract.convention);
   if (!contract.exact() && convention == nullptr) return std::nullopt;

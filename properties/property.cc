@@ -81,6 +81,10 @@ int OneIn(const Property& property) {
   return theorem ? std::max(property.one_in, kInTurn) : property.one_in;
 }
 
+bool Compares(const Property& property) {
+  return property.claim == "matches_exact" || property.claim == "matches_model";
+}
+
 bool MatchesGlob(std::string_view glob, Op op, const Property& property) {
   if (!property.about(op)) return false;
   const std::string name = FullName(op, property);
@@ -114,7 +118,7 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
   if (!property.about(c.op)) {
     return Verdict::NotApplicable("says nothing about " + std::string(Name(c.op)));
   }
-  const Contract& contract = subject.contract();
+  const Contract& contract = subject.contract(c.op);
   if (!contract.exact() && !property.any_contract) {
     const Convention* convention = FindConvention(contract.convention);
     if (convention == nullptr || !Satisfies(*convention, c.op, property.claim))
@@ -155,8 +159,7 @@ std::vector<const Property*> PropertiesInTurn(const Case& c, std::string_view gl
   std::vector<const Property*> judges = PropertiesAbout(c.op, glob);
   size_t compared = 0;
   for (const Property*& each : judges) {
-    if (each->claim == "matches_exact" || each->claim == "matches_model")
-      std::swap(each, judges[compared++]);
+    if (Compares(*each)) std::swap(each, judges[compared++]);
   }
   if (judges.size() <= compared + kTurns) return judges;
   Rng rng(relation::Hash(c));

@@ -55,6 +55,8 @@ int OneIn(const Property& property);
 // Is the property about `op`, and does the glob ('*', '?') match its claim or its full name?
 // Several globs stand between commas; one behind '!' leaves out what an earlier one took.
 bool MatchesGlob(std::string_view glob, Op op, const Property& property);
+// Whether the property compares every number with what is promised: matches_exact, matches_model.
+bool Compares(const Property& property);
 // The properties about `op` that match the glob, in the order of `qualm list properties`.
 // Valid as long as the thread.
 const std::vector<const Property*>& PropertiesAbout(Op op, std::string_view glob = "*");

@@ -157,7 +157,7 @@ std::optional<Changed> Apply(size_t change, const Case& c, const Convention* con
 // remember.
 Verdict OneThingChanged(const Case& c, Subject& subject) {
   static thread_local std::set<std::pair<std::string, Op>> known;
-  const Contract& contract = subject.contract();
+  const Contract& contract = subject.contract(c.op);
   const Convention* const convention =
       contract.exact() ? nullptr : FindConvention(contract.convention);
   if (!contract.exact() && convention == nullptr) return Verdict::Vacuous("nothing is promised");

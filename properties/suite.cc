@@ -10,7 +10,6 @@
 #include "core/burst.h"
 #include "core/io/case_json.h"
 #include "core/status.h"
-#include "oracles/conventions/convention.h"
 #include "properties/adapt.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
@@ -46,12 +45,11 @@ void Suite::Prepare() {
   if (subject_) return;
   AddOwnSubject(make_);
   std::unique_ptr<Subject> subject = make_();
-  if (!options_.contract.empty()) subject->set_contract(ParseContract(options_.contract));
-  const Contract& contract = subject->contract();
-  if (!contract.exact() && FindConvention(contract.convention) == nullptr) {
-    throw InputError("subject '" + std::string(subject->name()) + "': there is no convention '" +
-                     contract.convention + "' (see qualm list subjects)");
-  }
+  if (!options_.contract.empty())
+    subject->set_contracts(ParseContracts(options_.contract).Over(subject->contracts()));
+  subject->set_contract(subject->contract(op_));
+  if (const std::string why = WrongContracts(subject->contracts()); !why.empty())
+    throw InputError("subject '" + std::string(subject->name()) + "': " + why);
   std::map<std::string, int64_t> reasons;
   const auto wanted = static_cast<size_t>(std::max<int64_t>(options_.cases, 1));
   for (int64_t i = 0; i < kDrawsPerCase * options_.cases && cases_.size() < wanted; ++i) {
@@ -59,7 +57,7 @@ void Suite::Prepare() {
     if (std::optional<Case> taken = AdaptTo(*subject, drawn)) {
       cases_.push_back(std::move(*taken));
     } else {
-      ++reasons[subject->CannotRun(drawn)];
+      ++reasons[WhyNot(*subject, drawn)];
     }
   }
   if (cases_.size() < std::max<size_t>(wanted / 10, 1)) {

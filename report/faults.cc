@@ -11,6 +11,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/contract.h"
 #include "core/io/case_json.h"
 #include "core/io/shell_word.h"
 #include "core/status.h"
@@ -32,17 +33,24 @@ Aspect AspectOf(const RecordedFinding& finding) {
   return Aspect::kNumbers;
 }
 
-std::string ContractOf(const ResultRecord& record, const std::string& subject) {
-  for (const auto& [name, contract] : record.subjects) {
-    if (name == subject) return contract;
+// What the subject promised for the operation; "" if the record does not tell.
+std::string ContractOf(const ResultRecord& record, const std::string& subject,
+                       std::string_view operation) {
+  const std::optional<Op> op = ParseOp(operation);
+  const auto at =
+      std::ranges::find(record.subjects, subject, &std::pair<std::string, std::string>::first);
+  if (!op || at == record.subjects.end()) return "";
+  try {
+    return ParseContracts(at->second).of(*op).text();
+  } catch (const InputError&) {
+    return "";  // a record that another qualm wrote
   }
-  return "";
 }
 
 // The reason of an expected finding, from the row of adapters/contracts.cc that declares it.
 std::string ReasonOf(const ResultRecord& record, const RecordedFinding& finding) {
   if (!finding.expected_by_contract) return finding.known;
-  const std::string contract = ContractOf(record, finding.subject);
+  const std::string contract = ContractOf(record, finding.subject, finding.op);
   for (const RecordedDeclaration& row : record.declared) {
     if ((row.subject == finding.subject || row.subject == contract) && row.op == finding.op &&
         row.claim == finding.claim && row.kind == finding.kind)
@@ -108,9 +116,11 @@ Shown Show(const Fault& fault, const OutputFolder& folder) {
 }
 
 // The convention that a subject is, or promises to be.
-const Convention* ConventionOf(const ResultRecord& record, const std::string& subject) {
+const Convention* ConventionOf(const ResultRecord& record, const RecordedFinding& finding) {
   constexpr std::string_view kModel = "model:";
-  const std::string name = subject.starts_with(kModel) ? subject : ContractOf(record, subject);
+  const std::string name = finding.subject.starts_with(kModel)
+                               ? finding.subject
+                               : ContractOf(record, finding.subject, finding.op);
   return name.starts_with(kModel) ? FindConvention(name.substr(kModel.size())) : nullptr;
 }
 
@@ -484,7 +494,7 @@ Blocks SubjectBySubject(const std::vector<Fault>& faults, const OutputFolder& fo
 
 Block FaultSection(const Fault& fault, const OutputFolder& folder) {
   const Shown shown = Show(fault, folder);
-  const Convention* convention = ConventionOf(folder.record, shown.finding->subject);
+  const Convention* convention = ConventionOf(folder.record, *shown.finding);
   const std::vector<std::string> names = fault.subjects();
   Section section{fault.id, fault.is_new ? Tone::kBad : Tone::kDeclared, {}};
   Blocks& blocks = section.inside;

@@ -68,8 +68,9 @@ Cell CellOf(const Square& square) {
     return cell;
   }
   Cell cell("–", Tone::kMuted);
-  cell.title =
-      square.skipped > 0 ? "not judged: the subject does not take such cases" : "not asked";
+  cell.title = square.skipped > 0
+                   ? "not judged: the subject or its contract does not take such cases"
+                   : "not asked";
   return cell;
 }
 

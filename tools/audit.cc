@@ -254,7 +254,7 @@ void Audit::DocumentedCasesAgainstExact() {
     ++totals_.cases;
     const Case& c = documented.c;
     for (const auto& subject : subjects_) {
-      const Contract own = subject->contract();
+      const Contracts own = subject->contracts();
       subject->set_contract({});  // judges whether the number is right
       MemoSubject memo(*subject);
       const std::string name(subject->name());
@@ -267,7 +267,7 @@ void Audit::DocumentedCasesAgainstExact() {
         }
         Judgement judgement = verdict.judgement;
         if (verdict.failed()) {
-          judgement = Take(FindingOf(c, property, memo, verdict, documented.file, own));
+          judgement = Take(FindingOf(c, property, memo, verdict, documented.file, own.of(c.op)));
         } else {
           totals_.Add(judgement);
         }
@@ -279,7 +279,7 @@ void Audit::DocumentedCasesAgainstExact() {
         Outcome outcome = memo.Run(c, RunContext{});
         if (outcome.ok()) answers_[c.op].Add(FileName(documented.file), name, std::move(outcome.y));
       }
-      subject->set_contract(own);
+      subject->set_contracts(own);
     }
     if (!c.observed || fs::path(documented.file).parent_path().filename() != "forum") continue;
     const OurAnswer& ours = our_answers_[documented.file];
@@ -342,8 +342,10 @@ void Audit::MinimizeTheDocumented() {
                          {.max_calls = 2000, .stop = Stopped});
     if (!small.reproduced) continue;
     MakeFolder("--out", folder.string());
+    Case found = finding.test_case;
+    found.contract = small.minimized.contract;
     WriteFolder(place.string(),
-                {{"case.json", CaseToJson(finding.test_case)},
+                {{"case.json", CaseToJson(found)},
                  {"minimized.case.json", CaseToJson(small.minimized)},
                  {"explanation.txt", triage::FindingText(finding) +
                                          triage::Explain(small.minimized, {subject.get()})}});

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "core/io/shell_word.h"
 #include "core/io/short_path.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
@@ -103,121 +104,182 @@ std::string ReasonLines(const CheckResult& result) {
   return text;
 }
 
-// Why nothing was judged (on `subject`, where it is not ""): the most frequent reason.
-std::string WhyNothing(const CheckResult& result, const std::string& subject = "") {
-  std::map<std::string, int64_t> reasons;
-  for (const auto& [key, count] : result.reasons) {
-    if (subject.empty() || key.subject == subject) reasons[key.reason] += count;
-  }
-  if (reasons.empty())
-    return result.totals.cases == 0 ? "there was no case" : "no property applies";
-  const auto most = std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second; });
-  const bool more = !subject.empty() && reasons.size() > 1;
-  return most->first + (more ? fmt::format(" (and {} more)", reasons.size() - 1) : "");
-}
-
 // The most frequent reason; "" if there is none.
 std::string MostOften(const std::map<std::string, int64_t>& reasons) {
   const auto most = std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second; });
   return most == reasons.end() ? "" : most->first;
 }
 
-// How many answers the run asked for, and why some of them were not judged.
-struct Answers {
-  int64_t all = 0;
+// Why nothing was judged.
+std::string WhyNothing(const CheckResult& result) {
   std::map<std::string, int64_t> reasons;
-  std::map<std::string, std::vector<Op>> left_out;  // by subject
-  std::map<std::string, std::string> why;           // by subject, an example
+  for (const auto& [key, count] : result.reasons) reasons[key.reason] += count;
+  if (reasons.empty())
+    return result.totals.cases == 0 ? "there was no case" : "no property applies";
+  return MostOften(reasons);
+}
+
+// An operation of which nothing was judged on a subject.
+struct Unjudged {
+  std::string subject;
+  Op op = Op::kLinear;
+  int64_t cases = 0;
+  std::string why;  // "" if nobody says
+  bool whole;       // nor of any other operation
+  bool missing;     // it was asked for, and the subject has it: a run without it is not clean
 };
 
-// An operation that nobody named, of which a subject judged nothing, is left out: it is counted
-// neither as judged nor as missing, but named.
-Answers AnswersOf(const CheckResult& result, bool ops_named) {
-  Answers answers;
-  for (const auto& [subject, totals] : result.by_subject) {
-    for (const auto& [op, cases] : result.cases_by_op) {
-      answers.all += cases;
-      const auto at = result.unjudged.find({subject, op});
-      if (at == result.unjudged.end()) continue;
-      if (!ops_named && totals.judged() != 0 && at->second.cases == cases) {
-        answers.all -= cases;
-        answers.left_out[subject].push_back(op);
-        answers.why.emplace(subject, MostOften(at->second.reasons));
-        continue;
-      }
-      for (const auto& [reason, count] : at->second.reasons) answers.reasons[reason] += count;
+// Why: the most frequent reason for which nothing was compared, else for which other claims were
+// not judged.
+std::string WhyUnjudged(const CheckResult& result, const std::string& subject, Op op) {
+  std::map<std::string, int64_t> of_comparison, of_others;
+  for (const auto& [key, count] : result.reasons) {
+    const Property* const property = FindProperty(key.property);
+    if (key.subject != subject || key.property != FullName(op, *property)) continue;
+    const bool compares = Compares(*property) && key.judgement != Judgement::kNotApplicable;
+    (compares ? of_comparison : of_others)[key.reason] += count;
+  }
+  return MostOften(of_comparison.empty() ? of_others : of_comparison);
+}
+
+// In the order of subjects and operations. An operation that nobody named and that the subject does
+// not offer is not missing.
+std::vector<Unjudged> UnjudgedOf(const CheckResult& result, const Session& session,
+                                 const Options& options) {
+  const std::vector<Op> ops = DrawnOps(options.check);
+  const auto judged = [&](const std::string& subject, Op op) {
+    return result.judged.contains({subject, op});
+  };
+  std::vector<std::string> named;  // by a word of their own, not by a pattern
+  for (const std::string& word : options.subjects) {
+    const std::vector<std::string> names = SubjectNames({word}, {});
+    if (names.size() == 1) named.push_back(names.front());
+  }
+  std::vector<Unjudged> list;
+  for (const auto& subject : session.subjects) {
+    const std::string name(subject->name());
+    const bool whole = std::ranges::none_of(ops, [&](Op op) { return judged(name, op); });
+    for (const Op op : ops) {
+      const auto drawn = result.cases_by_op.find(op);
+      // Other shards judge what this one has no case of.
+      const bool other_shard = drawn == result.cases_by_op.end() && options.check.shard_count > 1;
+      if (judged(name, op) || other_shard) continue;
+      const bool by_nobody = std::ranges::none_of(
+          session.subjects, [&](const auto& any) { return judged(std::string(any->name()), op); });
+      const bool cases = drawn != result.cases_by_op.end();
+      list.push_back({name, op, cases ? drawn->second : 0,
+                      cases ? WhyUnjudged(result, name, op) : "there was no case", whole,
+                      subject->Offers(op) || (whole && std::ranges::count(named, name) != 0) ||
+                          (by_nobody && !options.ops.empty())});
     }
   }
-  return answers;
+  return list;
+}
+
+// "nothing was judged of requantize on SUBJECT: WHY", a line for each operation that is missing,
+// one for a subject without any.
+std::vector<std::string> UnjudgedLines(const std::vector<Unjudged>& unjudged) {
+  std::vector<std::string> lines;
+  std::string idle;
+  for (const Unjudged& one : unjudged) {
+    if ((one.whole && one.subject == idle) || (!one.whole && !one.missing)) continue;
+    if (one.whole) idle = one.subject;
+    lines.push_back(fmt::format("nothing was judged{} on {}{}{}",
+                                one.whole ? "" : fmt::format(" of {}", Name(one.op)), one.subject,
+                                one.why.empty() ? "" : ": ", one.why));
+  }
+  return lines;
 }
 
 // " Nothing was judged of concat and 6 more operations on SUBJECT (SUBJECT does not offer concat)."
-std::string LeftOutText(const Answers& answers) {
+std::string LeftOutText(const std::vector<Unjudged>& unjudged) {
   constexpr size_t kMostSubjects = 3;
-  if (answers.left_out.size() > kMostSubjects) {
-    return fmt::format(" On {} subjects nothing was judged of some operations.",
-                       answers.left_out.size());
+  std::map<std::string, std::vector<const Unjudged*>> left_out;
+  for (const Unjudged& one : unjudged) {
+    if (!one.whole && !one.missing) left_out[one.subject].push_back(&one);
   }
+  if (left_out.size() > kMostSubjects)
+    return fmt::format(" On {} subjects nothing was judged of some operations.", left_out.size());
   std::string text;
-  for (const auto& [subject, ops] : answers.left_out) {
+  for (const auto& [subject, ops] : left_out) {
     const std::string more =
         ops.size() == 1
             ? ""
             : fmt::format(" and {} more operation{}", ops.size() - 1, ops.size() == 2 ? "" : "s");
-    const std::string& why = answers.why.at(subject);
-    text += fmt::format(" Nothing was judged of {}{} on {}{}.", Name(ops.front()), more, subject,
-                        why.empty() ? "" : " (" + why + ")");
+    const std::string& why = ops.front()->why;
+    text += fmt::format(" Nothing was judged of {}{} on {}{}.", Name(ops.front()->op), more,
+                        subject, why.empty() ? "" : " (" + why + ")");
   }
   return text;
 }
 
-// The closing sentence: how much was judged, how much was not, and why.
-std::string ClosingLine(const CheckResult& result, size_t faults, bool adapts, bool ops_named) {
+// The closing sentence: how much was judged, how much was not, and why. It says OK only if
+// everything was judged that was asked for.
+std::string ClosingLine(const CheckResult& result, const std::vector<Unjudged>& unjudged,
+                        size_t faults, const Options& options) {
   int64_t judged = 0;
   for (const auto& [key, row] : result.coverage.rows()) judged += row.cases;
-  if (judged == 0) return "";  // IdleLines says why
-  const Answers answers = AnswersOf(result, ops_named);
-  const std::string reason = MostOften(answers.reasons);
+  if (judged == 0) return "";  // UnjudgedLines says why
+  // An operation that nobody named, of which a subject judged nothing, is counted neither as judged
+  // nor as missing.
+  const auto left_out = [&](const std::string& subject, Op op) {
+    return options.ops.empty() && std::ranges::any_of(unjudged, [&](const Unjudged& one) {
+             return one.subject == subject && one.op == op && !one.whole;
+           });
+  };
+  int64_t all = 0;
+  std::map<std::string, int64_t> reasons;
+  for (const auto& [subject, totals] : result.by_subject) {
+    for (const auto& [op, cases] : result.cases_by_op) {
+      if (left_out(subject, op)) continue;
+      all += cases;
+      const auto at = result.unjudged.find({subject, op});
+      if (at == result.unjudged.end()) continue;
+      for (const auto& [reason, count] : at->second.reasons) reasons[reason] += count;
+    }
+  }
+  const bool missing = std::ranges::any_of(unjudged, &Unjudged::missing);
+  const std::string reason = MostOften(reasons);
   const Totals& totals = result.totals;
-  std::string text =
-      fmt::format("{}{} of {} answers were judged: {} claims hold{}", faults == 0 ? "OK: " : "",
-                  judged, answers.all, totals.of(Judgement::kPassed),
-                  faults == 0 ? ""
-                              : fmt::format(", {} fail ({} fault{})", totals.of(Judgement::kFailed),
-                                            faults, faults == 1 ? "" : "s"));
+  std::string text = fmt::format(
+      "{}{} of {} answers{} were judged: {} claims hold{}", faults == 0 && !missing ? "OK: " : "",
+      judged, all,
+      options.subjects.empty() ? " of qualm's own kernels (no --subject was named)" : "",
+      totals.of(Judgement::kPassed),
+      faults == 0 ? ""
+                  : fmt::format(", {} fail ({} fault{})", totals.of(Judgement::kFailed), faults,
+                                faults == 1 ? "" : "s"));
   if (const int64_t expected = totals.of(Judgement::kExpected); expected > 0)
     text += fmt::format(", {} fail as declared or known", expected);
   text += ".";
   if (!reason.empty()) {
-    text += fmt::format(" What was not judged the subject does not take, most often: {}.{}", reason,
-                        adapts ? "" : " Without --no-adapt cases are brought into its limits.");
+    text += fmt::format(
+        " What was not judged the subject or its contract does not take, most often: {}.{}", reason,
+        options.check.adapt ? "" : " Without --no-adapt cases are brought into its limits.");
   }
-  text += LeftOutText(answers);
-  for (const auto& [subject, reasons] : result.adapted) {
+  text += LeftOutText(unjudged);
+  for (const auto& [subject, why_not] : result.adapted) {
     int64_t adapted = 0, cases = 0;
-    for (const auto& [why_not, count] : reasons) adapted += count;
-    for (const auto& [op, count] : result.cases_by_op) {
-      const auto left_out = answers.left_out.find(subject);
-      const bool out = left_out != answers.left_out.end() &&
-                       std::ranges::find(left_out->second, op) != left_out->second.end();
-      cases += out ? 0 : count;
-    }
+    for (const auto& [why, count] : why_not) adapted += count;
+    for (const auto& [op, count] : result.cases_by_op) cases += left_out(subject, op) ? 0 : count;
     text += fmt::format(
         " {} of {} cases were brought into the limits of {}, which does not take them all (most "
         "often: {}).",
-        adapted, cases, subject, MostOften(reasons));
+        adapted, cases, subject, MostOften(why_not));
   }
   return text + " --verbose has the rest.\n";
 }
 
-// Subjects that judged nothing at all: a run that looks clean and tested nothing.
-std::string IdleLines(const CheckResult& result) {
-  std::string text;
-  for (const auto& [subject, totals] : result.by_subject) {
-    if (totals.judged() != 0) continue;
-    text += fmt::format("nothing was judged on {}: {}\n", subject, WhyNothing(result, subject));
+JsonValue UnjudgedJson(const std::vector<Unjudged>& unjudged) {
+  JsonList list;
+  for (const Unjudged& one : unjudged) {
+    list.Add(JsonObject{{"subject", one.subject},
+                        {"op", Name(one.op)},
+                        {"cases", one.cases},
+                        {"missing", one.missing},
+                        {"reason", one.why}});
   }
-  return text;
+  return list;
 }
 
 JsonValue NotJudgedJson(const CheckResult& result) {
@@ -241,10 +303,18 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
   std::vector<JUnitTest> tests;
   for (const auto& [name, totals] : result.by_property) {
     JUnitTest test{"qualm", name, std::string(Name(Judgement::kPassed)), ""};
-    if (totals.of(Judgement::kPassed) == 0) test.status = Name(Judgement::kSkipped);
+    if (totals.of(Judgement::kPassed) == 0) {
+      test.status = Name(Judgement::kSkipped);
+      std::map<std::string, int64_t> reasons;
+      for (const auto& [key, count] : result.reasons) {
+        if (key.property == name) reasons[key.reason] += count;
+      }
+      test.message = MostOften(reasons);
+    }
     bool any_new = false;
     for (const Finding& finding : findings) {
       if (finding.full_property() != name) continue;
+      if (test.status == Name(Judgement::kSkipped)) test.message.clear();
       any_new |= known.IsNew(finding);
       test.status = Name(any_new ? Judgement::kFailed : Judgement::kExpected);
       test.message += known.Text(finding);
@@ -255,43 +325,61 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
 }
 
 // A subject that answers like somebody's arithmetic may be right, but judged by a contract that its
-// author did not choose. Names the contract that fits, and how to choose it.
-std::string FittingContracts(const std::vector<Finding>& findings, const Diagnoses& diagnoses) {
+// author did not choose. Names the contracts that fit, and how to choose them all.
+std::string FittingContracts(const std::vector<Finding>& findings, const Diagnoses& diagnoses,
+                             const Options& options) {
   constexpr int64_t kCases = 100;
-  std::map<std::pair<std::string, Op>, std::vector<triage::ObservedCase>> wrong;
+  std::map<std::string, std::map<Op, std::vector<triage::ObservedCase>>> wrong;
   for (const Finding& finding : findings) {
+    // Only plugins and pipes: our own subjects are judged by the contract that they promise.
+    const std::string& name = finding.subject;
+    if (!name.starts_with("plugin:") && !name.starts_with("pipe:")) continue;
     const auto at = diagnoses.find(finding.fingerprint());
     if (at == diagnoses.end() || !at->second.found.observed) continue;
     const Case& c = at->second.found;
-    if (exact::Evaluate(c) != c.observed->y) wrong[{finding.subject, c.op}].push_back({"", c});
+    if (exact::Evaluate(c) != c.observed->y) wrong[name][c.op].push_back({"", c});
   }
   std::string text;
-  for (const auto& [key, cases] : wrong) {
-    const auto& [name, op] = key;
-    const auto subject = SubjectRegistry::Get().Make(name);
-    // Only plugins and pipes: our own subjects are judged by the contract that they promise.
-    if (!subject->contract().exact() || !(name.starts_with("plugin:") || name.starts_with("pipe:")))
-      continue;
-    std::vector<triage::ConventionOrExact> fit;
-    for (const triage::Identified& result :
-         triage::IdentifyObserved(cases, triage::AllConventionsAndExact().subspan(1))) {
-      for (const std::string& convention : result.bit_equal())
-        fit.push_back(triage::FindConventionOrExact(convention, "contract"));
+  for (const auto& [name, by_op] : wrong) {
+    const auto subject = std::move(MakeSubjects({name}, options.contract).front());
+    std::map<Op, std::vector<std::string>> fitting;
+    std::map<std::string, size_t> times;  // that a convention fits
+    std::string fits;
+    for (const auto& [op, cases] : by_op) {
+      if (!subject->contract(op).exact() || NamesContract(options, op)) continue;
+      std::vector<triage::ConventionOrExact> fit;
+      for (const triage::Identified& result :
+           triage::IdentifyObserved(cases, triage::AllConventionsAndExact().subspan(1))) {
+        for (const std::string& convention : result.bit_equal())
+          fit.push_back(triage::FindConventionOrExact(convention, "contract"));
+      }
+      if (fit.empty()) continue;
+      triage::IdentifyOptions how;
+      how.cases = kCases;
+      how.shorten = 0;
+      how.stopped = Stopped;
+      const triage::Identified result =
+          triage::Identify(triage::AnswererOf(*subject), op, fit, how);
+      const std::vector<std::string> names = result.bit_equal();
+      if (names.empty() || result.broken != 0) continue;
+      fits += fmt::format("{}{} (all {} answers that were compared) of {}",
+                          fits.empty() ? "" : ", ", Name(op), result.answered,
+                          FewNames(fmt::format("{}", fmt::join(names, ", "))));
+      for (const std::string& convention : names) ++times[convention];
+      fitting[op] = names;
     }
-    if (fit.empty()) continue;
-    triage::IdentifyOptions options;
-    options.cases = kCases;
-    options.shorten = 0;
-    options.stopped = Stopped;
-    const triage::Identified result =
-        triage::Identify(triage::AnswererOf(*subject), op, fit, options);
-    const std::vector<std::string> names = result.bit_equal();
-    if (names.empty() || result.broken != 0) continue;
+    if (fitting.empty()) continue;
+    Contracts all;
+    for (const auto& [op, names] : fitting) {
+      all.by_op[op] = {*std::ranges::max_element(
+          names, {}, [&](const std::string& convention) { return times[convention]; })};
+    }
+    all = all.Over(subject->contracts());
+    if (all.rest->exact()) all.rest.reset();
     text += fmt::format(
-        "contract: {}, {}: not exact, but all {} answers that were compared are those of {}. If "
-        "that is\n  what it should compute, judge it by that: --contract model:{}\n",
-        name, Name(op), result.answered, FewNames(fmt::format("{}", fmt::join(names, ", "))),
-        names.front());
+        "contract: {}: not exact, but the arithmetic of a known library: {}. If that is\n  what it "
+        "should compute, judge it by that: --contract {}\n",
+        name, fits, ShellWord(all.text()));
   }
   return text;
 }
@@ -350,7 +438,7 @@ int RunCheck(Options options) {
   session.known.CountAsExpected(findings, result);
   session.known.TellUnmatched(findings);
   const std::string contracts =
-      options.contract.empty() && !stop() ? FittingContracts(findings, folder.diagnoses()) : "";
+      stop() ? "" : FittingContracts(findings, folder.diagnoses(), options);
 
   const std::vector<FaultOfRun> faults =
       FaultsOf(findings, folder.diagnoses(), session.known, result);
@@ -371,14 +459,15 @@ int RunCheck(Options options) {
     if (!hazards.empty()) session.Print("hazard coverage\n{}", hazards);
     if (!reasons.empty()) session.Print("not judged\n{}", reasons);
   }
-  session.Print("{}{}{}", IdleLines(result), folder.effort().Sentence(),
-                ClosingLine(result, faults.size(), options.check.adapt, !options.ops.empty()));
+  std::vector<Unjudged> unjudged = UnjudgedOf(result, session, options);
+  for (const std::string& line : UnjudgedLines(unjudged)) session.Print("{}\n", line);
+  session.Print("{}{}", folder.effort().Sentence(),
+                ClosingLine(result, unjudged, faults.size(), options));
   session.totals = result.totals;
-  session.document.extra = {{"faults", FaultsJson(faults, findings)},
-                            {"triage", folder.effort().Json()},
-                            {"hazards", HazardJson(result.coverage)},
-                            {"properties", PropertiesJson(result)},
-                            {"not_judged", NotJudgedJson(result)}};
+  session.document.extra = {
+      {"faults", FaultsJson(faults, findings)}, {"triage", folder.effort().Json()},
+      {"hazards", HazardJson(result.coverage)}, {"properties", PropertiesJson(result)},
+      {"unjudged", UnjudgedJson(unjudged)},     {"not_judged", NotJudgedJson(result)}};
   session.tests = JUnitTests(result, findings, session.known);
   // A run without new findings leaves no folder behind, unless the user asked for one.
   const bool news = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
@@ -389,7 +478,12 @@ int RunCheck(Options options) {
   const int status = session.End(WhyNothing(result));
   // A shard of few cases may be empty: other shards judge them.
   const bool empty_shard = options.check.shard_count > 1 && result.totals.cases == 0;
-  return status == kBadInput && empty_shard ? kClean : status;
+  if (status == kBadInput && empty_shard) return kClean;
+  if (status != kClean || Stopped() || std::ranges::none_of(unjudged, &Unjudged::missing))
+    return status;
+  std::erase_if(unjudged, [](const Unjudged& one) { return !one.missing; });
+  for (const std::string& line : UnjudgedLines(unjudged)) TellLine(line);
+  return kBadInput;
 }
 
 }  // namespace

@@ -5,25 +5,29 @@
 
 #include "core/io/shell_word.h"
 #include "core/io/short_path.h"
+#include "core/status.h"
 #include "oracles/exact/exact.h"
+#include "properties/engine.h"
 #include "properties/property.h"
 #include "tools/command.h"
 #include "tools/findings.h"
 #include "tools/regressions.h"
+#include "triage/identify.h"
 
 namespace qualm::tools {
 namespace {
 
 std::string FailsText(const std::string& file, const Subject& subject, const Finding& finding,
-                      const std::string& reason, bool exact) {
+                      const std::string& reason, bool exact, bool contract_named) {
   return fmt::format(
       "{}, the claim of this file, {} on {}: {}.\n{}  to see it fail: qualm replay {} --subject "
-      "{}\n",
+      "{}{}\n",
       finding.full_property(), finding.expected_by_contract ? "fails as declared" : "fails",
       subject.name(), reason,
       exact ? "  The answer to the case alone is exact; the claim asks for more than this answer.\n"
             : "",
-      ShellWord(ShortPath(file)), ShellWord(std::string(subject.name())));
+      ShellWord(ShortPath(file)), ShellWord(std::string(subject.name())),
+      contract_named ? " --contract " + ShellWord(subject.contract().text()) : "");
 }
 
 std::string HoldsText(const Case& c, const Property& property, const Subject& subject,
@@ -41,15 +45,31 @@ std::string HoldsText(const Case& c, const Property& property, const Subject& su
 
 }  // namespace
 
-Contract ContractOfClaim(const Case& c, const Subject& subject, bool named) {
-  const bool reproducer = !named && IsReproducerOf(c, subject);
-  return reproducer && !c.property.ends_with("matches_model") ? Contract{} : subject.contract();
+void RequireContract(const Case& c, const std::string& file) {
+  if (c.contract.empty()) return;
+  if (const std::string why = WrongContracts({{}, {{c.op, ParseContract(c.contract)}}});
+      !why.empty())
+    throw InputError(file + ": contract: " + why);
+}
+
+Contract ContractOfClaim(const Case& c, const Subject& subject, bool own) {
+  const Contract& promised = subject.contract(c.op);
+  if (own) return promised;
+  if (!c.contract.empty()) return ParseContract(c.contract);
+  if (!IsReproducerOf(c, subject)) return promised;
+  if (!c.property.ends_with("matches_model")) return {};
+  if (!promised.exact() || !c.expected) return promised;
+  // Any convention that gives this output gives the same verdict.
+  const std::vector<std::string> names =
+      triage::BitEqual(c, *c.expected, triage::AllConventionsAndExact().subspan(1));
+  return names.empty() ? promised : Contract{names.front()};
 }
 
 ClaimAgain JudgeClaimAgain(const std::string& file, const Case& c, Subject& subject,
                            bool contract_named) {
   const Property& property = PropertyOf(c.property, c.op, file + ": property");
-  const Contract own = subject.contract();
+  RequireContract(c, file);
+  const Contracts own = subject.contracts();
   subject.set_contract(ContractOfClaim(c, subject, contract_named));
   MemoSubject memo(subject);
   ClaimAgain again;
@@ -57,14 +77,14 @@ ClaimAgain JudgeClaimAgain(const std::string& file, const Case& c, Subject& subj
   const Verdict verdict = Judge(property, c, memo);
   again.judgement = verdict.judgement;
   if (verdict.failed() && property.claim != "matches_exact") {
-    again.finding = FindingOf(c, property, memo, verdict, file, own);
+    again.finding = FindingOf(c, property, memo, verdict, file, own.of(c.op));
     if (again.finding->expected_by_contract) again.judgement = Judgement::kExpected;
     const bool exact = outcome.ok() && exact::Evaluate(c) == outcome.y;
-    again.text = FailsText(file, subject, *again.finding, verdict.reason, exact);
+    again.text = FailsText(file, subject, *again.finding, verdict.reason, exact, contract_named);
   } else if (verdict.judgement == Judgement::kPassed && outcome.ok() && MayHide(c, subject)) {
     again.text = HoldsText(c, property, subject, outcome);
   }
-  subject.set_contract(own);
+  subject.set_contracts(own);
   return again;
 }
 

@@ -39,7 +39,17 @@ void AddJUnitOption(Verb& verb, CommonOptions& options) {
 
 void AddContractOption(Verb& verb, CommonOptions& options) {
   verb.Text("--contract", options.contract,
-            "judge against exact or model:NAME instead of each subject's own contract");
+            "judge against exact or model:NAME instead of each subject's own contract; OP=CONTRACT "
+            "for one operation (repeatable)")
+      .Joined();
+}
+
+bool NamesContract(const CommonOptions& options, Op op) {
+  return !options.contract.empty() && ParseContracts(options.contract).Say(op);
+}
+
+Contract ContractFor(const CommonOptions& options, Op op, const Contract& otherwise) {
+  return NamesContract(options, op) ? ParseContracts(options.contract).of(op) : otherwise;
 }
 
 const Property& PropertyOf(const std::string& name, Op op, const std::string& where) {

@@ -24,7 +24,7 @@ struct CommonOptions {
   std::vector<std::string> subjects;
   std::string json;  // file, "-" for stdout, "" for none
   std::string junit;
-  std::string contract;  // overrides each subject's own
+  std::string contract;  // overrides each subject's own (ParseContracts)
   std::string emit;      // an exporter, "" for none
   std::string output;    // where the export goes, "" for stdout
 
@@ -38,6 +38,10 @@ void AddSubjectOption(Verb& verb, CommonOptions& options, bool required);
 void AddOutputOptions(Verb& verb, CommonOptions& options);
 void AddJUnitOption(Verb& verb, CommonOptions& options);
 void AddContractOption(Verb& verb, CommonOptions& options);
+// Whether --contract says something of the operation.
+bool NamesContract(const CommonOptions& options, Op op);
+// The contract of --contract for the operation, `otherwise` where it says nothing.
+Contract ContractFor(const CommonOptions& options, Op op, const Contract& otherwise);
 
 // The property called `name`, "CLAIM" or "OP.CLAIM", if it speaks of `op`; InputError "WHERE: ..."
 // if there is none.

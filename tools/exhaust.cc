@@ -273,7 +273,9 @@ std::optional<Finding> FindingOf(const Certificate& c) {
   };
   verdict.divergence = Divergence{at, shown(c.worst->expected), shown(c.worst->actual),
                                   static_cast<double>(c.worst->distance)};
-  return Finding(alone, c.contract == "exact" ? "matches_exact" : "matches_model", c.subject,
+  Case wrong = alone;
+  wrong.contract = c.contract;
+  return Finding(wrong, c.contract == "exact" ? "matches_exact" : "matches_model", c.subject,
                  verdict);
 }
 
@@ -463,9 +465,9 @@ int RunExhaust(const Options& options) {
   Session session(options);
   if (options.subjects.empty()) throw InputError("--subject: is missing, expected one");
   Certificate plan = PlanOf(options);
-  session.Open(SubjectNames(options.subjects, {}), options.contract.empty()    ? "exact"
-                                                   : options.contract == "own" ? ""
-                                                                               : options.contract);
+  const Op op = plan.problems[0].op;
+  session.Open(SubjectNames(options.subjects, {}),
+               options.contract == "own" ? "" : ContractFor(options, op, Contract{}).text());
   const bool files = !options.output.empty() || !options.state.empty() || !options.worst.empty();
   if (files && session.subjects.size() > 1)
     throw InputError("--output, --state, --worst: name one file, expected one --subject");
@@ -474,7 +476,7 @@ int RunExhaust(const Options& options) {
   std::vector<Certificate> certificates;
   for (const auto& subject : session.subjects) {
     Certificate& certificate = certificates.emplace_back(plan);
-    certificate.contract = subject->contract().text();
+    certificate.contract = subject->contract(op).text();
     FillIn(&certificate, *subject);
     Continue(options.state, &certificate);
   }
@@ -561,7 +563,9 @@ void AddExhaust(CLI::App& app, Run* run) {
   verb.Texts("--merge", options->merge, "join the certificates of shards").TakesMany();
   AddOutputOptions(verb, *options);
   text("--contract", options->contract,
-       "judge against exact (the default), model:NAME, or own: what each subject promises");
+       "judge against exact (the default), model:NAME, or own: what each subject promises; "
+       "OP=CONTRACT for one operation (repeatable)")
+      .Joined();
   verb.Does([options] { return RunExhaust(*options); });
 }
 

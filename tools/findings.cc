@@ -17,6 +17,7 @@
 #include "tools/progress.h"
 #include "tools/stop.h"
 #include "triage/causes.h"
+#include "triage/identify.h"
 #include "triage/triage.h"
 #include "triage/triaged.h"
 
@@ -56,23 +57,40 @@ bool MayBeKnown(const Finding& found, const KnownFindings& known) {
 
 }  // namespace
 
+Verdict JudgeExpected(const Case& c) {
+  const auto compare = [&](const Tensor& right, const std::string& whose) {
+    const auto divergence = FirstDivergence(right, *c.expected);
+    return divergence
+               ? Verdict::Failed("the expected output in the file is not the " + whose, divergence)
+               : Verdict::Passed();
+  };
+  if (!c.property.ends_with("matches_model")) return compare(exact::Evaluate(c), "exact one");
+  const auto conventions = triage::AllConventionsAndExact().subspan(1);
+  if (c.contract.empty()) {
+    if (!triage::BitEqual(c, *c.expected, conventions).empty()) return Verdict::Passed();
+    return Verdict::Failed("the expected output in the file is that of no convention",
+                           FirstDivergence(exact::Evaluate(c), *c.expected));
+  }
+  const triage::ConventionOrExact& named = triage::FindConventionOrExact(c.contract, "contract");
+  if (std::string why = named.CannotRun(c); !why.empty()) return Verdict::Skipped(std::move(why));
+  return compare(named.Run(c), "one of " + c.contract);
+}
+
 std::optional<Finding> WrongExpected(const Case& c, const std::string& file) {
-  // If the claim is about a convention, the file holds the convention's output.
-  if (!c.expected || c.property.ends_with(".matches_model")) return std::nullopt;
-  const auto divergence = FirstDivergence(exact::Evaluate(c), *c.expected);
-  if (!divergence) return std::nullopt;
-  return Finding(
-      c, "matches_exact", "expected",
-      Verdict::Failed("the expected output in the file is not the exact one", divergence), file);
+  if (!c.expected) return std::nullopt;
+  const Verdict verdict = JudgeExpected(c);
+  if (!verdict.failed()) return std::nullopt;
+  const bool of_model = c.property.ends_with("matches_model");
+  return Finding(c, of_model ? "matches_model" : "matches_exact", "expected", verdict, file);
 }
 
 bool IsExcused(const Finding& finding, Subject& subject, const Contract& promised) {
   if (!IsDeclared(finding, subject, promised)) return false;
-  const Contract judged = subject.contract();
-  if (promised.exact() || judged == promised) return true;
+  const Contracts judged = subject.contracts();
+  if (promised.exact() || judged.of(finding.test_case.op) == promised) return true;
   subject.set_contract(promised);
   const Verdict keeps = Judge(*FindProperty("matches_model"), finding.test_case, subject);
-  subject.set_contract(judged);
+  subject.set_contracts(judged);
   return !keeps.failed();
 }
 
@@ -227,6 +245,7 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
   const auto look_into = [&](Finding finding, Item& item) {
     std::vector<triage::Hypothesis> causes = causes_of(finding);
     item.subject = std::move(MakeSubjects({finding.subject}, contract).front());
+    item.subject->set_contract(item.subject->contract(finding.test_case.op));
     item.triaged = std::make_unique<triage::Triaged>(
         std::move(finding), *item.subject,
         [&](const Finding& found) { return !known.IsNew(found); }, std::move(causes));

@@ -23,7 +23,11 @@
 
 namespace qualm::tools {
 
-// A finding if the case file has an expected output that is not the exact one.
+// Whether the expected output of the case file is the exact one; of matches_model, that of the
+// contract in the file, or of any convention if it names none. Skipped if the convention does not
+// define the case.
+Verdict JudgeExpected(const Case& c);
+// A finding if JudgeExpected fails.
 std::optional<Finding> WrongExpected(const Case& c, const std::string& file);
 
 // Whether a row of adapters/contracts.cc declares the finding of a subject that promised

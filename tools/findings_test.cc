@@ -49,8 +49,39 @@ TEST(WrongExpected, IsAnOutputThatIsNotTheExactOne) {
   EXPECT_EQ(wrong->case_file, "f");
   ASSERT_TRUE(wrong->first_divergence);
   EXPECT_EQ(wrong->first_divergence->index, 0);
+}
+
+// Of matches_model it is that of the contract; of a file that names none, any convention's.
+TEST(WrongExpected, OfAConventionIsComparedWithThatConvention) {
+  Case c = Saturating();
   c.property = "linear.matches_model";
-  EXPECT_FALSE(WrongExpected(c, "f")) << "the output of a convention";
+  const Tensor saturated = FindConvention("fbgemm@avx2")->run(c).y;
+  ASSERT_NE(saturated, exact::Evaluate(c));
+  Tensor nobodys = saturated;
+  nobodys.SetInt(0, 3);
+  struct Row {
+    const char* contract;
+    const Tensor& expected;
+    const char* why;
+  };
+  for (const Row& row :
+       {Row{"", saturated, ""},
+        Row{"", nobodys, "the expected output in the file is that of no convention"},
+        Row{"model:fbgemm@avx2", saturated, ""},
+        Row{"model:fbgemm@vnni", saturated,
+            "the expected output in the file is not the one of model:fbgemm@vnni"}}) {
+    c.contract = row.contract;
+    c.expected = row.expected;
+    const std::optional<Finding> wrong = WrongExpected(c, "f");
+    EXPECT_EQ(wrong ? wrong->explanation : "", row.why) << row.contract;
+    if (wrong) {
+      EXPECT_EQ(wrong->full_property(), "linear.matches_model");
+    }
+  }
+  c.contract = "model:gemmlowp";
+  const Verdict verdict = JudgeExpected(c);
+  EXPECT_EQ(verdict.judgement, Judgement::kSkipped) << "defined by nobody who is named";
+  EXPECT_NE(verdict.reason, "");
 }
 
 // A departure of a convention excuses who promises the convention, is judged by the exact meaning

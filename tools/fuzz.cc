@@ -73,7 +73,7 @@ std::string WhyIdle(Op op, const std::vector<std::unique_ptr<Subject>>& subjects
     const Case c = gen::Draw(op, CaseSeed(1, op, i));
     for (const auto& subject : subjects) {
       if (AdaptTo(*subject, c)) return "";
-      if (why.empty()) why = subject->CannotRun(c);
+      if (why.empty()) why = WhyNot(*subject, c);
     }
   }
   return why;

@@ -286,6 +286,11 @@ JsonValue QuestionJson(const Question& question) {
   return JsonObject{{"of", question.name}, {"ops", ops}};
 }
 
+// The name of the convention, or "exact".
+std::string ConventionOf(const Contract& contract) {
+  return triage::FindConventionOrExact(contract.text(), "--contract").name;
+}
+
 // The finding of one operation, if there is one: the subject broke, has an arithmetic without a
 // name, or not the one that --contract names; or two conventions differ.
 std::optional<Finding> FindingOf(const Question& question, const Identified& result,
@@ -318,8 +323,8 @@ std::optional<Finding> FindingOf(const Question& question, const Identified& res
     if (comparison.state != State::kRuledOut) return std::nullopt;
     return finding_of(comparison, fmt::format("differs from {}", comparison.convention));
   }
-  if (!options.contract.empty()) {
-    const std::string wanted = triage::FindConventionOrExact(options.contract, "--contract").name;
+  if (NamesContract(options, result.op)) {
+    const std::string wanted = ConventionOf(ContractFor(options, result.op, Contract{}));
     for (const Comparison& comparison : result.conventions) {
       if (comparison.convention != wanted || comparison.state != State::kRuledOut) continue;
       return finding_of(comparison, "is not bit-equal to " + wanted);
@@ -339,11 +344,25 @@ std::string WhyNothing(const Identified& result) {
   return "";
 }
 
+// That nothing was compared with the convention of --contract, and why; "" if something was, or if
+// the subject does not have the operation.
+std::string NotCompared(const Identified& result, const Options& options) {
+  if (result.answered == 0 || !NamesContract(options, result.op)) return "";
+  const std::string wanted = ConventionOf(ContractFor(options, result.op, Contract{}));
+  for (const Comparison& comparison : result.conventions) {
+    if (comparison.convention != wanted || comparison.cases != 0) continue;
+    return fmt::format("{}: nothing was compared with {}{}{}", Name(result.op), wanted,
+                       comparison.reason.empty() ? "" : ": ", comparison.reason);
+  }
+  return "";
+}
+
 int RunIdentify(Options options) {
   Session session(options);
   RequireOneQuestion(options);
-  if (!options.contract.empty()) {
-    const std::string& wanted = triage::FindConventionOrExact(options.contract, "--contract").name;
+  for (const Op op : AllOps()) {
+    if (!NamesContract(options, op)) continue;
+    const std::string wanted = ConventionOf(ContractFor(options, op, Contract{}));
     if (!options.conventions.empty() &&
         std::ranges::find(options.conventions, wanted) == options.conventions.end()) {
       options.conventions.push_back(wanted);
@@ -360,10 +379,13 @@ int RunIdentify(Options options) {
   Totals& totals = session.totals;
   std::vector<Finding>& findings = session.document.findings;
   std::string text, why;
+  std::vector<std::string> missing;
   int64_t compared = 0;
   for (const Identified& result : question.results) {
     totals.cases += result.drawn;
     if (why.empty()) why = WhyNothing(result);
+    if (std::string not_compared = NotCompared(result, options); !not_compared.empty())
+      missing.push_back(std::move(not_compared));
     for (const Comparison& comparison : result.conventions) compared += comparison.cases;
     if (const auto finding = FindingOf(question, result, options)) {
       totals.Add(Judgement::kFailed);
@@ -379,12 +401,14 @@ int RunIdentify(Options options) {
   session.Print("{}", text);
   if (!options.subjects.empty()) {
     session.document.subjects.emplace_back(
-        question.name, SubjectRegistry::Get().Make(question.name)->contract().text());
+        question.name, SubjectRegistry::Get().Make(question.name)->contracts().text());
   }
   session.document.extra.emplace_back("identify", QuestionJson(question));
   session.Write();
   if (!findings.empty()) return StatusOfStopped(kFindings);
-  if (compared != 0 || Stopped()) return StatusOfStopped(kClean);
+  if ((compared != 0 && missing.empty()) || Stopped()) return StatusOfStopped(kClean);
+  for (const std::string& line : missing) TellLine(line);
+  if (compared != 0) return kBadInput;
   TellLine(fmt::format("nothing was compared{}{}", why.empty() ? "" : ": ", why));
   return kBadInput;
 }
@@ -421,7 +445,9 @@ void AddIdentify(CLI::App& app, Run* run) {
             "write each ruling-out input to DIR/OP.CONVENTION.case.json");
   AddOutputOptions(verb, *options);
   verb.Text("--contract", options->contract,
-            "exact or model:NAME: fail unless it is bit-equal to that one");
+            "exact or model:NAME: fail unless it is bit-equal to that one; OP=CONTRACT for one "
+            "operation (repeatable)")
+      .Joined();
   verb.Does([options] { return RunIdentify(*options); });
 }
 

@@ -44,12 +44,12 @@ std::string AliasOf(const SubjectKind& kind, const Subject& subject) {
 std::string AboutSubject(const SubjectKind& kind, const std::string& name) {
   try {
     const auto subject = SubjectRegistry::Get().Make(name);
-    std::string about = "contract " + subject->contract().text();
+    std::string about = "contract " + subject->contracts().text();
     if (const std::string alias = AliasOf(kind, *subject); !alias.empty()) {
       about += ", the same as " + alias;
     }
     if (!subject->Version().empty()) about += ", " + subject->Version();
-    if (const Convention* convention = FindConvention(subject->contract().convention);
+    if (const Convention* convention = FindConvention(subject->contracts().rest->convention);
         convention != nullptr && kind.kind == "model" && !convention->variations.empty()) {
       about += fmt::format(", variations {}", fmt::join(convention->variations, " "));
     }

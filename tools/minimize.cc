@@ -11,6 +11,7 @@
 #include "core/io/short_path.h"
 #include "core/status.h"
 #include "properties/property.h"
+#include "tools/claim.h"
 #include "tools/command.h"
 #include "tools/emit.h"
 #include "tools/findings.h"
@@ -31,9 +32,9 @@ struct Options : CommonOptions {
   int64_t max_calls = 2000;
 };
 
-const Property& ChooseProperty(const Options& options, const Case& c) {
+const Property& ChooseProperty(const Options& options, const Case& c, const Contract& contract) {
   std::string name = options.property.empty() ? c.property : options.property;
-  if (name.empty()) name = "matches_exact";
+  if (name.empty()) name = contract.exact() ? "matches_exact" : "matches_model";
   return PropertyOf(name, c.op,
                     options.property.empty() ? options.path + ": property" : "--property");
 }
@@ -60,16 +61,18 @@ bool WasCutShort(const Options& options, const triage::MinimizeResult& result) {
 int RunMinimize(const Options& options) {
   Session session(options);
   const Case c = ReadCaseFile(options.path);
-  const Property& property = ChooseProperty(options, c);
+  RequireContract(c, options.path);
+  // The question is whether the number is right, so exact judges unless told otherwise.
+  const Contract contract =
+      ContractFor(options, c.op, c.contract.empty() ? Contract{} : ParseContract(c.contract));
+  const Property& property = ChooseProperty(options, c, contract);
   const std::vector<std::string> names = SubjectNames(options.subjects, {});
   if (names.size() != 1) {
     throw InputError(fmt::format("--subject: {} subjects are named ({}), expected one",
                                  names.size(), fmt::join(options.subjects, ", ")));
   }
-  // The question is whether the number is right, so exact judges unless told otherwise.
-  const std::string contract = options.contract.empty() ? "exact" : options.contract;
-  session.Open(names, contract);
-  const Contract own = SubjectRegistry::Get().Make(names.front())->contract();
+  session.Open(names, contract.text());
+  const Contract own = SubjectRegistry::Get().Make(names.front())->contract(c.op);
   if (options.output == "-")
     throw InputError("--output: '-' is no file; without --output the case goes to stdout");
   RequireEmittable(options, {options.path});
@@ -164,7 +167,8 @@ void AddMinimize(CLI::App& app, Run* run) {
   verb.Text("CASE", options->path, "a case that fails").Required();
   AddSubjectOption(verb, *options, true);
   verb.Text("--property,-p", options->property,
-            "the claim that fails (default: the case's own, else matches_exact)");
+            "the claim that fails (default: the case's own, else matches_exact, or matches_model "
+            "under another contract)");
   AddEmitOptions(verb, *options, "write the minimized case to FILE; with --emit: ");
   verb.Text("--to-corpus", options->to_corpus,
             "also write the minimized case, with the reason, as WHERE.case.json, or into the "

@@ -77,16 +77,14 @@ void Take(const Case& c, const Property& property, Subject& subject, Verdict ver
     if (finding.expected_by_contract) verdict.judgement = Judgement::kExpected;
     replay.session.document.findings.push_back(std::move(finding));
   }
-  const bool judged = verdict.judgement == Judgement::kPassed ||
-                      verdict.judgement == Judgement::kFailed ||
-                      verdict.judgement == Judgement::kExpected;
-  replay.answers += judged ? 1 : 0;
+  replay.answers += IsJudged(verdict.judgement) ? 1 : 0;
   Report(replay, std::string(subject.name()), name, verdict);
 }
 
 Case ReadCase(const std::string& file) {
   Case c = ReadCaseFile(file);
   if (!c.property.empty()) PropertyOf(c.property, c.op, file + ": property");
+  RequireContract(c, file);
   return c;
 }
 
@@ -118,33 +116,34 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options, 
   ++replay.session.totals.cases;
   const std::string wanted = options.property.empty() ? c.property : options.property;
   if (c.expected) {
-    // The file holds the exact output. Where the oracle disagrees, one of the two is wrong.
-    std::optional<Finding> wrong = WrongExpected(c, file);
-    Report(
-        replay, "oracle", file,
-        wrong ? Verdict::Failed(wrong->explanation, wrong->first_divergence) : Verdict::Passed());
-    if (wrong) replay.session.document.findings.push_back(std::move(*wrong));
+    // Where the oracle disagrees with the file, one of the two is wrong.
+    Report(replay, "oracle", file, JudgeExpected(c));
+    if (auto wrong = WrongExpected(c, file))
+      replay.session.document.findings.push_back(std::move(*wrong));
   }
   if (c.observed && wanted.empty()) JudgeObserved(file, c, replay);
   const std::string glob =
       wanted.empty() ? "*" : FullName(c.op, PropertyOf(wanted, c.op, "--property"));
   for (const auto& subject : replay.session.subjects) {
-    const Contract own = subject->contract();
-    const bool reproducer = options.contract.empty() && IsReproducerOf(c, *subject);
-    subject->set_contract(ContractOfClaim(c, *subject, !options.contract.empty()));
+    const Contracts own = subject->contracts();
+    const bool named = NamesContract(options, c.op);
+    const bool reproducer = !named && IsReproducerOf(c, *subject);
+    // Our own kernels, which are asked where nobody is named, have not promised what the file says.
+    const bool asked = !options.subjects.empty() || reproducer;
+    subject->set_contract(ContractOfClaim(c, *subject, named || !asked));
     MemoSubject memo(*subject);
     bool fails = false, judged = false;
     JudgeAll(c, memo, glob, [&](const Property& property, Verdict verdict) {
       const std::string name = FullName(c.op, property) + " " + file;
       fails |= verdict.failed();
       judged |= verdict.failed() || verdict.judgement == Judgement::kPassed;
-      Take(c, property, memo, std::move(verdict), name, {file, own}, replay);
+      Take(c, property, memo, std::move(verdict), name, {file, own.of(c.op)}, replay);
       return true;
     });
     replay.may_hide |= judged && !fails && options.property.empty() && MayHide(c, *subject);
     if (reproducer && judged && options.property.empty())
       replay.regressions.push_back(CompareWithThen(file, c, memo, fails));
-    subject->set_contract(own);
+    subject->set_contracts(own);
   }
 }
 
@@ -206,8 +205,9 @@ void ReplayRecords(const std::vector<GoldenRecord>& records, const std::vector<S
     if (!has_case(record)) continue;
     if (next == asked.end()) GoldenCase(record);  // throws
     for (size_t s = 0; s < subjects.size(); ++s) {
-      const bool exact_contract = subjects[s]->contract().exact();
       MemoSubject memo(*subjects[s]);
+      memo.set_contract(memo.contract(next->problem.op));
+      const bool exact_contract = memo.contract().exact();
       if (next->answers[s]) memo.Remember(next->problem, *next->answers[s]);
       JudgeAll(next->problem, memo, exact_contract ? "matches_exact" : "matches_model",
                [&](const Property& property, Verdict verdict) {

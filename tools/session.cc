@@ -238,7 +238,7 @@ std::string TotalsLine(const Totals& totals) {
 void Session::Open(const std::vector<std::string>& names, const std::string& contract) {
   subjects = MakeSubjects(names, contract);
   for (const auto& subject : subjects)
-    document.subjects.emplace_back(subject->name(), subject->contract().text());
+    document.subjects.emplace_back(subject->name(), subject->contracts().text());
 }
 
 std::vector<Subject*> Session::pointers() const {

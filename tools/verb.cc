@@ -45,6 +45,11 @@ VerbOption VerbOption::Called(const std::string& value) {
   return *this;
 }
 
+VerbOption VerbOption::Joined() {
+  option_->join(',');
+  return *this;
+}
+
 VerbOption VerbOption::TakesMany(int count) {
   option_->allow_extra_args();
   option_->expected(count == 0 ? -1 : count);

@@ -38,6 +38,8 @@ class VerbOption {
   VerbOption Called(const std::string& value);
   // A list whose values follow its name once: --merge A B C. `count` 0: any number from one on.
   VerbOption TakesMany(int count = 0);
+  // A text that may be given again: the values stand between commas.
+  VerbOption Joined();
 
  private:
   CLI::Option* option_;

@@ -177,7 +177,7 @@ class Descent {
   // Takes a simpler case that no pass offers, if a cause is known and the subject fails there too.
   bool Restart() {
     const Holds possible = [&](const Case& c) { return memo_.CannotRun(c).empty(); };
-    const Convention* const model = ModelOf(memo_.contract());
+    const Convention* const model = ModelOf(memo_.contract(best_.op));
     if (keep_.empty()) return false;
     for (Case& candidate : Restarts(best_, keep_.front(), model, possible)) {
       Judged judged;
@@ -308,9 +308,10 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   if (ended) result.needs = Needs(result.minimized);
 
   result.minimized.property = FullName(c.op, property);
+  const Contract& contract = subject.contract(c.op);
+  result.minimized.contract = contract.text();
   const bool of_model = property.claim == "matches_model";
-  result.minimized.expected =
-      RightOutput(result.minimized, of_model ? ModelOf(subject.contract()) : nullptr);
+  result.minimized.expected = RightOutput(result.minimized, of_model ? ModelOf(contract) : nullptr);
   // Runs even beyond the budget, so that the reproducer always says what was seen: of a subject
   // that answers by chance, a wrong answer.
   const int most_runs = descent->flaky() ? 32 : 1;

@@ -463,16 +463,16 @@ class FaultySubject final : public InProcessSubject {
   std::string_view name() const override { return name_; }
 
   std::string CannotRun(const Case& c) const override {
-    const auto has_op = [&](const Planted* planted) {
-      return std::ranges::count(planted->info.ops, c.op) != 0;
-    };
-    if (!planted_.empty() && std::ranges::none_of(planted_, has_op)) {
-      return "the fault is not in " + std::string(Name(c.op));
-    }
+    if (!Offers(c.op)) return "the fault is not in " + std::string(Name(c.op));
     if (c.requant != Requant::kExact) {
       return "planted faults have no requantization " + std::string(Name(c.requant));
     }
     return faulty::CannotCompute(c);
+  }
+  bool Offers(Op op) const override {
+    return planted_.empty() || std::ranges::any_of(planted_, [&](const Planted* planted) {
+             return std::ranges::count(planted->info.ops, op) != 0;
+           });
   }
 
   std::string InstructionSet() const override { return "scalar"; }

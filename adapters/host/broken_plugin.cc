@@ -466,9 +466,12 @@ extern "C" const qualm_plugin* qualm_plugin_entry(void) {
   plugin.abi_version = other ? 99 : QUALM_ABI_VERSION;
   plugin.name = Is("no-name") ? nullptr : "broken";
   plugin.version = "0";
+  static const std::string at_most = "model:" + std::string(1994, 'm'), longer = at_most + "m";
   plugin.contract = Is("no-contract")        ? nullptr
                     : Is("wrong-contract")   ? "mostly right"
                     : Is("unknown-contract") ? "model:nope"
+                    : Is("contract-of-2000") ? at_most.c_str()
+                    : Is("contract-of-2001") ? longer.c_str()
                                              : "exact";
   plugin.capability = Is("no-capability") ? nullptr : Capability;
   plugin.run = Is("null-function") ? nullptr : Run;

@@ -64,12 +64,12 @@ void ForeignSubject::RequireInstructionSet(std::string_view wanted, std::string_
 
 void ForeignSubject::AdoptContract() {
   try {
-    set_contract(ParseContract(info().contract));
+    set_contracts(ParseContracts(info().contract));
   } catch (const InputError&) {
     throw Unavailable("subject '" + name_ + "': its contract '" + info().contract + "' is none, " +
                       (info().contract.starts_with("model:")
                            ? "because no convention here describes this arithmetic"
-                           : "expected exact or model:NAME"));
+                           : "expected exact or model:NAME, and OP=CONTRACT for one operation"));
   }
 }
 

@@ -34,6 +34,7 @@ class ForeignSubject : public BasicSubject {
  public:
   std::string_view name() const override { return name_; }
   std::string CannotRun(const Case& c) const override;
+  bool Offers(Op op) const override { return info().limits[static_cast<size_t>(op)].has_value(); }
   Outcome Run(const Case& c, const RunContext& context) override;
   std::string InstructionSet() const override;
   std::string Version() const override;
@@ -50,7 +51,7 @@ class ForeignSubject : public BasicSubject {
  protected:
   explicit ForeignSubject(std::string name) : name_(std::move(name)) {}
 
-  // Takes the contract of info(). Throws Unavailable where info() names no contract.
+  // Takes the contracts of info(). Throws Unavailable where info() names none.
   void AdoptContract();
   // Why the process cannot be given the case, for reasons beyond the declared limits. "" if it can.
   virtual std::string CannotSend(const Case& c) const = 0;

@@ -62,7 +62,7 @@ PluginInfo InfoOf(const PipeHello& hello) {
   PluginInfo info;
   info.name = CleanText(hello.name);
   info.version = CleanText(hello.version);
-  info.contract = CleanText(hello.contract);
+  info.contract = CleanContract(hello.contract);
   info.instruction_set = CleanText(hello.instruction_set);
   for (size_t op = 0; op < kOpCount; ++op) {
     if (hello.ops[op]) info.limits[op] = LimitsOf(*hello.ops[op]);

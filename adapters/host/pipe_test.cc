@@ -306,8 +306,15 @@ TEST(Pipe, WhatDoesNotIntroduceItselfIsUnavailable) {
     FAIL();
   } catch (const Unavailable& error) {
     EXPECT_STREQ(error.what(),
-                 "subject 'pipe:it': its contract 'fine' is none, expected exact or model:NAME");
+                 "subject 'pipe:it': its contract 'fine' is none, expected exact or model:NAME, "
+                 "and OP=CONTRACT for one operation");
   }
+  // Cut off it would be another one.
+  EXPECT_THROW(
+      PipeSubject("pipe:it", Options("echo '"
+                                     R"({"qualm_pipe": 1, "name": "n", "contract": "model:)" +
+                                     std::string(2000, 'm') + R"(", "ops": {"add": {}}}')")),
+      Unavailable);
 }
 
 // A shell that stayed would say "exit status 139" of a child that died of SIGSEGV.
@@ -336,16 +343,18 @@ TEST(Pipe, EnvironmentAndArgumentsArrive) {
 }
 
 TEST(PipeSubject, SaysWhatTheChildSays) {
-  const PipeSubject subject("pipe:x",
-                            Options("printf '%s\\n' '"
-                                    R"({"qualm_pipe": 1, "name": "n\n", "version": "2.0",)"
-                                    R"( "contract": "model:m", "instruction_set": "avx2",)"
-                                    R"( "ops": {"add": {}}})"
-                                    "'; cat >/dev/null"));
+  const PipeSubject subject(
+      "pipe:x", Options("printf '%s\\n' '"
+                        R"({"qualm_pipe": 1, "name": "n\n", "version": "2.0",)"
+                        R"( "contract": "model:m,add=exact", "instruction_set": "avx2",)"
+                        R"( "ops": {"add": {}}})"
+                        "'; cat >/dev/null"));
   EXPECT_EQ(subject.name(), "pipe:x");
   EXPECT_EQ(subject.Version(), "n  2.0");
   EXPECT_EQ(subject.InstructionSet(), "avx2");
-  EXPECT_EQ(subject.contract().text(), "model:m");
+  EXPECT_EQ(subject.contracts().text(), "model:m,add=exact");
+  EXPECT_TRUE(subject.Offers(Op::kAdd));
+  EXPECT_FALSE(subject.Offers(Op::kSub));
 }
 
 TEST(PipeSubject, OnlyWhatIsOfferedIsAsked) {

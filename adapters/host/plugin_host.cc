@@ -105,6 +105,10 @@ std::string TextOf(const char* text) {
   return CleanText(std::string_view(text, strnlen(text, kPluginTextBytesMax)));
 }
 
+std::string ContractOf(const char* text) {
+  return CleanContract(std::string_view(text, strnlen(text, kContractBytesMax + 1)));
+}
+
 [[noreturn]] void Reject(const std::string& what) { throw Unavailable(what); }
 
 // A copy of a struct that the plugin filled. The plugin's header may be older (fields that it lacks
@@ -262,7 +266,7 @@ PluginHost::PluginHost(const std::string& path) {
   info_.name = TextOf(plugin_.name);
   if (info_.name.empty()) Reject("qualm_plugin.name is empty");
   info_.version = TextOf(plugin_.version);
-  info_.contract = plugin_.contract == nullptr ? "exact" : TextOf(plugin_.contract);
+  info_.contract = plugin_.contract == nullptr ? "exact" : ContractOf(plugin_.contract);
   info_.instruction_set = TextOf(plugin_.instruction_set);
   for (const Op op : AllOps()) {
     if (RowOf(op).observer) continue;  // qualm_problem has no place for an observer

@@ -709,7 +709,7 @@ TEST(Plugin, ContractThatIsNoneIsTurnedAway) {
   } catch (const Unavailable& error) {
     EXPECT_STREQ(error.what(),
                  "subject 'plugin:broken': its contract 'mostly right' is none, expected exact or "
-                 "model:NAME");
+                 "model:NAME, and OP=CONTRACT for one operation");
   }
 }
 
@@ -785,6 +785,9 @@ TEST(Plugin, TheWorkerOfTheEnvironmentIsTaken) {
 
 TEST(Plugin, SaysWhatItOffers) {
   EXPECT_EQ(Worker(Broken("no-contract")).info().contract, "exact");
+  // Longer than other texts may be, and not cut off where it is too long.
+  EXPECT_EQ(Worker(Broken("contract-of-2000")).info().contract, "model:" + std::string(1994, 'm'));
+  EXPECT_THROW(PluginSubject("plugin:broken", Broken("contract-of-2001")), Unavailable);
   // All that it was asked for: an observer is nothing that a plugin could be asked for.
   const Worker everything(Broken("say-numbers"));
   for (const Op op : AllOps()) {

@@ -140,9 +140,9 @@ class Reader {
     rest_ = rest_.subspan(values.size() * sizeof(T));
     return values;
   }
-  std::string Text() {
+  std::string Text(size_t most = kPluginTextBytesMax) {
     const std::vector<char> text = List<char>();
-    return CleanText(std::string_view(text.data(), text.size()));
+    return CleanText(std::string_view(text.data(), text.size()), most);
   }
   bool ok() const { return ok_; }
   bool Finished() const { return ok_ && rest_.empty(); }
@@ -190,12 +190,17 @@ bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
-std::string CleanText(std::string_view text) {
-  std::string clean(text.substr(0, kPluginTextBytesMax));
+std::string CleanText(std::string_view text, size_t most) {
+  std::string clean(text.substr(0, most));
   for (char& c : clean) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
   }
   return clean;
+}
+
+std::string CleanContract(std::string_view text) {
+  return text.size() <= kContractBytesMax ? CleanText(text, kContractBytesMax)
+                                          : "a text of more than 2000 bytes";
 }
 
 Outcome Bad(RunStatus status, std::string detail) {
@@ -220,9 +225,10 @@ void EncodeInfo(const PluginInfo& info, std::vector<uint8_t>& payload) {
 std::optional<PluginInfo> DecodeInfo(std::span<const uint8_t> payload) {
   Reader reader(payload);
   PluginInfo info;
-  for (std::string* text : {&info.name, &info.version, &info.contract, &info.instruction_set}) {
-    *text = reader.Text();
-  }
+  info.name = reader.Text();
+  info.version = reader.Text();
+  info.contract = reader.Text(kContractBytesMax);
+  info.instruction_set = reader.Text();
   for (std::optional<PluginLimits>& limits : info.limits) {
     const bool offered = reader.Flag();
     const auto value = reader.Get<PluginLimits>();

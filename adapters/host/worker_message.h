@@ -33,8 +33,9 @@ inline constexpr size_t kMessageBytesMax = size_t{1} << 30;
 // The worker's reason for a case that it has no memory for.
 inline constexpr std::string_view kNoMemoryLeft =
     "the problem does not fit the worker's memory limit";
-// Longest string a plugin may hand over.
+// Longest string a plugin may hand over, and longest contract, which may name each operation.
 inline constexpr size_t kPluginTextBytesMax = 200;
+inline constexpr size_t kContractBytesMax = 2000;
 
 enum class MessageKind : uint32_t {
   kHello = 1,   // worker: PluginInfo
@@ -131,8 +132,11 @@ class MessageChannel {
   std::vector<uint8_t> buffer_;  // only grows
 };
 
-// Keeps printable ASCII and UTF-8, turns control characters into spaces, cuts at the limit above.
-std::string CleanText(std::string_view text);
+// Keeps printable ASCII and UTF-8, turns control characters into spaces, cuts at the limit.
+std::string CleanText(std::string_view text, size_t most = kPluginTextBytesMax);
+// The same for a contract. One that is too long becomes one that is none: cut off it might be
+// another one.
+std::string CleanContract(std::string_view text);
 
 }  // namespace qualm
 

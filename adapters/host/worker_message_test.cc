@@ -210,14 +210,16 @@ TEST(WorkerMessage, OutcomeMustHaveTheShapeThatWasAskedFor) {
 }
 
 TEST(WorkerMessage, InfoComesBackWhole) {
+  const std::string contract = "model:a,linear=model:" + std::string(kContractBytesMax - 21, 'm');
   PluginInfo info{
-      .name = "n", .version = "v", .contract = "exact", .instruction_set = "i", .limits = {}};
+      .name = "n", .version = "v", .contract = contract, .instruction_set = "i", .limits = {}};
   info.limits[3] = PluginLimits{.x_dtypes = 3, .k_multiple = 4, .alignment_bytes = 64};
   std::vector<uint8_t> payload;
   EncodeInfo(info, payload);
   const std::optional<PluginInfo> decoded = DecodeInfo(payload);
   ASSERT_TRUE(decoded.has_value());
   EXPECT_EQ(decoded->version, "v");
+  EXPECT_EQ(decoded->contract, contract);
   EXPECT_FALSE(decoded->limits[0].has_value());
   ASSERT_TRUE(decoded->limits[3].has_value());
   EXPECT_EQ(decoded->limits[3]->k_multiple, 4);

@@ -21,6 +21,7 @@ namespace qualm {
   X(kVersion, "qualm_case", kNumbers, kInteger)                              \
   X(kOp, "op", kTexts, kString)                                              \
   X(kProperty, "property", kTexts, kString)                                  \
+  X(kContract, "contract", kTexts, kString)                                  \
   X(kNote, "note", kTexts, kString)                                          \
   X(kFunction, "function", kTexts, kString)                                  \
   X(kNegativeSlope, "negative_slope", kNumbers, kReal)                       \

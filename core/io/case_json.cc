@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/contract.h"
 #include "core/io/case_fields.h"
 #include "core/io/case_keys.h"
 #include "core/io/json_text.h"
@@ -465,8 +466,18 @@ class Builder {
     c_.observer.quant_max = range.max;
   }
 
+  std::string ReadContract() const {
+    const std::string& text = fields_.at(kContract).text;
+    try {
+      return ParseContract(text).text();
+    } catch (const InputError&) {
+      Fail(kContract, "is " + Shown(text) + ", expected exact or model:NAME");
+    }
+  }
+
   void ReadRemarks() {
     c_.property = fields_.at(kProperty).text;
+    if (Has(kContract)) c_.contract = ReadContract();
     c_.note = fields_.at(kNote).text;
     if (Has(kExpected)) c_.expected = ReadTensor(kExpected, c_.out_dtype, c_.output_shape());
     if (Has(kObserved)) {

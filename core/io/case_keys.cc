@@ -16,7 +16,7 @@ CaseKeySet MakeKeys(const OpRow& row) {
   const auto add = [&keys](std::initializer_list<CaseKey> more) {
     for (const CaseKey key : more) keys.set(static_cast<size_t>(key));
   };
-  add({kVersion, kOp, kProperty, kNote, kGran, kXDType, kOutDType, kExpected, kObserved,
+  add({kVersion, kOp, kProperty, kContract, kNote, kGran, kXDType, kOutDType, kExpected, kObserved,
        kObservedBy, kObservedY});
   switch (row.layout) {
     case Layout::kElements: add({kM, kN}); break;

@@ -26,6 +26,7 @@ class Writer {
     Put(CaseKey::kVersion, Token(kCaseFormatVersion));
     Put(CaseKey::kOp, JsonQuote(Name(c.op)));
     if (!c.property.empty()) Put(CaseKey::kProperty, JsonQuote(c.property));
+    if (!c.contract.empty()) Put(CaseKey::kContract, JsonQuote(c.contract));
     if (!c.note.empty()) Put(CaseKey::kNote, JsonQuote(c.note));
     WriteSizes(c);
     Put(CaseKey::kGran, c.per_channel ? "\"channel\"" : "\"tensor\"");

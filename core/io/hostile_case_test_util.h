@@ -127,6 +127,11 @@ inline std::vector<Hostile> HostileTable() {
       {And(R"("relu": 2)"), "relu", "is 2"},
       {And(R"("observed": [1])"), "observed", "expected an object"},
       {And(R"("note": 5)"), "note", "expected a string"},
+      {And(R"("contract": 5)"), "contract", "expected a string"},
+      {And(R"("contract": "")"), "contract", "is \"\", expected exact or model:NAME"},
+      {And(R"("contract": "model:")"), "contract", "expected exact or model:NAME"},
+      {And(R"("contract": "model:a,add=exact")"), "contract", "expected exact or model:NAME"},
+      {And(R"("contract": "linear=exact")"), "contract", "expected exact or model:NAME"},
       {And(R"("out_min": [0])"), "out_min", "expected an integer"},
       // Missing.
       {With("\"x_zp\": 3, ", ""), "x_zp", "is missing, expected it for op linear"},

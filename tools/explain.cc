@@ -32,6 +32,9 @@
 namespace qualm::tools {
 namespace {
 
+// What a finding says of an answer that numbers within the printed digits make exact.
+const std::string kWithinDigits = "exact with other numbers that print as those of the case";
+
 struct Options : CommonOptions {
   std::string path;
   std::string reference;  // float32 outputs, a .npy file
@@ -89,8 +92,9 @@ int RunExplainModel(const Options& options) {
       if (answer.exact()) return;
       session.document.findings.emplace_back(
           c, "matches_exact", name,
-          Verdict::Failed(answer.arithmetic.empty() ? "no known arithmetic gives it"
-                                                    : "the arithmetic of " + answer.arithmetic,
+          Verdict::Failed(answer.within_digits        ? kWithinDigits
+                          : answer.arithmetic.empty() ? "no known arithmetic gives it"
+                                                      : "the arithmetic of " + answer.arithmetic,
                           answer.first),
           files[i]);
     };
@@ -185,6 +189,8 @@ int RunExplain(const Options& options) {
     const triage::Attribution attribution = triage::Attribute(c, y);
     Verdict verdict = Verdict::Failed(attribution.diagnosis, divergence);
     verdict.kind = attribution.kind;
+    if (triage::ExaminePrinted(c, y).verdict == triage::PrintedAnswer::Verdict::kWithin)
+      verdict = Verdict::Failed(kWithinDigits, divergence);
     findings.emplace_back(c, contract.exact() ? "matches_exact" : "matches_model", who, verdict,
                           options.path);
   };

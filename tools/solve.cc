@@ -51,6 +51,7 @@ struct Group {
 struct Answer {
   std::vector<Group> groups;
   bool too_large = false;  // for some arithmetic
+  bool halved = false;     // a convention was asked, of which scales are found by halving
 };
 
 ToSolve Read(const std::string& file) {
@@ -92,9 +93,10 @@ Answer Ask(const ToSolve& solve, const std::vector<Parameter>& question,
   Answer answer;
   int64_t work = kMostWork;
   for (const ConventionOrExact& arithmetic : arithmetics) {
-    // One number after the other, what no library does with any other number is not of interest
-    // where the exact meaning has an answer.
-    if (solve.in_turn && !answer.groups.empty() && arithmetic.convention != nullptr) break;
+    // Of one number after the other, what libraries would do with it is not of interest where the
+    // exact meaning has an answer.
+    if (solve.in_turn && !answer.groups.empty() && answer.groups[0].names[0] == "exact") break;
+    answer.halved = answer.halved || arithmetic.convention != nullptr;
     std::optional<Solution> solution =
         triage::Solve(solve.c, solve.c.observed->y, question, arithmetic, &work);
     answer.too_large = answer.too_large || work < 0;
@@ -216,7 +218,9 @@ std::string AnswerText(const ToSolve& solve, const std::vector<Parameter>& quest
   }
   if (answer.too_large)
     return text + what + ": the case is too large to try more, expected fewer outputs or terms\n";
-  return text.empty() ? what + ": none\n" : text;
+  const bool scale = std::ranges::any_of(
+      question, [](const Parameter& parameter) { return parameter.kind == Kind::kScale; });
+  return text.empty() ? what + (answer.halved && scale ? ": none found\n" : ": none\n") : text;
 }
 
 JsonValue CandidateJson(const Candidate& candidate) {

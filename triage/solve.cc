@@ -120,20 +120,26 @@ std::vector<std::optional<Range>> RangesOf(const Case& c, const Parameter& scale
       ranges.push_back(exact::FloatsIn(reals));
     return ranges;
   }
+  Case changed = ProblemOf(c);
+  const auto run = [&](std::span<const float> scales) -> std::optional<Tensor> {
+    ScalesOf(changed, scale.list).assign(scales.begin(), scales.end());
+    if (!arithmetic.CannotRun(changed).empty()) return std::nullopt;
+    return arithmetic.Run(changed);
+  };
   const exact::ScaleParts parts(c, scale.list);
   const std::span<const float> written = ListOf(c, scale.list);
+  const std::optional<Tensor> as_written = run(written);
   std::vector<Bracket> brackets;
-  for (size_t i = 0; i < written.size(); ++i) {
-    const auto entry = static_cast<int64_t>(i);
-    brackets.push_back(Around(GuessOf(parts, c, written.size(), entry, y, written[i])));
+  for (size_t e = 0; e < written.size(); ++e) {
+    const auto entry = static_cast<int64_t>(e);
+    // The scale as written may be one that another would never lead to.
+    bool fits = as_written.has_value();
+    for (int64_t i = 0; fits && i < y.size(); ++i)
+      fits = !Belongs(c, written.size(), entry, i) || SameAt(*as_written, y, i);
+    brackets.push_back(
+        Around(fits ? written[e] : GuessOf(parts, c, written.size(), entry, y, written[e])));
   }
-  Case changed = ProblemOf(c);
-  return Halve(brackets, y, DirectionsOf(c, scale.list),
-               [&](std::span<const float> scales) -> std::optional<Tensor> {
-                 ScalesOf(changed, scale.list).assign(scales.begin(), scales.end());
-                 if (!arithmetic.CannotRun(changed).empty()) return std::nullopt;
-                 return arithmetic.Run(changed);
-               });
+  return Halve(brackets, y, DirectionsOf(c, scale.list), run);
 }
 
 // The factors of the bias, and the units that a bias counts in with one of them.

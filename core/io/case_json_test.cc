@@ -90,9 +90,11 @@ TEST(CaseJson, TakesDecimalScalesAsPrinted) {
   EXPECT_EQ(ParseCase(text, "f").printed, std::vector<Printed>{});
   EXPECT_EQ(ParseCase(text, "f", {.as_printed = true}).printed,
             (std::vector<Printed>{{List::kXScale, 0, "0.1"}, {List::kWScale, 0, "0.25"}}));
-  // An integer is no decimal, and a hex float says all of its bits.
-  const std::string exact = With("0.1", "1", With("[0.25]", "\"0x1p-2\""));
-  EXPECT_EQ(ParseCase(exact, "f", {.as_printed = true}).printed, std::vector<Printed>{});
+  // An integer is no decimal, however long, and a hex float says all of its bits.
+  for (const std::string integer : {"1", "100000000000000000000"}) {
+    const std::string exact = With("0.1", integer, With("[0.25]", "\"0x1p-2\""));
+    EXPECT_EQ(ParseCase(exact, "f", {.as_printed = true}).printed, std::vector<Printed>{});
+  }
 }
 
 TEST(CaseJson, TellsUnknownNumbers) {

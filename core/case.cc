@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -326,6 +327,29 @@ Case CaseOver(Op op, Tensor x, DType out_dtype) {
   return c;
 }
 
+std::span<const float> ListOf(const Case& c, Printed::List list) {
+  const OpRow& row = RowOf(c.op);
+  const bool product = row.multiplier && !UsesMultiplier(c);
+  switch (list) {
+    case Printed::List::kX:
+      return c.x.dtype() == DType::kF32 ? c.x.as<float>() : std::span<const float>();
+    case Printed::List::kXScale:
+      if (row.multiplier ? product : row.x_qparams) return c.x_q.scale;
+      return {};
+    case Printed::List::kWScale:
+      if (product || HasW(c.op)) return c.w_q.scale;
+      return {};
+    case Printed::List::kOutScale:
+      if (row.out_q == OutQParams::kOwn) return c.out_q.scale;
+      return {};
+    case Printed::List::kMultiplier: return c.multiplier;
+    case Printed::List::kBias:
+      if (c.bias) return *c.bias;
+      return {};
+  }
+  return {};
+}
+
 int64_t LowerBound(const Case& c, int64_t channel) {
   // Without a channel (per-channel parameters, N = 0) there is no zero point to look at.
   if (!c.relu || c.out_q.zero_point.empty()) return c.out_min;
@@ -587,6 +611,18 @@ std::string CheckRemarks(const Case& c) {
     return Wrong("expected", "does not have the type and shape of the output");
   if (c.observed && !c.HoldsOutput(c.observed->y))
     return Wrong("observed", "does not have the type and shape of the output");
+  const Printed* before = nullptr;
+  for (const Printed& number : c.printed) {
+    const std::span<const float> values = ListOf(c, number.list);
+    if (number.index < 0 || number.index >= static_cast<int64_t>(values.size()) ||
+        !ParseDecimal(number.text) ||
+        ParseFloatText(number.text) != values[static_cast<size_t>(number.index)])
+      return Wrong("printed", "a number stands for another value");
+    if (before != nullptr &&
+        std::tie(before->list, before->index) >= std::tie(number.list, number.index))
+      return Wrong("printed", "numbers are not in order");
+    before = &number;
+  }
   return "";
 }
 

@@ -116,6 +116,16 @@ struct Observed {
   friend bool operator==(const Observed&, const Observed&) = default;
 };
 
+// A number of a case as somebody printed it: any real that prints so, with as many digits, may have
+// been meant. The case holds the nearest float32.
+struct Printed {
+  enum class List : uint8_t { kX, kXScale, kWScale, kOutScale, kMultiplier, kBias };
+  List list = List::kX;
+  int64_t index = 0;  // in the list
+  std::string text;   // as ParseDecimal takes it: "0.0160"
+  friend bool operator==(const Printed&, const Printed&) = default;
+};
+
 // The window of convolutions and pools over NHWC images. Sizes in elements, all >= 0 unless said.
 struct Window {
   int64_t batch = 0;
@@ -179,6 +189,7 @@ struct Case {
   std::string note;                // one sentence for people
   std::optional<Tensor> expected;  // the exact output
   std::optional<Observed> observed;
+  std::vector<Printed> printed;  // by list, then by index
 
   std::vector<int64_t> output_shape() const;
   // Has `y` the type and the shape of the output?
@@ -224,7 +235,7 @@ template <class C>
 [[gnu::always_inline]] constexpr auto FieldsOf(C& c) {
   auto& [op, M, N, K, x, w, window, x_q, w_q, out_q, per_channel, multiplier, function,
          negative_slope, observer, rule, x_gran, bias, bias_i32, out_dtype, out_min, out_max, relu,
-         requant, property, contract, note, expected, observed] = c;
+         requant, property, contract, note, expected, observed, printed] = c;
   auto& [batch, in_h, in_w, in_c, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_bottom,
          pad_left, pad_right, dilation_h, dilation_w, groups, ceil_mode, count_include_pad] =
       window;
@@ -283,7 +294,7 @@ template <class C>
           FieldOf{{.name = "x_gran", .has = &OpRow::dynamic}, x_gran}},
       std::tuple{FieldOf{{"property"}, property}, FieldOf{{"contract"}, contract},
                  FieldOf{{"note"}, note}, FieldOf{{"expected"}, expected},
-                 FieldOf{{"observed"}, observed}}};
+                 FieldOf{{"observed"}, observed}, FieldOf{{"printed"}, printed}}};
 }
 inline constexpr size_t kStructure = 0, kParameters = 1, kRemarks = 2;
 
@@ -384,6 +395,9 @@ struct Tap {
 };
 // Taps of output pixel `m` (row-major over batch, out_h, out_w).
 std::vector<Tap> TapsOf(const Window& window, int64_t m);
+
+// The numbers of this list; none if the operation, or this case of it, has no such list of reals.
+std::span<const float> ListOf(const Case& c, Printed::List list);
 
 // Whether [out_min, out_max] is less than the whole output type, and what makes it the whole.
 bool IsClamped(const Case& c);

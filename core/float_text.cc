@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/float_text.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -128,6 +129,76 @@ std::string FloatText(float value) {
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, "%a", static_cast<double>(value));
   return buffer;
+}
+
+std::string ShortestDecimal(float value) {
+  if (!std::isfinite(value)) return FloatText(value);
+  char buffer[32];
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
+}
+
+std::string WithDecimals(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const size_t at = std::min(text.find("0x"), text.size());
+    result += text.substr(0, at);
+    text.remove_prefix(at);
+    // A hex float has digits and a point, then its exponent.
+    const size_t power = std::min(text.find_first_not_of("0123456789abcdefx."), text.size());
+    size_t end = power;
+    if (power + 1 < text.size() && text[power] == 'p' &&
+        (text[power + 1] == '+' || text[power + 1] == '-')) {
+      end = std::min(text.find_first_not_of("0123456789", power + 2), text.size());
+    }
+    const std::string_view word = text.substr(0, end);
+    result += word;
+    text.remove_prefix(end);
+    if (end == power) continue;
+    const bool negative = result.ends_with("-" + std::string(word));
+    const std::string sign = negative ? "-" : "";
+    if (const std::optional<float> value = ParseFloatText(word)) {
+      result += " (" + sign + ShortestDecimal(*value) + ")";
+    } else if (const std::optional<double> wide = ParseDoubleText(word)) {
+      char buffer[32];
+      char* const stop = std::to_chars(buffer, buffer + sizeof buffer, *wide).ptr;
+      result += " (" + sign + std::string(buffer, stop) + ")";
+    }
+  }
+  return result;
+}
+
+std::optional<Decimal> ParseDecimal(std::string_view text) {
+  constexpr size_t kMost = 40;
+  if (text.size() > kMost) return std::nullopt;
+  Decimal decimal;
+  decimal.negative = text.starts_with('-');
+  if (decimal.negative) text.remove_prefix(1);
+  const auto take_digits = [&text] {
+    const size_t count = std::min(text.find_first_not_of("0123456789"), text.size());
+    const std::string_view digits = text.substr(0, count);
+    text.remove_prefix(count);
+    return digits;
+  };
+  decimal.digits = take_digits();
+  if (decimal.digits.empty()) return std::nullopt;
+  if (text.starts_with('.')) {
+    text.remove_prefix(1);
+    const std::string_view fraction = take_digits();
+    if (fraction.empty()) return std::nullopt;
+    decimal.digits += fraction;
+    decimal.exponent = -static_cast<int>(fraction.size());
+  }
+  if (text.starts_with('e') || text.starts_with('E')) {
+    text.remove_prefix(1);
+    const bool down = text.starts_with('-');
+    if (down || text.starts_with('+')) text.remove_prefix(1);
+    const std::string_view power = take_digits();
+    if (power.empty() || power.size() > 2) return std::nullopt;
+    int value = 0;
+    std::from_chars(power.begin(), power.end(), value);
+    decimal.exponent += down ? -value : value;
+  }
+  return text.empty() ? std::optional(decimal) : std::nullopt;
 }
 
 std::optional<float> ParseFloatText(std::string_view text) {

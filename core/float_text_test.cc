@@ -11,6 +11,8 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "core/rng.h"
 
@@ -113,6 +115,55 @@ TEST(FloatText, RefusesEverythingElse) {
                            "0x1p1.5",
                            "1,5"}) {
     EXPECT_EQ(ParseFloatText(text), std::nullopt) << text;
+  }
+}
+
+TEST(FloatText, ShortestDecimals) {
+  for (const auto& [value, text] : {std::pair{0x1.010102p-7f, "0.007843138"},
+                                    {1.0f, "1"},
+                                    {-0.0f, "-0"},
+                                    {0.1f, "0.1"},
+                                    {0x1p-149f, "1e-45"},
+                                    {16777217.0f, "16777216"},
+                                    {std::numeric_limits<float>::infinity(), "inf"}}) {
+    EXPECT_EQ(ShortestDecimal(value), text);
+  }
+  Rng rng(7);
+  for (int i = 0; i < 100000; ++i) {
+    const auto value = FromBits(static_cast<uint32_t>(rng.Next()));
+    if (std::isfinite(value)) ASSERT_EQ(ParseFloatText(ShortestDecimal(value)), value);
+  }
+}
+
+TEST(FloatText, DecimalsBesideHexFloats) {
+  for (const auto& [text, with] :
+       {std::pair{"[-0x1.8p+1, 0x1p-149]", "[-0x1.8p+1 (-3), 0x1p-149 (1e-45)]"},
+        {"exact: 0x0p+0", "exact: 0x0p+0 (0)"},
+        {"0x1.999999999999ap-4, a double", "0x1.999999999999ap-4 (0.1), a double"},
+        {"8 - 0x1p+0=7", "8 - 0x1p+0 (1)=7"},
+        {"none: 0x 0xp 0x1 0x12p 0x1.8p3 0x1p+ 0x1.8.1p+0 nan:7fc00000 x", nullptr},
+        {"", nullptr}}) {
+    EXPECT_EQ(WithDecimals(text), with == nullptr ? text : with);
+  }
+}
+
+TEST(FloatText, Decimals) {
+  const auto parts = [](std::string_view text) {
+    const std::optional<Decimal> decimal = ParseDecimal(text);
+    return decimal ? (decimal->negative ? "-" : "") + decimal->digits + "e" +
+                         std::to_string(decimal->exponent)
+                   : "none";
+  };
+  for (const auto& [text, read] : {std::pair{"0.0160", "00160e-4"},
+                                   {"-3", "-3e0"},
+                                   {"1.60e-2", "160e-4"},
+                                   {"2E+09", "2e9"},
+                                   {"1.5e3", "15e2"}}) {
+    EXPECT_EQ(parts(text), read);
+  }
+  for (const char* text : {"", "-", ".", ".5", "5.", "+5", "1e", "1e+", "1e-100", "1.5.5", "0x1p3",
+                           "inf", " 1", "1 ", "--1", "11111111111111111111111111111111111111111"}) {
+    EXPECT_EQ(parts(text), "none") << text;
   }
 }
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "core/float_text.h"
 #include "core/slice.h"
 
 namespace qualm::test {
@@ -75,6 +76,15 @@ Case RandomCase::DrawWhole(Op op) {
   c.note = Text();
   if (rng_.Chance(1, 3)) c.expected = AnyTensor(c.out_dtype, c.output_shape());
   if (rng_.Chance(1, 3)) c.observed = Observed{Text(), AnyTensor(c.out_dtype, c.output_shape())};
+  using List = Printed::List;
+  for (const List list :
+       {List::kX, List::kXScale, List::kWScale, List::kOutScale, List::kMultiplier, List::kBias}) {
+    const std::span<const float> values = ListOf(c, list);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::isfinite(values[i]) && rng_.Chance(1, 4))
+        c.printed.push_back({list, static_cast<int64_t>(i), ShortestDecimal(values[i])});
+    }
+  }
   return c;
 }
 

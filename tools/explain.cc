@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/float_text.h"
 #include "core/io/case_json.h"
 #include "core/io/short_path.h"
 #include "core/status.h"
@@ -25,15 +26,20 @@
 #include "tools/recorded.h"
 #include "tools/session.h"
 #include "tools/stop.h"
+#include "triage/printed.h"
 #include "triage/triage.h"
 
 namespace qualm::tools {
 namespace {
 
+// What a finding says of an answer that numbers within the printed digits make exact.
+const std::string kWithinDigits = "exact with other numbers that print as those of the case";
+
 struct Options : CommonOptions {
   std::string path;
   std::string reference;  // float32 outputs, a .npy file
   int64_t at = -1;
+  bool as_printed = false;
 };
 
 // Writes what --emit asks for: the answer of the first subject, else the observed output.
@@ -64,7 +70,7 @@ int RunExplainModel(const Options& options) {
   auto progress = std::make_unique<StepProgress>("explaining: ");
   for (const std::string& file : files) {
     progress->At(0, fmt::format("reading {} of {} layers", cases.size() + 1, files.size()));
-    cases.push_back(ReadCaseFile(file));
+    cases.push_back(ReadCaseFile(file, {.as_printed = options.as_printed}));
     references.push_back(ReferenceOf(file, cases.back(), ""));
   }
   session.Open(SubjectNames(options.subjects, {}), "");
@@ -86,8 +92,9 @@ int RunExplainModel(const Options& options) {
       if (answer.exact()) return;
       session.document.findings.emplace_back(
           c, "matches_exact", name,
-          Verdict::Failed(answer.arithmetic.empty() ? "no known arithmetic gives it"
-                                                    : "the arithmetic of " + answer.arithmetic,
+          Verdict::Failed(answer.within_digits        ? kWithinDigits
+                          : answer.arithmetic.empty() ? "no known arithmetic gives it"
+                                                      : "the arithmetic of " + answer.arithmetic,
                           answer.first),
           files[i]);
     };
@@ -148,7 +155,7 @@ int RunExplain(const Options& options) {
   if (!options.path.ends_with(".case.json") && std::filesystem::is_directory(options.path, ignored))
     return RunExplainModel(options);
   Session session(options);
-  const Case c = ReadCaseFile(options.path);
+  const Case c = ReadCaseFile(options.path, {.as_printed = options.as_printed});
   const int64_t outputs = Tensor(c.out_dtype, c.output_shape()).size();
   if (options.at >= outputs) {
     throw InputError("--at: index " + std::to_string(options.at) +
@@ -184,11 +191,16 @@ int RunExplain(const Options& options) {
     const triage::Attribution attribution = told != nullptr ? *told : triage::Attribute(c, y);
     Verdict verdict = Verdict::Failed(attribution.diagnosis, divergence);
     verdict.kind = attribution.kind;
+    if (triage::ExaminePrinted(c, y).verdict == triage::PrintedAnswer::Verdict::kWithin)
+      verdict = Verdict::Failed(kWithinDigits, divergence);
     findings.emplace_back(c, contract.exact() ? "matches_exact" : "matches_model", who, verdict,
                           options.path);
   };
   std::vector<AnsweredLayer> answers;
+  std::string printed;
   const auto split = [&](const std::string& who, const Tensor& y) {
+    const std::string lines = triage::PrintedText(triage::ExaminePrinted(c, y), y);
+    if (!lines.empty()) printed += who + ":\n" + lines;
     answers.push_back(LayerOf(options.path, who, c, y, reference_y ? &*reference_y : nullptr));
   };
   if (c.observed) split("observed (" + c.observed->by + ")", c.observed->y);
@@ -227,8 +239,8 @@ int RunExplain(const Options& options) {
   for (const AnsweredLayer& answer : answers) {
     if (reference_y || !answer.answer.exact()) splits += SplitText(answer);
   }
-  session.Print("{}{}{}{}", explained.text, splits, wrong, claim);
-  session.document.extra.emplace_back("explanation", explained.text + claim);
+  session.Print("{}{}", printed, WithDecimals(explained.text + splits + wrong + claim));
+  session.document.extra.emplace_back("explanation", printed + explained.text + claim);
   session.document.extra.emplace_back("layers", LayersJson(answers));
   session.deferred.Try("--emit", [&] { EmitFirst(options, c, session); });
   session.Write();
@@ -253,6 +265,8 @@ void AddExplain(CLI::App& app, Run* run) {
   verb.Text("--reference", options->reference,
             "float32 outputs (.npy) to split the error against (default: NAME.reference.npy "
             "beside NAME.case.json, else the real result on the same codes)");
+  verb.Flag("--as-printed", options->as_printed,
+            "scales that are decimals stand for any number that prints so");
   AddEmitOptions(verb, *options);
   AddOutputOptions(verb, *options);
   AddContractOption(verb, *options);

@@ -17,6 +17,7 @@
 #include "tools/ops.h"
 #include "tools/progress.h"
 #include "tools/session.h"
+#include "tools/solve.h"
 #include "tools/stop.h"
 
 namespace qualm::tools {
@@ -37,6 +38,7 @@ struct Options : CommonOptions {
   std::vector<std::string> conventions;
   OpWords ops;
   std::string out;
+  bool solve = false;
   triage::IdentifyOptions identify{.cases = 0};
 };
 
@@ -358,6 +360,11 @@ std::string NotCompared(const Identified& result, const Options& options) {
 }
 
 int RunIdentify(Options options) {
+  if (options.solve) {
+    if (options.cases.empty() || !options.subjects.empty() || !options.between.empty())
+      throw InputError("--solve is about case files alone, expected CASE...");
+    return RunSolve(options, options.cases, Conventions(options));
+  }
   Session session(options);
   RequireOneQuestion(options);
   for (const Op op : AllOps()) {
@@ -423,9 +430,12 @@ void AddIdentify(CLI::App& app, Run* run) {
       "one), or the subject broke; with --between: the two differ.\n"
       "Example: qualm identify --subject onednn@avx2 --op linear\n"
       "Example: qualm identify corpus/forum/004-add.case.json\n"
+      "Example: qualm identify --solve corpus/forum/004-add.case.json\n"
       "Example: qualm identify --between fbgemm@vnni qnnpack --op linear");
   verb.Texts("CASE", options->cases, "case files with observed outputs");
   AddSubjectOption(verb, *options, false);
+  verb.Flag("--solve", options->solve,
+            "look for the numbers that the case files leave open (\"?\"), else for each in turn");
   verb.Texts("--between", options->between,
              "two conventions: an input that tells them apart, or what was searched")
       .TakesMany(2);

@@ -41,6 +41,7 @@ std::string PartText(const triage::ErrorPart& part) {
 std::string WhoseText(const triage::RecordedAnswer& answer) {
   if (answer.exact()) return "exact";
   if (!answer.arithmetic.empty()) return FewNames(answer.arithmetic);
+  if (answer.within_digits) return "exact within the printed digits";
   return answer.undefined ? "no convention defines this case" : "NO KNOWN ARITHMETIC";
 }
 
@@ -121,8 +122,9 @@ std::string SplitText(const AnsweredLayer& layer) {
       layer.answer.exact()
           ? ", none"
           : fmt::format(" on {} of {}: {}", split.departing, Plural(split.outputs, "output"),
-                        layer.answer.is_wrong() ? "a bug, no known arithmetic gives it"
-                                                : "not exact, as " + WhoseText(layer.answer)));
+                        layer.answer.is_wrong()      ? "a bug, no known arithmetic gives it"
+                        : layer.answer.within_digits ? "none, with other numbers that print so"
+                                                     : "not exact, as " + WhoseText(layer.answer)));
   return text + fmt::format("    in all:                  {}\n", PartText(split.total));
 }
 
@@ -141,7 +143,7 @@ std::string LayersText(const std::vector<AnsweredLayer>& layers) {
     text += fmt::format("  {:<{}}  {:>8}  {:>9}  {:>8}  {:>22}  {:<22}  {}\n", "layer", widest,
                         "outputs", "not exact", "at most", "quantization", "kernel error",
                         "whose arithmetic");
-    int64_t exact = 0, named = 0, undefined = 0;
+    int64_t exact = 0, named = 0, undefined = 0, printed = 0;
     std::vector<std::string> wrong;
     for (const AnsweredLayer* layer : by_who[who]) {
       const triage::RecordedAnswer& answer = layer->answer;
@@ -154,12 +156,13 @@ std::string LayersText(const std::vector<AnsweredLayer>& layers) {
       } else if (answer.is_wrong()) {
         wrong.push_back(layer->name());
       } else {
-        ++(answer.undefined ? undefined : named);
+        ++(answer.within_digits ? printed : answer.undefined ? undefined : named);
       }
     }
     text += fmt::format("  of {}: {} exact",
                         Plural(static_cast<int64_t>(by_who[who].size()), "layer"), exact);
     if (named != 0) text += fmt::format(", {} not exact in the way of a known library", named);
+    if (printed != 0) text += fmt::format(", {} exact within the printed digits", printed);
     if (undefined != 0) text += fmt::format(", {} not exact and defined by nobody", undefined);
     text += wrong.empty() ? ".\n"
                           : fmt::format(", {} WRONG: {}.\n", wrong.size(), fmt::join(wrong, ", "));
@@ -181,6 +184,7 @@ JsonValue LayersJson(const std::vector<AnsweredLayer>& layers) {
                         {"worst_lsb", layer.answer.worst_lsb},
                         {"arithmetic", JsonValue::OrNull(layer.answer.arithmetic)},
                         {"wrong", layer.answer.is_wrong()},
+                        {"exact_within_printed_digits", layer.answer.within_digits},
                         {"error", SplitJson(layer.split)}});
   }
   return list;

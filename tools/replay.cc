@@ -102,6 +102,8 @@ void JudgeObserved(const std::string& file, const Case& c, Replay& replay) {
         answer.first);
     state = "nobody's";
     replay.session.document.findings.emplace_back(c, "named_arithmetic", "observed", verdict, file);
+  } else if (answer.within_digits) {
+    state = "not exact, but exact with other numbers that print so";
   } else if (!answer.exact() && answer.undefined) {
     verdict = Verdict::Skipped("observed: " + about + ", and no convention defines the case");
     state = "not exact, and defined by no convention";

@@ -10,6 +10,7 @@
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "triage/identify.h"
+#include "triage/printed.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
@@ -145,6 +146,8 @@ RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y) {
   answer.undefined = std::ranges::all_of(
       AllConventionsAndExact().subspan(1),
       [&](const ConventionOrExact& convention) { return !convention.CannotRun(c).empty(); });
+  answer.within_digits = answer.arithmetic.empty() &&
+                         ExaminePrinted(c, y).verdict == PrintedAnswer::Verdict::kWithin;
   return answer;
 }
 

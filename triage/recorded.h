@@ -55,9 +55,13 @@ struct RecordedAnswer {
   // No convention defines the case, so that nobody knows whose arithmetic it could be.
   bool undefined = false;
 
+  // Exact with other numbers that print as those of the case (triage/printed.h). Looked at where
+  // no convention gives it.
+  bool within_digits = false;
+
   bool exact() const { return departing == 0; }
   // Neither exact nor anybody's known arithmetic, though some convention defines the case.
-  bool is_wrong() const { return !exact() && arithmetic.empty() && !undefined; }
+  bool is_wrong() const { return !exact() && arithmetic.empty() && !undefined && !within_digits; }
 };
 RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y);
 

@@ -23,6 +23,13 @@ enum Accepts : unsigned {
   kBools = 1u << 3,
   kNulls = 1u << 4,
   kObjects = 1u << 5,
+  kPrinted = 1u << 6,   // "0.0160~" where a number can stand
+  kUnknown = 1u << 7,   // "?" likewise
+  kDecimals = 1u << 8,  // with `as_printed` decimals are printed numbers
+  kReals = kLists | kPrinted,
+  kScales = kNumbers | kLists | kPrinted | kUnknown | kDecimals,
+  kZeroPoints = kNumbers | kLists | kUnknown,
+  kBounds = kNumbers | kUnknown,
 };
 
 struct KeySpec {
@@ -80,7 +87,8 @@ class Scanner {
  public:
   using json = nlohmann::json;
 
-  Scanner(std::string_view name, CaseFields& fields) : name_(name), fields_(fields) {}
+  Scanner(std::string_view name, CaseFields& fields, bool as_printed)
+      : name_(name), fields_(fields), as_printed_(as_printed) {}
 
   bool null() { return Scalar("null", kNulls, CaseValue::Type::kNull); }
   bool boolean(bool value) {
@@ -103,6 +111,8 @@ class Scanner {
       Fail(Field(), Shown(token) + " is beyond float32, expected a finite number" +
                         (IsIntegerToken(token) ? "" : " (or the string \"inf\")"));
     }
+    if (as_printed_ && (Spec().accepts & kDecimals) != 0 && !IsIntegerToken(token))
+      AddPrinted(token);
     return Number("a number", token, *value, std::nullopt);
   }
   bool string(std::string& text) {
@@ -112,6 +122,20 @@ class Scanner {
       return true;
     }
     const bool number_allowed = depth_ > 0 && (in_list_ || (Spec().accepts & kNumbers) != 0);
+    if (number_allowed && text.ends_with('~') && (Spec().accepts & kPrinted) != 0) {
+      const std::string decimal = text.substr(0, text.size() - 1);
+      const std::optional<float> value = ParseFloatText(decimal);
+      if (!value || !AddPrinted(decimal)) {
+        Fail(Field(), Shown(text) +
+                          " is no printed number, expected a decimal float32 of at most 40 " +
+                          "characters before the ~, such as \"0.0160~\"");
+      }
+      return Number("a string", JsonQuote(text), *value, std::nullopt);
+    }
+    if (number_allowed && text == "?" && (Spec().accepts & kUnknown) != 0) {
+      fields_.at(key_).unknown.push_back(in_list_ ? fields_.at(key_).size() : 0);
+      return Number("a string", "\"?\"", 1, 1);
+    }
     if (!number_allowed || !SpellsFloat(text)) WrongType("the string " + Shown(text));
     const std::optional<float> value = ParseFloatText(text);
     if (!value) {
@@ -202,6 +226,18 @@ class Scanner {
     return true;
   }
 
+  // Notes that the number to come is printed; false if it is none.
+  bool AddPrinted(const std::string& text) {
+    if (!ParseDecimal(text)) return false;
+    CaseValue& value = fields_.at(key_);
+    if (value.printed.size() >= kMaxPrinted) {
+      Fail(FieldName(key_),
+           "has too many printed numbers, expected at most " + std::to_string(kMaxPrinted));
+    }
+    value.printed.emplace_back(in_list_ ? value.size() : 0, text);
+    return true;
+  }
+
   bool Number(const std::string& got, const std::string& token, float real,
               std::optional<int64_t> integer) {
     if (!in_list_) Scalar(got, kNumbers, CaseValue::Type::kNumber);
@@ -227,8 +263,12 @@ class Scanner {
     return true;
   }
 
+  // Each takes much more memory than a number.
+  static constexpr size_t kMaxPrinted = size_t{1} << 20;
+
   std::string_view name_;
   CaseFields& fields_;
+  bool as_printed_;
   int depth_ = 0;  // 1 inside the top object
   bool inside_observed_ = false;
   bool in_list_ = false;
@@ -251,12 +291,12 @@ void FailCase(std::string_view name, std::string_view field, std::string_view wh
   throw InputError(OneLine(name) + ": " + std::string(field) + ": " + std::string(what));
 }
 
-CaseFields ScanCase(std::string_view text, std::string_view name) {
+CaseFields ScanCase(std::string_view text, std::string_view name, bool as_printed) {
   if (const std::string error = CheckJsonBytes(text); !error.empty()) {
     throw InputError(OneLine(name) + ": " + error);
   }
   CaseFields fields;
-  Scanner scanner(name, fields);
+  Scanner scanner(name, fields, as_printed);
   nlohmann::json::sax_parse(text.begin(), text.end(), &scanner,
                             nlohmann::json::input_format_t::json,
                             /*strict=*/true, /*ignore_comments=*/true);

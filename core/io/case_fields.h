@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace qualm {
@@ -29,8 +30,8 @@ namespace qualm {
   X(kSymmetric, "symmetric", kBools | kNumbers, kFlag)                       \
   X(kReduceRange, "reduce_range", kBools | kNumbers, kFlag)                  \
   X(kDType, "dtype", kTexts, kString)                                        \
-  X(kQuantMin, "quant_min", kNumbers, kInteger)                              \
-  X(kQuantMax, "quant_max", kNumbers, kInteger)                              \
+  X(kQuantMin, "quant_min", kBounds, kInteger)                               \
+  X(kQuantMax, "quant_max", kBounds, kInteger)                               \
   X(kAveragingConstant, "averaging_constant", kNumbers, kReal)               \
   X(kQParamsRule, "qparams_rule", kTexts, kString)                           \
   X(kXGran, "x_gran", kTexts, kString)                                       \
@@ -57,26 +58,26 @@ namespace qualm {
   X(kXDType, "x_dtype", kTexts, kString)                                     \
   X(kWDType, "w_dtype", kTexts, kString)                                     \
   X(kOutDType, "out_dtype", kTexts, kString)                                 \
-  X(kXScale, "x_scale", kNumbers | kLists, kScale)                           \
-  X(kXZp, "x_zp", kNumbers | kLists, kZeroPoint)                             \
-  X(kWScale, "w_scale", kNumbers | kLists, kScale)                           \
-  X(kWZp, "w_zp", kNumbers | kLists, kZeroPoint)                             \
-  X(kAScale, "a_scale", kNumbers | kLists, kScale)                           \
-  X(kAZp, "a_zp", kNumbers | kLists, kZeroPoint)                             \
-  X(kBScale, "b_scale", kNumbers | kLists, kScale)                           \
-  X(kBZp, "b_zp", kNumbers | kLists, kZeroPoint)                             \
-  X(kMultiplier, "multiplier", kNumbers | kLists, kScale)                    \
-  X(kOutScale, "out_scale", kNumbers | kLists, kScale)                       \
-  X(kOutZp, "out_zp", kNumbers | kLists, kZeroPoint)                         \
-  X(kBias, "bias", kLists | kNulls, "a list of float32, or null")            \
+  X(kXScale, "x_scale", kScales, kScale)                                     \
+  X(kXZp, "x_zp", kZeroPoints, kZeroPoint)                                   \
+  X(kWScale, "w_scale", kScales, kScale)                                     \
+  X(kWZp, "w_zp", kZeroPoints, kZeroPoint)                                   \
+  X(kAScale, "a_scale", kScales, kScale)                                     \
+  X(kAZp, "a_zp", kZeroPoints, kZeroPoint)                                   \
+  X(kBScale, "b_scale", kScales, kScale)                                     \
+  X(kBZp, "b_zp", kZeroPoints, kZeroPoint)                                   \
+  X(kMultiplier, "multiplier", kScales, kScale)                              \
+  X(kOutScale, "out_scale", kScales, kScale)                                 \
+  X(kOutZp, "out_zp", kZeroPoints, kZeroPoint)                               \
+  X(kBias, "bias", kReals | kNulls, "a list of float32, or null")            \
   X(kBiasI32, "bias_i32", kLists | kNulls, "a list of integers, or null")    \
   X(kRelu, "relu", kBools | kNumbers, kFlag)                                 \
-  X(kOutMin, "out_min", kNumbers, kInteger)                                  \
-  X(kOutMax, "out_max", kNumbers, kInteger)                                  \
+  X(kOutMin, "out_min", kBounds, kInteger)                                   \
+  X(kOutMax, "out_max", kBounds, kInteger)                                   \
   X(kRequant, "requant", kTexts, kString)                                    \
   X(kXShape, "x_shape", kLists, kIntegers)                                   \
   X(kWShape, "w_shape", kLists, kIntegers)                                   \
-  X(kX, "x", kLists, kValues)                                                \
+  X(kX, "x", kReals, kValues)                                                \
   X(kW, "w", kLists, kValues)                                                \
   X(kA, "a", kLists, kValues)                                                \
   X(kB, "b", kLists, kValues)                                                \
@@ -112,6 +113,9 @@ struct CaseValue {
   std::string first_real_text;  // its text
   int64_t wide = 0;             // the last number, if it is an integer of 64 bits
   bool is_wide = false;
+  // Numbers of the list that somebody printed, with their index: "0.0160" of the string "0.0160~".
+  std::vector<std::pair<int64_t, std::string>> printed;
+  std::vector<int64_t> unknown;  // the indexes of "?", which counts as the number 1
 
   bool present() const { return type != Type::kAbsent; }
   int64_t size() const {
@@ -128,10 +132,11 @@ class CaseFields {
   std::array<CaseValue, kCaseKeys> values_;
 };
 
+// `as_printed`: a scale that is a decimal with a point or an exponent counts as printed.
 // Throws InputError "NAME: FIELD: ..." for anything that is not a JSON object (comments allowed) of
 // known keys, each at most once and of a JSON type that the key can have. Memory stays within a
 // small multiple of the text.
-CaseFields ScanCase(std::string_view text, std::string_view name);
+CaseFields ScanCase(std::string_view text, std::string_view name, bool as_printed);
 
 [[noreturn]] void FailCase(std::string_view name, std::string_view field, std::string_view what);
 

@@ -30,12 +30,14 @@ constexpr std::array<std::string_view, 2> kGranularities{"tensor", "channel"};
 
 class Builder {
  public:
-  Builder(const CaseFields& fields, std::string_view name) : fields_(fields), name_(name) {}
+  Builder(const CaseFields& fields, std::string_view name, const CaseReading& reading)
+      : fields_(fields), name_(name), reading_(reading) {}
 
   Case Build() {
     CheckVersion();
     c_.op = ReadOp();
     CheckKeysBelong();
+    TakeUnknown();
     ReadTypes();
     c_.per_channel = ReadChoice(kGran, kGranularities, "tensor") == "channel";
     ReadSizes();
@@ -90,6 +92,17 @@ class Builder {
       const auto key = static_cast<CaseKey>(i);
       if (Has(key) && !HasKey(c_.op, key)) {
         Fail(key, "does not belong to op " + std::string(Name(c_.op)) + ", expected no such key");
+      }
+    }
+  }
+
+  void TakeUnknown() const {
+    for (size_t i = 0; i < kCaseKeys; ++i) {
+      const auto key = static_cast<CaseKey>(i);
+      for (const int64_t index : fields_.at(key).unknown) {
+        if (reading_.unknown == nullptr)
+          Fail(key, "is unknown (\"?\"), expected a number; qualm identify --solve looks for it");
+        reading_.unknown->push_back({std::string(FieldName(key)), index});
       }
     }
   }
@@ -344,6 +357,7 @@ class Builder {
   void ReadZeroPoint(CaseKey key, std::vector<int32_t>& zero_point) const {
     Need(key);
     zero_point = Ints(key, RangeOf(DType::kS32), "zero points");
+    for (const int64_t index : fields_.at(key).unknown) zero_point[static_cast<size_t>(index)] = 0;
   }
 
   void ReadQParams() {
@@ -407,6 +421,7 @@ class Builder {
   int32_t ReadBound(CaseKey key, DType dtype, int32_t otherwise) const {
     if (!Has(key)) return otherwise;
     if (IsFloat(dtype)) Fail(key, "an f32 output has no clamp, expected no such key");
+    if (!fields_.at(key).unknown.empty()) return otherwise;
     return Ints(key, RangeOf(dtype), std::string(Name(dtype)) + " values").front();
   }
 
@@ -427,7 +442,7 @@ class Builder {
   }
   void ReadParameter(const Field& field, CaseKey key, int32_t& value) {
     if (field.is_code) {
-      value = ReadBound(key, c_.observer.dtype, 0);
+      value = ReadBound(key, c_.observer.dtype, value);
       return;
     }
     const CodeRange whole = RangeOf(DType::kS32);
@@ -484,6 +499,17 @@ class Builder {
       c_.observed =
           Observed{Need(kObservedBy).text, ReadTensor(kObservedY, c_.out_dtype, c_.output_shape())};
     }
+    const OperandKeys keys = OperandKeysOf(c_.op);
+    using List = Printed::List;
+    for (const auto& [list, key] : {std::pair{List::kX, keys.x},
+                                    {List::kXScale, keys.x_scale},
+                                    {List::kWScale, keys.w_scale},
+                                    {List::kOutScale, kOutScale},
+                                    {List::kMultiplier, kMultiplier},
+                                    {List::kBias, kBias}}) {
+      for (const auto& [index, text] : fields_.at(key).printed)
+        c_.printed.push_back({list, index, text});
+    }
   }
 
   // Validate speaks of x and w; a file of two operands calls them a and b.
@@ -509,6 +535,7 @@ class Builder {
 
   const CaseFields& fields_;
   std::string_view name_;
+  const CaseReading& reading_;
   DType x_dtype_ = DType::kU8;
   DType w_dtype_ = DType::kU8;
   int64_t x_columns_ = 0;  // Layout::kColumns
@@ -518,16 +545,32 @@ class Builder {
 
 constexpr std::string_view kNoun = "case";
 
-}  // namespace
-
-Case ParseCase(std::string_view text, std::string_view name) {
-  CheckLength(text, name, kNoun, kMaxCaseBytes);
-  const CaseFields fields = ScanCase(text, name);
-  return Builder(fields, name).Build();
+// Says what the file is, where the first byte that is no text would say nothing to anybody.
+void RefuseBinary(std::string_view text, const std::string& path) {
+  const bool weights =
+      std::ranges::any_of(std::array{".onnx", ".npy", ".safetensors"},
+                          [&](std::string_view ending) { return path.ends_with(ending); });
+  if (weights) {
+    FailCase(path, "file",
+             "holds weights, expected a case file; qualm certify and qualm repair read weights");
+  }
+  constexpr size_t kBeginning = 4096;
+  if (text.substr(0, kBeginning).find('\0') != std::string_view::npos && !path.ends_with(".json"))
+    FailCase(path, "file", "is binary, expected a case file, which is JSON text");
 }
 
-Case ReadCaseFile(const std::string& path) {
-  return ParseCase(ReadTextFile(path, kNoun, kMaxCaseBytes), path);
+}  // namespace
+
+Case ParseCase(std::string_view text, std::string_view name, const CaseReading& reading) {
+  CheckLength(text, name, kNoun, kMaxCaseBytes);
+  const CaseFields fields = ScanCase(text, name, reading.as_printed);
+  return Builder(fields, name, reading).Build();
+}
+
+Case ReadCaseFile(const std::string& path, const CaseReading& reading) {
+  const std::string text = ReadTextFile(path, kNoun, kMaxCaseBytes);
+  RefuseBinary(text, path);
+  return ParseCase(text, path, reading);
 }
 
 }  // namespace qualm

@@ -4,8 +4,10 @@
 #ifndef QUALM_CORE_IO_CASE_JSON_H_
 #define QUALM_CORE_IO_CASE_JSON_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/case.h"
 
@@ -18,9 +20,25 @@ inline constexpr int64_t kMaxElements = int64_t{1} << 28;
 // Bytes of text a reader accepts.
 inline constexpr size_t kMaxCaseBytes = size_t{1} << 30;
 
+// A number that a file asks for: "?" in its place.
+struct UnknownNumber {
+  std::string key;    // as in the file: "a_scale"
+  int64_t index = 0;  // in a list
+  friend bool operator==(const UnknownNumber&, const UnknownNumber&) = default;
+};
+
+struct CaseReading {
+  // Every scale that is a decimal with a point or an exponent counts as Printed.
+  bool as_printed = false;
+  // Takes the unknown numbers of the file, in the order of its keys in the format. In the case
+  // 1 stands for a scale, 0 for a zero point, and the end of the range for a bound. Null: a file
+  // with unknown numbers is no case.
+  std::vector<UnknownNumber>* unknown = nullptr;
+};
+
 // `name` is what error lines begin with. Throws InputError "NAME: FIELD: what, expected what".
-Case ParseCase(std::string_view text, std::string_view name);
-Case ReadCaseFile(const std::string& path);
+Case ParseCase(std::string_view text, std::string_view name, const CaseReading& reading = {});
+Case ReadCaseFile(const std::string& path, const CaseReading& reading = {});
 
 // Pretty JSON with trailing newline; floats as hex. ParseCase(CaseToJson(c)) == c for every valid
 // case whose parameters without meaning for its op (x_q of a quantize ...) are default and whose

@@ -57,6 +57,60 @@ TEST(CaseJson, ReadsWhatIsWritten) {
   EXPECT_EQ(Validate(c), "");
 }
 
+TEST(CaseJson, KeepsHowNumbersWerePrinted) {
+  using List = Printed::List;
+  const Case c = ParseCase(
+      With("0.1", "\"0.100~\"", With("[0.25]", R"(["2.5e-1~"])", And(R"("bias": [0.5, "-1.0~"])"))),
+      "f");
+  EXPECT_EQ(c.x_q.scale, std::vector<float>{0.1f});
+  EXPECT_EQ(c.printed, (std::vector<Printed>{{List::kXScale, 0, "0.100"},
+                                             {List::kWScale, 0, "2.5e-1"},
+                                             {List::kBias, 1, "-1.0"}}));
+  EXPECT_EQ(ParseCase(CaseToJson(c), "written"), c);
+  EXPECT_NE(CaseToJson(c).find("\"x_scale\": \"0.100~\""), std::string::npos) << CaseToJson(c);
+  Case changed = c;
+  changed.x_q.scale = {0.125f};
+  EXPECT_EQ(Validate(changed), "printed: a number stands for another value");
+  changed = c;
+  std::swap(changed.printed[0], changed.printed[1]);
+  EXPECT_EQ(Validate(changed), "printed: numbers are not in order");
+  EXPECT_EQ(ProblemOf(c).printed, std::vector<Printed>{});
+
+  const Case operands = ParseCase(With("0.25", "\"0.25~\"", test::kAdd), "f");
+  EXPECT_EQ(operands.printed, (std::vector<Printed>{{List::kWScale, 0, "0.25"}}));
+  const Case values = ParseCase(R"({"qualm_case": 1, "op": "quantize", "M": 1, "N": 3,
+      "out_scale": 1, "out_zp": 0, "x": [1, "2.50~", -0.5]})",
+                                "f");
+  EXPECT_EQ(values.printed, (std::vector<Printed>{{List::kX, 1, "2.50"}}));
+}
+
+TEST(CaseJson, TakesDecimalScalesAsPrinted) {
+  using List = Printed::List;
+  const std::string text = And(R"("bias": [0.5, 1.5], "relu": true)");
+  EXPECT_EQ(ParseCase(text, "f").printed, std::vector<Printed>{});
+  EXPECT_EQ(ParseCase(text, "f", {.as_printed = true}).printed,
+            (std::vector<Printed>{{List::kXScale, 0, "0.1"}, {List::kWScale, 0, "0.25"}}));
+  // An integer is no decimal, however long, and a hex float says all of its bits.
+  for (const std::string integer : {"1", "100000000000000000000"}) {
+    const std::string exact = With("0.1", integer, With("[0.25]", "\"0x1p-2\""));
+    EXPECT_EQ(ParseCase(exact, "f", {.as_printed = true}).printed, std::vector<Printed>{});
+  }
+}
+
+TEST(CaseJson, TellsUnknownNumbers) {
+  std::vector<UnknownNumber> unknown;
+  const Case c = ParseCase(With("\"x_zp\": 3", "\"x_zp\": \"?\"",
+                                With("[0.25], \"w_zp\": [0]", R"(["?", 0.5], "w_zp": [4, "?"])",
+                                     And(R"("gran": "channel", "out_max": "?")"))),
+                           "f", {.unknown = &unknown});
+  EXPECT_EQ(unknown,
+            (std::vector<UnknownNumber>{{"x_zp", 0}, {"w_scale", 0}, {"w_zp", 1}, {"out_max", 0}}));
+  EXPECT_EQ(c.x_q.zero_point, std::vector<int32_t>{0});
+  EXPECT_EQ(c.w_q.scale, (std::vector<float>{1, 0.5}));
+  EXPECT_EQ(c.w_q.zero_point, (std::vector<int32_t>{4, 0}));
+  EXPECT_EQ(c.out_max, 255);
+}
+
 TEST(CaseJson, ReadsWindows) {
   const Case c = ParseCase(test::kConv, "f");
   Window v;

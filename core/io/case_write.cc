@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes cases: every field that has a meaning for the op, in the order of CaseKey.
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <span>
+#include <utility>
 
 #include "core/float_text.h"
 #include "core/io/case_fields.h"
@@ -15,6 +18,7 @@ namespace {
 
 std::string Token(int64_t value) { return std::to_string(value); }
 std::string Token(int32_t value) { return std::to_string(value); }
+std::string Token(const std::string& token) { return token; }
 std::string Token(float value) { return '"' + FloatText(value) + '"'; }
 
 class Writer {
@@ -22,6 +26,7 @@ class Writer {
   explicit Writer(bool pretty) : pretty_(pretty) {}
 
   std::string Write(const Case& c) {
+    printed_ = c.printed;
     const OperandKeys keys = OperandKeysOf(c.op);
     Put(CaseKey::kVersion, Token(kCaseFormatVersion));
     Put(CaseKey::kOp, JsonQuote(Name(c.op)));
@@ -39,7 +44,7 @@ class Writer {
       Put(CaseKey::kOutMin, Token(c.out_min));
       Put(CaseKey::kOutMax, Token(c.out_max));
     }
-    Put(keys.x, Matrix(c.x));
+    Put(keys.x, Matrix(c.x, /*is_x=*/true));
     if (HasW(c.op)) Put(keys.w, Matrix(c.w));
     if (c.expected) Put(CaseKey::kExpected, Matrix(*c.expected));
     if (c.observed) {
@@ -64,6 +69,22 @@ class Writer {
     return "{" + body + (pretty_ ? "\n}\n" : "}");
   }
 
+  // A number of a list that may hold printed ones.
+  std::string TokenOf(Printed::List list, size_t index, float value) const {
+    const std::pair place{list, static_cast<int64_t>(index)};
+    const auto place_of = [](const Printed& number) {
+      return std::pair{number.list, number.index};
+    };
+    const auto found = std::ranges::lower_bound(printed_, place, {}, place_of);
+    if (found == printed_.end() || place_of(*found) != place) return Token(value);
+    return JsonQuote(found->text + "~");
+  }
+  std::vector<std::string> Tokens(Printed::List list, const std::vector<float>& values) const {
+    std::vector<std::string> tokens;
+    for (size_t i = 0; i < values.size(); ++i) tokens.push_back(TokenOf(list, i, values[i]));
+    return tokens;
+  }
+
   // One number per tensor, a list per channel.
   template <class T>
   void PutParams(CaseKey key, const std::vector<T>& values, bool per_channel) {
@@ -79,7 +100,7 @@ class Writer {
 
   // Row by row; each row on its own line where there are several. A row of an image has all its
   // channels.
-  std::string Matrix(const Tensor& tensor) const {
+  std::string Matrix(const Tensor& tensor, bool is_x = false) const {
     const std::vector<int64_t>& shape = tensor.shape();
     const int64_t columns = shape.size() == 4 ? shape[2] * shape[3] : shape.back();
     const bool lines = pretty_ && tensor.size() > columns;
@@ -87,7 +108,12 @@ class Writer {
     for (int64_t i = 0; i < tensor.size(); ++i) {
       if (i != 0) text += lines && i % columns == 0 ? "," : ", ";
       if (lines && i % columns == 0) text += "\n    ";
-      text += tensor.dtype() == DType::kF32 ? Token(tensor.FloatAt(i)) : Token(tensor.IntAt(i));
+      if (tensor.dtype() != DType::kF32) {
+        text += Token(tensor.IntAt(i));
+      } else {
+        text += is_x ? TokenOf(Printed::List::kX, static_cast<size_t>(i), tensor.FloatAt(i))
+                     : Token(tensor.FloatAt(i));
+      }
     }
     return text + (lines ? "\n  ]" : "]");
   }
@@ -102,8 +128,10 @@ class Writer {
   void PutParameter(CaseKey key, E value) {
     Put(key, JsonQuote(Name(value)));
   }
-  template <class T>
-  void PutParameter(CaseKey key, const std::optional<std::vector<T>>& list) {
+  void PutParameter(CaseKey key, const std::optional<std::vector<float>>& bias) {
+    if (bias) Put(key, List(Tokens(Printed::List::kBias, *bias)));
+  }
+  void PutParameter(CaseKey key, const std::optional<std::vector<int32_t>>& list) {
     if (list) Put(key, List(*list));
   }
   // The multiplier is written with the scales.
@@ -155,21 +183,23 @@ class Writer {
     const OperandKeys keys = OperandKeysOf(c.op);
     const PerChannel list = c.per_channel ? RowOf(c.op).per_channel : PerChannel::kNone;
     const bool multiplier = UsesMultiplier(c);
-    const auto put = [&](CaseKey scale, CaseKey zp, const QParams& q, PerChannel own) {
+    using In = Printed::List;
+    const auto put = [&](CaseKey scale, CaseKey zp, const QParams& q, PerChannel own, In in) {
       if (!HasKey(c.op, scale)) return;
-      PutParams(scale, q.scale, list == own);
+      PutParams(scale, Tokens(in, q.scale), list == own);
       PutParams(zp, q.zero_point, list == own);
     };
     if (multiplier) {
-      PutParams(CaseKey::kMultiplier, c.multiplier, c.per_channel);
+      PutParams(CaseKey::kMultiplier, Tokens(In::kMultiplier, c.multiplier), c.per_channel);
     } else {
-      put(keys.x_scale, keys.x_zp, c.x_q, PerChannel::kX);
-      put(keys.w_scale, keys.w_zp, c.w_q, PerChannel::kW);
+      put(keys.x_scale, keys.x_zp, c.x_q, PerChannel::kX, In::kXScale);
+      put(keys.w_scale, keys.w_zp, c.w_q, PerChannel::kW, In::kWScale);
     }
-    put(CaseKey::kOutScale, CaseKey::kOutZp, c.out_q, PerChannel::kOut);
+    put(CaseKey::kOutScale, CaseKey::kOutZp, c.out_q, PerChannel::kOut, In::kOutScale);
   }
 
   bool pretty_;
+  std::span<const Printed> printed_;
   std::array<std::string, kCaseKeys> values_;
 };
 

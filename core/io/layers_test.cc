@@ -53,6 +53,24 @@ TEST(Npy, ReadsBack) {
   }
 }
 
+// What numpy.save writes of numpy.asfortranarray(values), and of a transposed array.
+TEST(Npy, ReadsFortranOrder) {
+  const auto read = [](const std::string& descr, const std::string& shape,
+                       const std::string& data) {
+    return ParseNpy(
+        Npy("{'descr': '" + descr + "', 'fortran_order': True, 'shape': " + shape + ", }", data),
+        "file");
+  };
+  EXPECT_EQ(read("|i1", "(2, 3)", "\1\4\2\5\3\6"),
+            Tensor::Of<int8_t>({2, 3}, std::vector<int8_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(read("|u1", "(2, 1, 2, 2)", "\1\5\3\7\2\6\4\10"),
+            Tensor::Of<uint8_t>({2, 1, 2, 2}, std::vector<uint8_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(read("<i4", "(2, 2)", std::string("\1\0\0\0\3\0\0\0\2\0\0\0\0\1\0\0", 16)),
+            Tensor::Of<int32_t>({2, 2}, std::vector<int32_t>{1, 2, 3, 256}));
+  EXPECT_EQ(read("|i1", "(3,)", "\1\2\3"), Tensor::Of<int8_t>({3}, std::vector<int8_t>{1, 2, 3}));
+  EXPECT_EQ(read("|i1", "(2, 0)", ""), Tensor(DType::kS8, {2, 0}));
+}
+
 TEST(Npy, RefusesWhatItDoesNotHold) {
   const auto message = [](const std::string& bytes) { return MessageOf(bytes, ParseNpy); };
   EXPECT_EQ(message(Npy(Int8("(2, 1)"), "ab")), "");
@@ -68,9 +86,8 @@ TEST(Npy, RefusesWhatItDoesNotHold) {
             "file: descr: is \"<f8\", expected int8, uint8, int32 or float32");
   EXPECT_EQ(message(Npy("{'descr': '>i4', 'fortran_order': False, 'shape': (1,), }", "1234")),
             "file: descr: is \">i4\", expected int8, uint8, int32 or float32");
-  EXPECT_EQ(
-      message(Npy("{'descr': '|i1', 'fortran_order': True, 'shape': (2, 2), }", "abcd")),
-      "file: fortran_order: is \"True\", expected False (numpy.ascontiguousarray makes it so)");
+  EXPECT_EQ(message(Npy("{'descr': '|i1', 'fortran_order': 1, 'shape': (2, 2), }", "abcd")),
+            "file: fortran_order: is \"1\", expected False or True");
   EXPECT_EQ(message(Npy("{'descr': '|i1', 'descr': '|i1', 'shape': (1,), }", "a")).substr(0, 30),
             "file: header: has the entry \"d");
   EXPECT_EQ(message("PK\x03\x04 and more than twelve bytes"),

@@ -114,6 +114,22 @@ class Header {
   bool has_shape_ = false;
 };
 
+// The same elements with the last index running fastest; in `columns` the first one does.
+Tensor RowMajor(const Tensor& columns) {
+  const std::vector<int64_t>& shape = columns.shape();
+  Tensor rows(columns.dtype(), shape);
+  const size_t size = SizeOf(columns.dtype());
+  std::vector<int64_t> index(shape.size());
+  for (int64_t to = 0; to < rows.size(); ++to) {
+    int64_t from = 0;
+    for (size_t axis = shape.size(); axis-- > 0;) from = from * shape[axis] + index[axis];
+    std::memcpy(rows.bytes().data() + static_cast<size_t>(to) * size,
+                columns.bytes().data() + static_cast<size_t>(from) * size, size);
+    for (size_t axis = shape.size(); axis-- > 0 && ++index[axis] == shape[axis];) index[axis] = 0;
+  }
+  return rows;
+}
+
 }  // namespace
 
 Tensor ParseNpy(std::string_view bytes, std::string_view name) {
@@ -140,13 +156,11 @@ Tensor ParseNpy(std::string_view bytes, std::string_view name) {
   if (type == kTypes.end()) {
     fail("descr: is " + Shown(header.descr) + ", expected int8, uint8, int32 or float32");
   }
-  // Where one dimension is all there is, both orders are the same.
-  const bool flat = std::ranges::count_if(header.shape, [](int64_t d) { return d != 1; }) <= 1;
-  if (header.fortran_order != "False" && !(header.fortran_order == "True" && flat)) {
-    fail("fortran_order: is " + Shown(header.fortran_order) +
-         ", expected False (numpy.ascontiguousarray makes it so)");
+  if (header.fortran_order != "False" && header.fortran_order != "True") {
+    fail("fortran_order: is " + Shown(header.fortran_order) + ", expected False or True");
   }
-  return TensorOfBytes(type->dtype, header.shape, bytes.substr(begin + length), name);
+  Tensor tensor = TensorOfBytes(type->dtype, header.shape, bytes.substr(begin + length), name);
+  return header.fortran_order == "True" ? RowMajor(tensor) : tensor;
 }
 
 std::string NpyOf(const Tensor& tensor) {

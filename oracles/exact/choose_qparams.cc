@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kEnds = 4;  // batches told at either end of a long list
 
 std::string RangeText(const ObservedRange& range) {
-  return "[" + FloatText(range.min) + ", " + FloatText(range.max) + "]";
+  return "[" + ShortestDecimal(range.min) + ", " + ShortestDecimal(range.max) + "]";
 }
 
 // The case with its first `count` batches only.
@@ -67,29 +67,33 @@ Trace Steps(const Case& c, int64_t index) {
       "[" + std::to_string(codes.min) + ", " + std::to_string(codes.max) + "]";
   const std::string reduced = o.reduce_range ? " (reduced)" : "";
   const std::string floor =
-      scale == observer::kEps ? ", but not less than " + FloatText(observer::kEps) : "";
+      scale == observer::kEps ? ", but not less than " + ShortestDecimal(observer::kEps) : "";
   if (o.symmetric) {
     step(Stage::kScale,
          "larger of -min and max, over half of the codes " + between + reduced + ": max(" +
-             FloatText(-range.min) + ", " + FloatText(range.max) + ") / " +
-             FloatText(static_cast<float>(codes.max - codes.min) / 2) + floor + " = " +
-             FloatText(scale),
+             ShortestDecimal(0 - range.min) + ", " + ShortestDecimal(range.max) + ") / " +
+             ShortestDecimal(static_cast<float>(codes.max - codes.min) / 2) + floor + " = " +
+             ShortestDecimal(scale),
          scale);
   } else {
     step(Stage::kScale,
          "max - min with 0 between them, over the codes " + between + reduced + ": (" +
-             FloatText(range.max) + " - " + FloatText(range.min) + ") / " +
-             std::to_string(codes.max - codes.min) + floor + " = " + FloatText(scale),
+             ShortestDecimal(range.max) + " - " + ShortestDecimal(range.min) + ") / " +
+             std::to_string(codes.max - codes.min) + floor + " = " + ShortestDecimal(scale),
          scale);
   }
   if (index < columns) return trace;
   const float zero_point = y.FloatAt(index);
   const std::string code = std::to_string(static_cast<int32_t>(zero_point));
+  const float quotient = range.min / scale;
+  const bool tie = std::abs(quotient - std::trunc(quotient)) == 0.5f;
   step(Stage::kZeroPoint,
        o.symmetric
            ? "the zero point of symmetric quantization is " + code
            : "lowest code - round(min / scale), within the codes: " + std::to_string(codes.min) +
-                 " - round(" + FloatText(range.min) + " / " + FloatText(scale) + ") = " + code,
+                 " - round(" + ShortestDecimal(range.min) + " / " + ShortestDecimal(scale) + " = " +
+                 ShortestDecimal(quotient) + ")" +
+                 (tie ? ", a tie, exactly half way, goes to the even one," : "") + " = " + code,
        zero_point);
   return trace;
 }

@@ -221,16 +221,17 @@ Trace Steps(const Case& c, int64_t index) {
   };
   const std::string whose = c.x_gran == Granularity::kTensor ? "x" : "the row of x";
   step(Stage::kAccumulate,
-       "the finite values of " + whose + ", with 0, span [" + FloatText(row.range.min) + ", " +
-           FloatText(row.range.max) + "]",
+       "the finite values of " + whose + ", with 0, span [" + ShortestDecimal(row.range.min) +
+           ", " + ShortestDecimal(row.range.max) + "]",
        FloatText(row.range.max));
-  step(Stage::kScale, "the rule " + rule + " chooses the scale " + FloatText(row.chosen.scale),
+  step(Stage::kScale,
+       "the rule " + rule + " chooses the scale " + ShortestDecimal(row.chosen.scale),
        FloatText(row.chosen.scale));
   const std::string zero_point = std::to_string(row.chosen.zero_point);
   step(Stage::kZeroPoint, "and the zero point " + zero_point, zero_point);
   for (int64_t k = 0; k < std::min<int64_t>(c.K, 4); ++k) {
     const std::string code = std::to_string(row.linear.x.IntAt(k));
-    step(Stage::kRound, "x " + FloatText(row.quantize.x.FloatAt(k)) + " has the code " + code,
+    step(Stage::kRound, "x " + ShortestDecimal(row.quantize.x.FloatAt(k)) + " has the code " + code,
          code);
   }
   for (TraceStep& after : Derive(row.linear, index % c.N)) trace.push_back(std::move(after));

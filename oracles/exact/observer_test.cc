@@ -312,12 +312,12 @@ TEST(Observer, TellsItsSteps) {
   const Case c = Observing({{-1.0f, 4.0f}, {0.0f, 2.0f}}, {.kind = Kind::kMinMax, .quant_max = 10});
   EXPECT_EQ(
       Told(c, 1),
-      (Texts{"batch 0 spans [-0x1p+0, 0x1p+2]; accumulate -0x1p+0",
-             ("batch 1 spans [0x0p+0, 0x1p+1], with those before [-0x1p+0, 0x1p+2]; accumulate "
+      (Texts{"batch 0 spans [-1, 4]; accumulate -0x1p+0",
+             ("batch 1 spans [0, 2], with those before [-1, 4]; accumulate "
               "-0x1p+0"),
-             ("max - min with 0 between them, over the codes [0, 10]: (0x1p+2 - -0x1p+0) / 10 = "
-              "0x1p-1; scale 0x1p-1"),
-             ("lowest code - round(min / scale), within the codes: 0 - round(-0x1p+0 / 0x1p-1) = "
+             ("max - min with 0 between them, over the codes [0, 10]: (4 - -1) / 10 = "
+              "0.5; scale 0x1p-1"),
+             ("lowest code - round(min / scale), within the codes: 0 - round(-1 / 0.5 = -2) = "
               "2; zero_point 0x1p+1")}));
   EXPECT_EQ(Told(c, 0).size(), 3u) << "a scale has no step of a zero point";
   EXPECT_EQ(RealValueText(c, 0), "1/2");
@@ -331,27 +331,27 @@ TEST(Observer, TellsTheStepsOfSymmetricQuantization) {
                     .quant_min = -128,
                     .quant_max = 127};
   EXPECT_EQ(Told(Observing({{-127.0f, 1.0f}}, s8), 1),
-            (Texts{"batch 0 spans [-0x1.fcp+6, 0x1p+0]; accumulate 0x1p+0",
+            (Texts{"batch 0 spans [-127, 1]; accumulate 0x1p+0",
                    ("larger of -min and max, over half of the codes [-64, 63] (reduced): "
-                    "max(0x1.fcp+6, 0x1p+0) / 0x1.fcp+5 = 0x1p+1; scale 0x1p+1"),
+                    "max(127, 1) / 63.5 = 2; scale 0x1p+1"),
                    "the zero point of symmetric quantization is 0; zero_point 0x0p+0"}));
   EXPECT_EQ(Told(Observing({{1.0f, 2.0f}}, {.reduce_range = true}), 0).back(),
-            "max - min with 0 between them, over the codes [0, 127] (reduced): (0x1p+1 - 0x0p+0) / "
-            "127 = 0x1.020408p-6; scale 0x1.020408p-6");
+            "max - min with 0 between them, over the codes [0, 127] (reduced): (2 - 0) / "
+            "127 = 0.015748031; scale 0x1.020408p-6");
 }
 
 TEST(Observer, TellsHowManyCodesARangeHas) {
   const Observer s8{.dtype = DType::kS8, .quant_min = -10, .quant_max = 22};
   EXPECT_EQ(Told(Observing({{-1.0f, 15.0f}}, s8), 0).back(),
-            "max - min with 0 between them, over the codes [-10, 22]: (0x1.ep+3 - -0x1p+0) / 32 = "
-            "0x1p-1; scale 0x1p-1");
+            "max - min with 0 between them, over the codes [-10, 22]: (15 - -1) / 32 = "
+            "0.5; scale 0x1p-1");
 }
 
 TEST(Observer, TellsThatAScaleIsRaised) {
   for (const bool symmetric : {false, true}) {
     EXPECT_TRUE(Told(Observing({{0.0f, 0.0f}}, {.symmetric = symmetric}), 0)
                     .back()
-                    .ends_with(", but not less than 0x1p-23 = 0x1p-23; scale 0x1p-23"));
+                    .ends_with(", but not less than 1.1920929e-07 = 1.1920929e-07; scale 0x1p-23"));
   }
 }
 
@@ -360,7 +360,7 @@ TEST(Observer, TellsAMovingAverageAndAHistogram) {
   const std::vector<std::string> average =
       Told(Observing(batches, {.kind = Kind::kMovingAverage, .averaging_constant = 0.5f}), 0);
   EXPECT_EQ(average[1],
-            "batch 1 spans [-0x1p+2, 0x1.8p+1], the moving average is [-0x1p+1, 0x1p+1]; "
+            "batch 1 spans [-4, 3], the moving average is [-2, 2]; "
             "accumulate -0x1p+1");
   // The search cuts off the one value far from the others.
   std::vector<float> x(400, 1.0f);
@@ -371,13 +371,30 @@ TEST(Observer, TellsAMovingAverageAndAHistogram) {
     const std::vector<std::string> searched = Told(c, 0);
     ASSERT_EQ(searched.size(), 3u);
     EXPECT_EQ(searched[0].substr(0, searched[0].find(';')),
-              "batch 0 spans [0x0p+0, 0x1.39999ap+2], the histogram [0x0p+0, 0x1.39999ap+2]");
+              "batch 0 spans [0, 4.9], the histogram [0, 4.9]");
     const ObservedRange left = SearchedRange(c);
-    EXPECT_EQ(searched[1], "the search for the smallest error leaves [" + FloatText(left.min) +
-                               ", " + FloatText(left.max) + "]; accumulate " +
-                               FloatText(symmetric ? left.max : left.min));
-    EXPECT_NE(searched[2].find(FloatText(left.max)), std::string::npos) << searched[2];
+    EXPECT_EQ(searched[1], "the search for the smallest error leaves [" +
+                               ShortestDecimal(left.min) + ", " + ShortestDecimal(left.max) +
+                               "]; accumulate " + FloatText(symmetric ? left.max : left.min));
+    EXPECT_NE(searched[2].find(ShortestDecimal(left.max)), std::string::npos) << searched[2];
   }
+}
+
+// The quotient that is rounded, and whether it is a tie.
+TEST(Observer, TellsTies) {
+  const auto told = [](float min, float max) {
+    return Told(Observing({{min, max}}, {}), 1).back();
+  };
+  EXPECT_EQ(told(-126.5f, 128.5f),
+            "lowest code - round(min / scale), within the codes: 0 - round(-126.5 / 1 = -126.5), a "
+            "tie, exactly half way, goes to the even one, = 126; zero_point 0x1.f8p+6");
+  EXPECT_EQ(told(-127.5f, 127.5f).substr(0, 103),
+            "lowest code - round(min / scale), within the codes: 0 - round(-127.5 / 1 = -127.5), a "
+            "tie, exactly half");
+  // TensorFlow's 1/127.5 for the range -1..1: no tie, by the last bit of the quotient.
+  EXPECT_EQ(told(-1, 1),
+            "lowest code - round(min / scale), within the codes: 0 - round(-1 / 0.007843138 = "
+            "-127.49999) = 127; zero_point 0x1.fcp+6");
 }
 
 // Four batches at either end; each is told with all that came before it.
@@ -389,7 +406,7 @@ TEST(Observer, TellsTheEndsOfManyBatches) {
     ASSERT_EQ(told.size(), 9u) << count;
     for (int i = 0; i < 8; ++i) {
       const int b = i < 4 ? i : count - 8 + i;
-      const std::string spans = "[0x0p+0, " + FloatText(static_cast<float>(b + 1)) + "]";
+      const std::string spans = "[0, " + std::to_string(b + 1) + "]";
       EXPECT_EQ(told[static_cast<size_t>(i)], "batch " + std::to_string(b) + " spans " + spans +
                                                   (b == 0 ? "" : ", with those before " + spans) +
                                                   "; accumulate 0x0p+0");

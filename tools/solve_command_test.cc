@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers as people have them: printed digits, unknown numbers, decimals on the screen, files of
+// weights given to a verb that reads cases.
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "core/io/json_schema_test_util.h"
+#include "tools/run_qualm_test_util.h"
+
+namespace qualm::tools {
+namespace {
+
+using test::Json;
+
+class NumbersOfPeople : public QualmTest {
+ protected:
+  // A file in the folder; its name.
+  std::string Named(const std::string& name, const std::string& text) {
+    Write(name, text);
+    return name;
+  }
+  // requantize of 1000 and 3000, observed 16 and `second`.
+  std::string Requantize(const std::string& multiplier, int second) {
+    return Named("layer.case.json",
+                 R"({"qualm_case": 1, "op": "requantize", "M": 2, "N": 1, "multiplier": )" +
+                     multiplier + R"(, "out_zp": 0, "x": [1000, 3000],
+                     "observed": {"by": "somebody", "y": [16, )" +
+                     std::to_string(second) + "]}}");
+  }
+  bool Fits(const Json& document) {
+    test::JsonSchema schema(test::ReadJsonFile(QUALM_SOURCE_DIR "/core/io/result.schema.json"));
+    const std::string error = schema.Check(document);
+    EXPECT_EQ(error, "");
+    return error.empty();
+  }
+};
+
+// 3 * 0.01616 = 48.48, and 0.0162 as printed makes 48.6.
+TEST_F(NumbersOfPeople, PrintedDigitsComeFirst) {
+  for (const auto& [multiplier, option] : std::vector<std::pair<std::string, std::string>>{
+           {R"("0.0162~")", ""}, {"0.0162", "--as-printed"}}) {
+    std::vector<std::string> arguments{"explain", Requantize(multiplier, 48)};
+    if (!option.empty()) arguments.push_back(option);
+    const Ran ran = Qualm(arguments);
+    EXPECT_EQ(ran.status, 1) << ran.err;
+    EXPECT_TRUE(ran.out.starts_with(
+        "observed (somebody):\n"
+        "  within the printed digits the answer is exact, so its difference shows no fault:\n"
+        "    with multiplier between 0.016150001 and 0.016166667 (printed 0.0162)\n"
+        "requantize M=2 N=1 s32->u8 per-tensor multiplier\n"))
+        << ran.out;
+    // The case that a finding keeps is printed too.
+    arguments.insert(arguments.end(), {"--json", "-"});
+    const Json document = Document(Qualm(arguments));
+    EXPECT_TRUE(Fits(document));
+    EXPECT_EQ(document["layers"][0]["exact_within_printed_digits"], true);
+    EXPECT_EQ(document["layers"][0]["wrong"], false);
+  }
+  // Nothing is taken for printed unless somebody says so.
+  EXPECT_EQ(Qualm({"explain", Requantize("0.0162", 48)}).out.find("printed"), std::string::npos);
+  EXPECT_NE(
+      Qualm({"explain", Requantize(R"("0.0162~")", 40)})
+          .out.find("  no numbers within the printed digits make the answer exact: output 1 is "
+                    "48 to 49 with all of them, not 40\n"),
+      std::string::npos);
+}
+
+TEST_F(NumbersOfPeople, AFolderCallsNoAnswerWithinTheDigitsWrong) {
+  Requantize(R"("0.0162~")", 48);
+  const Ran within = Qualm({"explain", "."});
+  EXPECT_NE(within.out.find("of 1 layer: 0 exact, 1 exact within the printed digits."),
+            std::string::npos)
+      << within.out;
+  EXPECT_EQ(Qualm({"replay", "layer.case.json", "-s", "native"}).status, 0);
+  Requantize("0.0162", 48);
+  EXPECT_NE(Qualm({"explain", "."}).out.find("1 WRONG: layer."), std::string::npos);
+  EXPECT_NE(Qualm({"explain", ".", "--as-printed"}).out.find("exact within the printed"),
+            std::string::npos);
+}
+
+TEST_F(NumbersOfPeople, AnUnknownNumberIsSolved) {
+  const std::string file = Requantize(R"("?")", 48);
+  const Ran ran = Qualm({"identify", "--solve", file});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  // 47.5 / 3000 to 48.5 / 3000, and 15.5 to 16.5 thousandths; half to even takes the ends of 16
+  // and 48.
+  EXPECT_EQ(Lines(ran.out)[0], "layer.case.json: requantize M=2 N=1 s32->u8 per-tensor multiplier");
+  EXPECT_EQ(Lines(ran.out)[1], "  observed (somebody): what it tells of the unknown numbers:");
+  EXPECT_TRUE(
+      Lines(ran.out)[2].starts_with("    multiplier: these: 0.015833335 to 0.016166667 (exact"))
+      << ran.out;
+  const Json document = Document(Qualm({"identify", "--solve", file, "--json", "-"}));
+  EXPECT_TRUE(Fits(document));
+  const Json& question = document["solve"][0]["questions"][0];
+  EXPECT_EQ(question["numbers"], Json({"multiplier"}));
+  EXPECT_EQ(question["solutions"][0]["arithmetics"][0], "exact");
+  EXPECT_EQ(question["solutions"][0]["unique"], false);
+
+  const std::string both = Write(
+      "both.case.json",
+      R"({"qualm_case": 1, "op": "requantize", "M": 2, "N": 1, "multiplier": "?", "out_zp": "?",
+          "x": [1000, 3000], "observed": {"by": "somebody", "y": [16, 48]}})");
+  const Ran two = Qualm({"identify", "--solve", both, "--convention", "exact"});
+  EXPECT_NE(two.out.find("multiplier, out_zp: these: multiplier "), std::string::npos) << two.out;
+  EXPECT_NE(two.out.find(" with out_zp 0"), std::string::npos) << two.out;
+}
+
+// Each number in turn: twice the multiplier, or a zero point that both outputs share.
+TEST_F(NumbersOfPeople, ANumberThatIsWrongIsFound) {
+  const Ran twice = Qualm({"identify", "--solve", Requantize("0.008", 48)});
+  EXPECT_EQ(twice.status, 0) << twice.err;
+  EXPECT_NE(twice.out.find("as written not exact; one number at a time, all else as written:\n"),
+            std::string::npos)
+      << twice.out;
+  EXPECT_NE(twice.out.find("0.016166667; 2^1 times what is written is one (exact)\n"),
+            std::string::npos)
+      << twice.out;
+  EXPECT_NE(twice.out.find("    out_zp: none\n"), std::string::npos) << twice.out;
+  // 16 and 51 are 35 apart, which a multiplier of 0.0175 makes, but not 16 of 1000.
+  const Ran none = Qualm({"identify", "--solve", Requantize("0.016", 251), "--json", "r.json"});
+  EXPECT_EQ(none.status, 1) << none.out;
+  EXPECT_EQ(Qualm({"identify", "--solve", Requantize("0.016", 48)}).out.find("not exact"),
+            std::string::npos);
+}
+
+TEST_F(NumbersOfPeople, WhatCannotBeSolvedIsOneLine) {
+  ExpectBadInput({"explain", Requantize(R"("?")", 48)},
+                 "layer.case.json: multiplier: is unknown (\"?\"), expected a number; qualm "
+                 "identify --solve looks for it");
+  ExpectBadInput({"identify", Requantize(R"("?")", 48)}, "layer.case.json: multiplier: is unknown");
+  const std::string table = R"({"qualm_case": 1, "op": "table", "function": "tanh", "M": 1, "N": 1,
+      "x_scale": "?", "x_zp": 0, "out_scale": 1, "out_zp": 0, "x": [1])";
+  ExpectBadInput({"identify", "--solve", Named("t.case.json", table + "}")},
+                 "t.case.json: observed: is missing");
+  ExpectBadInput({"identify", "--solve",
+                  Named("t.case.json", table + R"(, "observed": {"by": "me", "y": [1]}})")},
+                 "t.case.json: x_scale: is unknown (\"?\"), and the outputs of this case do not");
+  ExpectBadInput(
+      {"identify", "--solve",
+       Named("two.case.json",
+             R"({"qualm_case": 1, "op": "rescale", "M": 1, "N": 1, "x_scale": "?", "x_zp": 0,
+                 "out_scale": "?", "out_zp": 0, "x": [1], "observed": {"by": "me", "y": [1]}})")},
+      "two.case.json: x_scale: is not the only unknown scale");
+  ExpectBadInput({"identify", "--solve"}, "--solve is about case files alone");
+  ExpectBadInput({"identify", "--solve", "-s", "native"}, "--solve is about case files alone");
+}
+
+// Every hex float of the screen has its decimal beside it; files keep the bits alone.
+TEST_F(NumbersOfPeople, DecimalsStandBesideHexFloats) {
+  const std::string file =
+      Write("q.case.json",
+            R"({"qualm_case": 1, "op": "choose_qparams", "batches": 1, "M": 1, "N": 2,
+          "observer": "min_max", "x": [-1, 1]})");
+  const Ran ran = Qualm({"explain", file, "--at", "0", "-s", "native", "--json", "r.json"});
+  EXPECT_NE(ran.out.find("output [0, 0] (index 0), exact: 0x1.010102p-7 (0.007843138)\n"),
+            std::string::npos)
+      << ran.out;
+  EXPECT_NE(ran.out.find("(1 - -1) / 255 = 0.007843138\n"), std::string::npos) << ran.out;
+  const std::regex bare("0x[0-9a-f.]+p[+-][0-9]+(?! \\()");
+  EXPECT_FALSE(std::regex_search(ran.out, bare)) << ran.out;
+  EXPECT_NE(
+      Json::parse(Read("r.json"))["explanation"].get<std::string>().find("exact: 0x1.010102p-7\n"),
+      std::string::npos);
+  const Ran zero_point = Qualm({"explain", file, "--at", "1"});
+  EXPECT_NE(zero_point.out.find("round(-1 / 0.007843138 = -127.49999) = 127\n"), std::string::npos)
+      << zero_point.out;
+}
+
+TEST_F(NumbersOfPeople, WeightsGivenToAVerbThatReadsCases) {
+  const std::string onnx = QUALM_SOURCE_DIR "/corpus/layers/model.onnx";
+  const std::string npy = QUALM_SOURCE_DIR "/corpus/layers/fc.npy";
+  for (const std::string& file : {onnx, npy}) {
+    for (const std::vector<std::string>& arguments :
+         std::vector<std::vector<std::string>>{{"explain", file},
+                                               {"identify", file},
+                                               {"identify", "--solve", file},
+                                               {"replay", file, "-s", "native"},
+                                               {"minimize", file, "-s", "native"},
+                                               {"sweep", file, "-s", "native"},
+                                               {"hazards", file}}) {
+      ExpectBadInput(arguments,
+                     file +
+                         ": file: holds weights, expected a case file; qualm certify and "
+                         "qualm repair read weights");
+    }
+  }
+  EXPECT_EQ(Qualm({"certify", npy}).err.find("holds weights"), std::string::npos);
+  ExpectBadInput({"explain", Named("model.tflite", std::string("\x1c\0\0\0TFL3", 8))},
+                 "model.tflite: file: is binary, expected a case file, which is JSON text");
+  ExpectBadInput({"certify", "model.tflite"},
+                 "model.tflite: file: is binary, expected a case file");
+}
+
+}  // namespace
+}  // namespace qualm::tools

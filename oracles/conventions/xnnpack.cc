@@ -394,23 +394,6 @@ Channel ChannelOf(const Case& c, int64_t n) {
   return channel;
 }
 
-// Whether every C library gives these codes: all steps behind the function rise or fall.
-bool TableIsDecided(const Case& c) {
-  const std::vector<Step> steps = TableSteps(c);
-  Channel channel = ChannelOf(c, 0);
-  const auto code = [&](int64_t index, int side) {
-    channel.side = side;
-    Value value;
-    value.SetInt(c.x.IntAt(index));
-    Apply(steps, channel, value, nullptr);
-    return value.integer;
-  };
-  for (int64_t i = 0; i < c.x.size(); ++i) {
-    if (code(i, -1) != code(i, 1)) return false;
-  }
-  return true;
-}
-
 std::string CannotRun(const Case& c, bool rndnu) {
   const std::string shared = FirstReason({
       c.op == Op::kMaxPool ? "" : ZeroPointsAreCodes(c),
@@ -423,8 +406,9 @@ std::string CannotRun(const Case& c, bool rndnu) {
   if (MapsCodes(c.op)) {
     const std::string reason = CannotMapCodes(c);
     if (!reason.empty()) return reason;
-    if (c.op == Op::kTable) return Require(TableIsDecided(c), kUndecided);
-    return Require(c.op != Op::kSoftmax || RowShares(c).AreDecided(), kUndecided);
+    if (c.op == Op::kTable)
+      return Require(XnnpackCodesAreDecided(c, TableSteps(c), ChannelOf(c, 0)), kUndecided);
+    return Require(c.op != Op::kSoftmax || XnnpackSharesAreDecided(c), kUndecided);
   }
   if (c.op == Op::kDequantize) {
     return Require(std::isnormal(c.x_q.scale[0]), "the scale must be a normal number");
@@ -512,6 +496,21 @@ Convention Make(bool rndnu) {
 }
 
 }  // namespace
+
+bool XnnpackCodesAreDecided(const Case& c, const std::vector<Step>& steps, Channel channel) {
+  const auto code = [&](int64_t index, int side) {
+    channel.side = side;
+    Value value;
+    value.SetInt(c.x.IntAt(index));
+    Apply(steps, channel, value, nullptr);
+    return value.integer;
+  };
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    if (code(i, -1) != code(i, 1)) return false;
+  }
+  return true;
+}
+bool XnnpackSharesAreDecided(const Case& c) { return RowShares(c).AreDecided(); }
 
 Channel XnnpackChannel(const Case& c, int64_t n) { return ChannelOf(c, n); }
 std::vector<Step> XnnpackFp32Steps(const Case& c) { return StepsOf(c, false); }

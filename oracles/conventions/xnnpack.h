@@ -22,6 +22,11 @@ std::vector<Step> XnnpackFixedPointEnd();
 // (code - {a_zp}) * {a_scale} in float32.
 extern const Step kXnnpackCodeToReal;
 
+// Whether every C library gives these codes, by steps that rise or fall behind the one function of a
+// table that a library calls; these shares of a softmax.
+bool XnnpackCodesAreDecided(const Case& c, const std::vector<Step>& steps, Channel channel);
+bool XnnpackSharesAreDecided(const Case& c);
+
 // 0 for a denormal.
 float XnnpackFlushed(float x);
 // Whether x and the output have the same scale and zero point.

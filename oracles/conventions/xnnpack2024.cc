@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "oracles/conventions/xnnpack.h"
+#include "oracles/exact/arithmetic/real.h"
 
 namespace qualm::conventions {
 namespace {
@@ -34,13 +35,15 @@ void TimesRatio(Value& v, const Channel& c) {
 }
 void DropFraction(Value& v, const Channel&) { v.SetInt((v.integer + 128) >> 8); }
 
-void Sigmoid(Value& v, const Channel&) {
-  const auto power = std::exp(static_cast<double>(v.number));
+void Sigmoid(Value& v, const Channel& c) {
+  const double power = Beside(exact::RoundedExp(static_cast<double>(v.number)), c.side * kExpUlps);
   v.SetReal(v.number > 100.0f    ? 1.0f
             : v.number < -100.0f ? 0.0f
                                  : static_cast<float>(power / (1 + power)));
 }
-void Tanh(Value& v, const Channel&) { v.SetReal(std::tanh(v.number)); }
+void Tanh(Value& v, const Channel& c) {
+  v.SetReal(Beside(exact::RoundedTanh(v.number), c.side * kTanhUlps));
+}
 void HardSwish(Value& v, const Channel&) {
   const float x = v.number;
   v.SetReal((x / 6.0f) * std::max(std::min(x + 3.0f, 6.0f), 0.0f));
@@ -197,7 +200,14 @@ std::string CannotRun(const Case& c) {
   if (!shared.empty()) return shared;
   if (HasTwoOperands(c.op)) return XnnpackCannotRunOperands(c);
   if (c.op == Op::kQuantize || c.op == Op::kDequantize) return "";
-  if (!sums) return CannotMapCodes(c);
+  if (!sums) {
+    const std::string reason = CannotMapCodes(c);
+    if (!reason.empty()) return reason;
+    if (c.op == Op::kSoftmax) return Require(XnnpackSharesAreDecided(c), kUndecided);
+    const bool calls = c.op == Op::kTable &&
+                       (c.function == Function::kSigmoid || c.function == Function::kTanh);
+    return Require(!calls || XnnpackCodesAreDecided(c, StepsOf(c, false), ChannelOf(c, 0)), kUndecided);
+  }
   const std::string types = XnnpackCannotRunSumTypes(c);
   if (!types.empty()) return types;
   for (int64_t n = 0; n < c.N; ++n) {

@@ -208,8 +208,8 @@ bool HasFivePixelsAndFiveBlocks(const Case& c) {
 }
 
 // The library, and its version if it tells one, in which a fault was seen that is not part of its
-// convention. (The program behind the pipe takes PyTorch 1.13, and 2.6 for the engine qnnpack, where
-// the faults were seen in both.)
+// convention. (The program behind the pipe takes PyTorch 1.13, and 2.6 for the engine qnnpack,
+// where the faults were seen in both.)
 std::string LibraryOf(std::string_view convention) {
   constexpr std::array<std::pair<std::string_view, const char*>, 7> kLibraries{{
       {"model:onednn2@", "onednn: oneDNN 2.6."},

@@ -107,7 +107,9 @@ Case ForXnnpack2024(Case c, Rng& rng) {
   const DType dtype = c.op == Op::kDequantize ? c.x.dtype() : c.out_dtype;
   if (c.op == Op::kTable) {
     c.function = drawn.function;
-    c.negative_slope = std::clamp(c.negative_slope, 0.1f, 1.0f);
+    c.negative_slope = drawn.negative_slope;
+    if (c.function == Function::kLeakyRelu)
+      c.negative_slope = std::clamp(c.negative_slope, 0.1f, 1.0f);
     c.out_q = c.function == Function::kRelu ? c.x_q : drawn.out_q;
   }
   if (c.op == Op::kRescale && rng.Chance(2, 3)) {

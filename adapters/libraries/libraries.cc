@@ -38,7 +38,7 @@ std::vector<Library> Libraries() {
        .library = "XNNPACK",
        .help = "xnnpack  XNNPACK's quantized operators",
        .names = {{"xnnpack", "qualm_xnnpack.so"}},
-       .install = "XNNPACK of 2022 (libxnnpack-dev)"},
+       .install = "XNNPACK of 2022 or 2024 (libxnnpack-dev)"},
       {.kind = "gemmlowp",
        .library = "gemmlowp",
        .help = "gemmlowp[@sse4]  gemmlowp's GEMM and its output pipeline",

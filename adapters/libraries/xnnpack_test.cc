@@ -287,6 +287,7 @@ TEST_F(Xnnpack, WhatItCannotDoIsSkippedWithTheReason) {
   } else {
     ExpectRefused(c, "XNNPACK's clamp leaves two codes or more");
   }
+  OpenClamp(&c);
   c.x_q = Params(1, 256);
   EXPECT_EQ(subject_->CannotRun(c),
             "XNNPACK does not offer x: zero point 256 is outside -128 to 255");

@@ -110,6 +110,11 @@ TEST_F(Judged, IdentifyComparesWithTheContract) {
   }
 }
 
+TEST_F(Judged, FuzzingDoesNotBeginWhereNobodyWouldJudge) {
+  ExpectBadInput({"fuzz", "requantize", "-s", "native", "--contract", "model:onnxruntime@vnni"},
+                 "nothing would be judged: this convention has no requantize");
+}
+
 TEST_F(Judged, OurOwnKernelsAreNamed) {
   const Ran ran = Qualm({"check", "--op", "add", "-n", "5"});
   EXPECT_TRUE(ran.out.starts_with("OK: ")) << ran.out;

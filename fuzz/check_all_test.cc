@@ -64,6 +64,7 @@ TEST_F(CheckAllTest, AFailureIsWrittenUnderItsFingerprint) {
   const Case written = ReadCaseFile(finding->case_file);
   EXPECT_TRUE(ProblemOf(written) == c);
   EXPECT_EQ(written.property, finding->property);
+  EXPECT_EQ(written.contract, "exact");
   EXPECT_FALSE(written.note.empty());
 }
 

@@ -196,18 +196,27 @@ Blocks ChangeOf(const ResultRecord& record) {
 
 }  // namespace
 
-std::string VerdictSentence(const std::vector<Fault>& faults) {
+std::string VerdictSentence(const std::vector<Fault>& faults,
+                            const std::vector<std::string>& missing) {
   const auto fresh = std::ranges::count_if(faults, [](const Fault& fault) { return fault.is_new; });
   const auto known = static_cast<int64_t>(faults.size()) - fresh;
   const std::string rest =
       known == 0 ? "" : fmt::format("; {}, folded by reason", Count(known, "known departure"));
-  return fresh == 0 ? "OK: nothing new" + rest : "NOT OK: " + Count(fresh, "new fault") + rest;
+  if (fresh == 0 && missing.empty()) return "OK: nothing new" + rest;
+  std::string text = fresh == 0 ? "" : Count(fresh, "new fault");
+  if (!missing.empty()) {
+    const auto more = static_cast<int64_t>(missing.size()) - 1;
+    text += fmt::format("{}nothing was judged of {}{}", text.empty() ? "" : "; ", missing.front(),
+                        more == 0 ? "" : fmt::format(", and {} more", more));
+  }
+  return "NOT OK: " + text + rest;
 }
 
 Blocks FirstScreen(const ResultRecord& record, const std::vector<Fault>& faults) {
-  const bool good = std::ranges::none_of(faults, &Fault::is_new);
+  const bool good = std::ranges::none_of(faults, &Fault::is_new) && record.missing.empty();
   Blocks blocks{Heading{1, "qualm report", ""},
-                Paragraph{Text(VerdictSentence(faults)), good ? Tone::kGood : Tone::kBad, true}};
+                Paragraph{Text(VerdictSentence(faults, record.missing)),
+                          good ? Tone::kGood : Tone::kBad, true}};
   Table facts = FactsOf(record);
   if (!facts.rows.empty()) blocks.push_back(std::move(facts));
   Append(blocks, ChangeOf(record));

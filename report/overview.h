@@ -14,7 +14,8 @@ namespace qualm::report {
 Blocks FirstScreen(const ResultRecord& record, const std::vector<Fault>& faults);
 
 // "OK: nothing new; ..." as the terminal and the page say it.
-std::string VerdictSentence(const std::vector<Fault>& faults);
+std::string VerdictSentence(const std::vector<Fault>& faults,
+                            const std::vector<std::string>& missing = {});
 
 // The subjects that are bit-equal, by operation; nothing if the run did not compare them.
 Blocks AgreementOf(const ResultRecord& record);

@@ -90,7 +90,7 @@ BuiltReport BuildReport(const std::string& folder, const std::string& corpus) {
   RequireOurPage(folder);
   const std::string path = PathOfPage(folder);
   WriteTextFile(path, PageOf(read, faults, corpus));
-  return {path, VerdictSentence(faults)};
+  return {path, VerdictSentence(faults, read.record.missing)};
 }
 
 }  // namespace qualm::report

@@ -151,6 +151,26 @@ TEST(Faults, AreOneForAllPropertiesAndInstructionSets) {
   EXPECT_EQ(ids.size(), faults.size());
   EXPECT_EQ(VerdictSentence(faults), "NOT OK: 3 new faults; 1 known departure, folded by reason");
   EXPECT_EQ(VerdictSentence({faults[3]}), "OK: nothing new; 1 known departure, folded by reason");
+  EXPECT_EQ(VerdictSentence({}, {"add on s"}), "NOT OK: nothing was judged of add on s");
+  EXPECT_EQ(VerdictSentence(faults, {"add on s", "sub on s"}),
+            "NOT OK: 3 new faults; nothing was judged of add on s, and 1 more; 1 known departure, "
+            "folded by reason");
+}
+
+// A subject may promise another contract for each operation.
+TEST(Faults, AreExcusedByTheContractOfTheirOperation) {
+  for (const auto& [contract, reason] :
+       {std::pair{"exact,linear=model:a", "as a does"},
+        {"model:a,add=exact", "as a does"},
+        {"model:a,linear=exact", "declared in adapters/contracts.cc"},
+        {kHostile, "declared in adapters/contracts.cc"}}) {
+    ResultRecord record;
+    record.subjects = {{"mine", contract}};
+    record.declared = {{"model:a", "linear", "matches_exact", "tail", "as a does", ""}};
+    record.findings = {FindingOn("mine", "matches_exact", "tail")};
+    record.findings[0].expected_by_contract = true;
+    EXPECT_EQ(FaultsOf(record)[0].reason, reason) << contract;
+  }
 }
 
 // The answer in the first environment is not necessarily right, so it is not called expected.

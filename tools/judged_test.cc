@@ -66,7 +66,8 @@ TEST_F(Judged, ARunIsCleanOnlyIfTheNumbersWereJudged) {
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(testing::PrintToString(row.words));
-    std::vector<std::string> words{"check", "-n", "30", "--json", "run.json", "--junit", "run.xml"};
+    std::vector<std::string> words{"check",   "-n",      "30",    "--json", "run.json",
+                                   "--junit", "run.xml", "--out", "out"};
     words.insert(words.end(), row.words.begin(), row.words.end());
     const Ran ran = Qualm(words);
     EXPECT_EQ(ran.status, row.status) << ran.out << ran.err;
@@ -81,6 +82,8 @@ TEST_F(Judged, ARunIsCleanOnlyIfTheNumbersWereJudged) {
     if (row.status != 2) continue;
     EXPECT_NE(LineWith(ran.err, row.told), "") << ran.err;
     EXPECT_NE(LineWith(ran.out, row.told), "") << ran.out;
+    EXPECT_NE(Read("out/index.html").find("NOT OK: nothing was judged of requantize on "),
+              std::string::npos);
     // A test that was skipped says why.
     const std::string skipped = LineWith(Read("run.xml"), "\"requantize.matches_model\"");
     EXPECT_NE(skipped.find("<skipped message=\"skipped: "), std::string::npos) << skipped;
@@ -99,11 +102,17 @@ TEST_F(Judged, IdentifyComparesWithTheContract) {
   const std::vector<std::string> both{"identify",       "-s",         "native", "--op",
                                       "add,requantize", "-n",         "20",     "--convention",
                                       "exact",          "--contract", "exact",  "--contract"};
-  for (const auto& [contract, status] : {std::pair{"add=exact", 0}, {"add=model:onnxruntime@vnni", 1}}) {
+  for (const auto& [contract, status] :
+       {std::pair{"add=exact", 0}, {"add=model:onnxruntime@vnni", 1}}) {
     std::vector<std::string> words = both;
     words.emplace_back(contract);
     EXPECT_EQ(Qualm(words).status, status) << contract;
   }
+}
+
+TEST_F(Judged, FuzzingDoesNotBeginWhereNobodyWouldJudge) {
+  ExpectBadInput({"fuzz", "requantize", "-s", "native", "--contract", "model:onnxruntime@vnni"},
+                 "nothing would be judged: this convention has no requantize");
 }
 
 TEST_F(Judged, OurOwnKernelsAreNamed) {

@@ -97,7 +97,9 @@ struct ResultRecord {
   std::vector<std::pair<std::string, std::string>> subjects;  // name, contract
   std::map<std::string, int64_t> totals;
   std::vector<RecordedFinding> findings;
+  // Nothing passed where nobody judged the numbers.
   std::vector<RecordedVerdicts> verdicts;
+  std::vector<std::string> missing;  // "requantize on native": what the run should have judged
   std::vector<RecordedHazards> hazards;
   std::vector<RecordedDeclaration> declared;
   std::vector<RecordedGroup> agreement;

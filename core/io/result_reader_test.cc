@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
+#include <vector>
 
 #include "core/io/result_json.h"
 #include "core/status.h"
@@ -60,8 +62,29 @@ TEST(ResultReader, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(message(head + R"(,"verdicts":[{"subject":"s","op":"add","counts":{"passed":-1}}]})")
                 .find("r.json: verdicts[0].counts.passed: "),
             0u);
+  const std::string unjudged = R"(,"unjudged":[{"subject":"s","op":"add","missing":)";
+  EXPECT_EQ(message(head + unjudged + "true}]}"), "");
+  EXPECT_EQ(message(head + unjudged + "1}]}").find("r.json: unjudged[0].missing: is no boolean"),
+            0u);
   EXPECT_EQ(message(head + R"(,"findings":[{}]})").find("r.json: findings[0].fingerprint: "), 0u);
   EXPECT_EQ(message(head + R"(,"run":7})").find("r.json: run: "), 0u);
+}
+
+// What passes where nobody judged the numbers (memory, say) is no pass of the operation.
+TEST(ResultReader, NothingPassedWhereNothingWasJudged) {
+  const ResultRecord record =
+      ParseResult(R"({"schema":"qualm.result/1","command":"","seconds":0,"totals":{},"verdicts":[)"
+                  R"({"subject":"s","op":"add","counts":{"passed":3,"skipped":1}},)"
+                  R"({"subject":"s","op":"sub","counts":{"passed":3}},)"
+                  R"({"subject":"t","op":"add","counts":{"passed":3}}],"unjudged":[)"
+                  R"({"subject":"s","op":"add","cases":3,"missing":true,"reason":"r"},)"
+                  R"({"subject":"s","op":"mul","cases":3,"missing":false,"reason":"r"}]})",
+                  "r.json");
+  ASSERT_EQ(record.verdicts.size(), 3u);
+  EXPECT_EQ(record.verdicts[0].counts, (std::map<std::string, int64_t>{{"skipped", 1}}));
+  EXPECT_TRUE(record.verdicts[1].counts.contains("passed"));
+  EXPECT_TRUE(record.verdicts[2].counts.contains("passed"));
+  EXPECT_EQ(record.missing, std::vector<std::string>{"add on s"});
 }
 
 }  // namespace

@@ -15,11 +15,13 @@ file(WRITE ${project}/CMakeLists.txt "
 cmake_minimum_required(VERSION 3.25)
 project(stub LANGUAGES CXX)
 set(QUALM_WERROR ON)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY \${CMAKE_BINARY_DIR}/lib)
 add_library(qualm_flags INTERFACE)
 target_compile_options(qualm_flags INTERFACE -Wall)
 add_custom_target(qualm_libraries)
 function(qualm_plugin_module name)
   add_library(\${name} MODULE plugin.cc)
+  set_target_properties(\${name} PROPERTIES PREFIX \"\")
 endfunction()
 include(${root}/cmake/QualmLibraryModules.cmake)
 qualm_library_modules(changing
@@ -28,7 +30,7 @@ qualm_library_modules(changing
   FOR \"changing of 2022\"
   MODULES changing_plugin
   SOURCES plugin.cc
-  INCLUDES ${library}
+  INCLUDES \${HEADERS}
   LINK ${library}/libchanging.a)
 get_property(unusable GLOBAL PROPERTY QUALM_UNUSABLE)
 message(STATUS \"told: \${unusable}\")
@@ -55,7 +57,7 @@ endfunction()
 function(expect_told what)
   execute_process(
     COMMAND ${CMAKE_COMMAND} -S ${project} -B ${FOLDER}/build -G Ninja
-            -D CMAKE_CXX_COMPILER=${COMPILER} -D LIBRARY_IS_FOUND=ON ${ARGN}
+            -D CMAKE_CXX_COMPILER=${COMPILER} -D LIBRARY_IS_FOUND=ON -D HEADERS=${library} ${ARGN}
     OUTPUT_VARIABLE told ERROR_VARIABLE errors RESULT_VARIABLE status)
   if(NOT status EQUAL 0 OR NOT told MATCHES "${what}")
     message(SEND_ERROR "expected ${what}, status ${status}: ${told}${errors}")
@@ -71,6 +73,13 @@ function(expect_built what)
   endif()
 endfunction()
 
+function(expect_module exists)
+  if((EXISTS ${FOLDER}/build/lib/changing_plugin.so AND NOT exists) OR
+     (NOT EXISTS ${FOLDER}/build/lib/changing_plugin.so AND exists))
+    message(SEND_ERROR "expected changing_plugin.so: ${exists}")
+  endif()
+endfunction()
+
 set(reason "built for changing of 2022, the one found does not compile: ")
 set(absent ": the subject changing will be absent")
 
@@ -79,10 +88,19 @@ expect_told("changing not found${absent}" -D LIBRARY_IS_FOUND=OFF)
 make_library("bool changing(int);" "bool changing(int) { return true; }")
 expect_told("told: \n.*-- built")
 expect_built("changing_plugin")
+expect_module(ON)
 
-# A header that changes configures again, and nothing of the plugin is left to build.
+# Another folder with headers of the same name.
+file(WRITE ${FOLDER}/other/changing.h "bool changed(int);\n")
+expect_told("${reason}[^\n]*changing[^\n]*${absent}" -D HEADERS=${FOLDER}/other)
+expect_module(OFF)
+expect_told("told: \n.*-- built")
+expect_built("changing_plugin")
+
+# A header that changes configures again, and nothing of the plugin is left.
 make_header("bool changed(int);")
 expect_built("${reason}plugin.cc:[0-9]+:[0-9]+: error: [^\n]*changing[^\n]*${absent}")
+expect_module(OFF)
 expect_told("told: {\"changing\", R\"qualm\\(${reason}[^\n]*\\)qualm\"},")
 
 # A warning that would end the build counts.
@@ -97,4 +115,9 @@ expect_told("${reason}[^\n]*undefined[^\n]*changing[^\n]*${absent}")
 make_library("bool changing(int);" "bool changing(int) { return true; }")
 expect_told("told: \n.*-- built")
 expect_built("changing_plugin")
+
+# Nor is anything left where the library is gone.
+expect_module(ON)
+expect_told("changing not found${absent}" -D LIBRARY_IS_FOUND=OFF)
+expect_module(OFF)
 file(REMOVE_RECURSE ${FOLDER})

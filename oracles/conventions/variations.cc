@@ -61,8 +61,6 @@ double FloatMultiplier(const Facts& f) {
     if (!std::isnormal(single) || !std::isnormal(single / OutputScale(f))) return kInfinity;
   } else if (c.op == Op::kRescale || c.op == Op::kMaxPool) {
     if (DividesExactly(c.x_q.scale[0], OutputScale(f))) return 0;
-  } else if (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool) {
-    if (!std::isnormal(c.x_q.scale[0] / OutputScale(f))) return kInfinity;
   }
   return f.terms * 4 * kHalfUlp;
 }

@@ -160,7 +160,8 @@ std::string CannotMapCodes(const Case& c) {
   const Window& v = c.window;
   switch (c.op) {
     case Op::kSoftmax: return Require(c.x.dtype() == DType::kU8, "softmax is u8");
-    case Op::kGlobalAvgPool: return "";
+    case Op::kGlobalAvgPool:
+      return Require(std::isnormal(Ratio(c)), "the ratio of scales must be a normal number");
     case Op::kMaxPool:
       return FirstReason({
           Require(!v.ceil_mode, "there is no ceil mode"),

@@ -261,8 +261,12 @@ TEST(Xnnpack2024, MeansOfTheWholeImage) {
   EXPECT_TRUE(std::ranges::any_of(trace, [](const TraceStep& step) {
     return step.text.find("times 0x1.99999cp-4") != std::string::npos;
   }));
-  c.x_q.scale = {0x1p-20f};  // no ratio is refused
+  c.out_q.scale = {0x1p-20f};  // 2^-8 to 2^8 in 2022
   EXPECT_EQ(Of2024().cannot_run(c), "");
+  c.x_q.scale = {0x1p107f};
+  EXPECT_EQ(Of2024().cannot_run(c), "");
+  c.x_q.scale = {0x1p108f};
+  EXPECT_EQ(Of2024().cannot_run(c), "the ratio of scales must be a normal number");
 }
 
 // A result up to -2^31 is converted to INT32_MIN; a negative zero point added to that in int32

@@ -348,6 +348,8 @@ void RunAvgPool(const qualm_problem& p) {
 // The mean over the second and third of four dimensions.
 void RunGlobalAvgPool(const qualm_problem& p) {
   RequireOneType(p);
+  Require(std::isnormal(p.x_q.scale[0] / p.out_q.scale[0]),
+          "XNNPACK multiplies a mean by the ratio of scales, which is no normal number here");
   const auto input = QuantizationOf(*p.x, p.x_q);
   const auto output = QuantizationOf(*p.y, p.out_q);
   Operator op;

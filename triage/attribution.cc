@@ -453,10 +453,11 @@ class Decision {
     for (const Weighed* rule : rules) {
       if (rule->causes != attribution.causes) attribution.open.push_back(rule->causes);
     }
-    attribution.ambiguous =
-        std::ranges::any_of(attribution.open, [&](const Hypothesis& causes) {
-          return KindOf(evidence_, causes) != attribution.kind;
-        });
+    // Some cause of a family always gives one code.
+    attribution.ambiguous = std::ranges::any_of(rules, [&](const Weighed* rule) {
+      return rule->causes.size() == 1 && !rule->causes.front()->of_family &&
+             rule->causes.front()->kind != attribution.kind;
+    });
     if (attribution.complete && !attribution.open.empty())
       attribution.evidence.push_back("also reproduced by: " + ListOf(c_.op, attribution.open));
     return attribution;

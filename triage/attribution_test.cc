@@ -1264,8 +1264,7 @@ TEST(Examined, ACauseThatOtherAnswersContradictIsNotNamed) {
   EXPECT_TRUE(text.starts_with(std::to_string(subject.runs - 1) +
                                " further cases asked: weight zero point ignored, "))
       << text;
-  EXPECT_TRUE(text.ends_with(" and 6 more give the output, and other answers contradict it"))
-      << text;
+  EXPECT_TRUE(text.ends_with(" more give the output, and other answers contradict it")) << text;
 }
 
 TEST(Examined, OneCauseGivesTheOutputAndSeveralGiveIt) {

@@ -1241,11 +1241,8 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const
   if (!changes) return std::nullopt;
   const auto named = std::ranges::find_if(
       causes, [](const Cause* cause) { return cause->convention != nullptr; });
-  const bool by_name = named != causes.end();
-  if (by_name) model = (*named)->convention;
-  std::optional<Tensor> y = model == nullptr ? std::nullopt : ChangedModel(stages, *model);
-  // Where the promised convention has no such stage: a kernel that truncates rounds as none does.
-  if (!y && !by_name && (model == nullptr || !stages.Moved())) y = stages.Evaluate();
+  if (named != causes.end()) model = (*named)->convention;
+  std::optional<Tensor> y = model == nullptr ? stages.Evaluate() : ChangedModel(stages, *model);
   if (!y || !stages.only_at) return y;
   const Tensor right = RightOutput(c, model);
   for (int64_t i = 0; i < y->size(); ++i) {

@@ -134,7 +134,7 @@ std::string JudgeClaim(const Options& options, const Case& c, Session& session,
   std::string text;
   for (const auto& subject : session.subjects) {
     if (!subject->CannotRun(c).empty()) continue;
-    ClaimAgain claim = JudgeClaimAgain(options.path, c, *subject, !options.contract.empty());
+    ClaimAgain claim = JudgeClaimAgain(options.path, c, *subject, NamesContract(options, c.op));
     if (claim.text.empty()) continue;  // the derivation of the output says it all
     session.totals.Add(claim.judgement);
     text += claim.text;
@@ -161,26 +161,35 @@ int RunExplain(const Options& options) {
     throw InputError("--at: index " + std::to_string(options.at) +
                      " is outside the output, expected less than " + std::to_string(outputs));
   }
+  RequireContract(c, options.path);
   const std::optional<Tensor> reference_y = ReferenceOf(options.path, c, options.reference);
   session.Open(SubjectNames(options.subjects, {}), options.contract);
+  // The exact result judges, or the convention that --contract or else the file names.
+  const bool in_file = !c.contract.empty() && !NamesContract(options, c.op);
+  const Contract contract =
+      in_file ? ParseContract(c.contract) : ContractFor(options, c.op, Contract{});
+  for (const auto& subject : session.subjects) subject->set_contract(subject->contract(c.op));
   RequireEmittable(options, {options.path});
   session.Begin();
   auto progress = std::make_unique<StepProgress>("explaining: ");
   progress->At(0, "deriving the output and looking for the cause");
   std::vector<Finding> of_claim;
   const std::string claim = JudgeClaim(options, c, session, of_claim);
+  // Causes are departures from the convention by which the claim was judged.
+  if (in_file && !contract.exact()) {
+    for (const auto& subject : session.subjects) subject->set_contract(contract);
+  }
   const triage::Explained explained =
       triage::ExplainAnswers(c, session.pointers(), {.index = options.at});
   // An answer or an observed output that is not exact is a finding.
   session.totals.cases = 1;
   std::vector<Finding>& findings = session.document.findings;
-  // The exact result judges, or the convention that --contract names.
-  const Contract contract = options.contract.empty() ? Contract{} : ParseContract(options.contract);
   const Convention* convention = FindConvention(contract.convention);
   if (!contract.exact()) {
     const std::string reason =
         convention == nullptr ? "there is no such model" : convention->cannot_run(c);
-    if (!reason.empty()) throw InputError("--contract: " + contract.text() + ": " + reason);
+    const std::string where = in_file ? options.path + ": contract: " : "--contract: ";
+    if (!reason.empty()) throw InputError(where + contract.text() + ": " + reason);
   }
   const Tensor reference = convention == nullptr ? exact::Evaluate(c) : convention->run(c).y;
   const auto judge = [&](const std::string& who, const Tensor& y) {

@@ -247,5 +247,36 @@ TEST_F(Judged, ACaseFileKeepsItsContract) {
   }
 }
 
+// The number is compared with what the file says, or --contract.
+TEST_F(Judged, ExplainGoesByTheContractOfTheFile) {
+  Case c = ReadCaseFile(Corpus("regressions/linear-pair-sum-saturates.case.json"));
+  c.property.clear();
+  c.expected.reset();
+  c.observed.reset();
+  const std::string subject = "model:fbgemm@avx2";
+  struct Row {
+    std::string in_file;
+    std::vector<std::string> more;
+    int status;
+  };
+  for (const Row& row : {Row{"", {}, 1},
+                         {subject, {}, 0},
+                         {"exact", {}, 1},
+                         {subject, {"--contract", "exact"}, 1},
+                         {subject, {"--contract", "add=exact"}, 0},
+                         {"", {"--contract", "exact,linear=" + subject}, 0}}) {
+    c.contract = row.in_file;
+    WriteCaseFile(c, (folder() / "c.case.json").string());
+    std::vector<std::string> words{"explain", "c.case.json", "-s", subject};
+    words.insert(words.end(), row.more.begin(), row.more.end());
+    const Ran ran = Qualm(words);
+    EXPECT_EQ(ran.status, row.status) << testing::PrintToString(words) << c.contract << ran.err;
+  }
+  c.contract = "model:none";
+  WriteCaseFile(c, (folder() / "c.case.json").string());
+  ExpectBadInput({"explain", "c.case.json"},
+                 "c.case.json: contract: there is no convention 'none'");
+}
+
 }  // namespace
 }  // namespace qualm::tools

@@ -171,8 +171,14 @@ Solution SolveBias(const Case& c, const Tensor& y) {
   if (IsCode(c.out_dtype))
     offer("out_scale", [&](int64_t) { return exact::ToRational(c.out_q.scale_at(0)); });
   offer("1", [&](int64_t) { return Rational(1); });
-  offer("-1 times what is written",
-        [&](int64_t n) { return c.bias_i32 ? Rational(-sx * sw(n)) : Rational(-1); });
+  offer("-1 times what is written", [&](int64_t n) {
+    Rational unit = -1;
+    if (c.bias_i32) {
+      unit *= sx;
+      unit *= sw(n);
+    }
+    return unit;
+  });
   return solution;
 }
 

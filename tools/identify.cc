@@ -361,8 +361,10 @@ std::string NotCompared(const Identified& result, const Options& options) {
 
 int RunIdentify(Options options) {
   if (options.solve) {
-    if (options.cases.empty() || !options.subjects.empty() || !options.between.empty())
-      throw InputError("--solve is about case files alone, expected CASE...");
+    if (options.cases.empty() || !options.subjects.empty() || !options.between.empty() ||
+        !options.contract.empty() || !options.out.empty() || !options.ops.empty()) {
+      throw InputError("--solve is about case files alone, expected CASE... and --convention");
+    }
     return RunSolve(options, options.cases, Conventions(options));
   }
   Session session(options);

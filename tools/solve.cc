@@ -32,8 +32,8 @@ using triage::Parameter;
 using triage::Solution;
 using Kind = Parameter::Kind;
 
-// Products of codes that one question may cost: half a minute.
-constexpr int64_t kMostWork = int64_t{1} << 32;
+// Products of codes that one question may cost: some seconds.
+constexpr int64_t kMostWork = int64_t{1} << 31;
 
 struct ToSolve {
   std::string file;

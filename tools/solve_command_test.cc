@@ -143,7 +143,15 @@ TEST_F(NumbersOfPeople, WhatCannotBeSolvedIsOneLine) {
                  "out_scale": "?", "out_zp": 0, "x": [1], "observed": {"by": "me", "y": [1]}})")},
       "two.case.json: x_scale: is not the only unknown scale");
   ExpectBadInput({"identify", "--solve"}, "--solve is about case files alone");
-  ExpectBadInput({"identify", "--solve", "-s", "native"}, "--solve is about case files alone");
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{"-s", "native"},
+                                             {"layer.case.json", "--contract", "exact"},
+                                             {"layer.case.json", "--op", "add"},
+                                             {"layer.case.json", "-o", "folder"}}) {
+    std::vector<std::string> arguments{"identify", "--solve"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    ExpectBadInput(arguments, "--solve is about case files alone");
+  }
 }
 
 // Every hex float of the screen has its decimal beside it; files keep the bits alone.

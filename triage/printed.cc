@@ -67,8 +67,8 @@ std::span<float> Writable(Case& c, List list) {
 // Every real that prints so: half a unit of the last digit to either side.
 Reals RealsOf(const std::string& text) {
   const Decimal decimal = *ParseDecimal(text);
-  const Integer power =
-      boost::multiprecision::pow(Integer(10), static_cast<unsigned>(std::abs(decimal.exponent)));
+  Integer power = 1;
+  for (int i = 0; i < std::abs(decimal.exponent); ++i) power *= 10;
   const Rational unit = decimal.exponent < 0 ? Rational(Integer(1), power) : Rational(power);
   // Leading zeros would make the number octal.
   const size_t first = std::min(decimal.digits.find_first_not_of('0'), decimal.digits.size() - 1);
@@ -243,16 +243,13 @@ class Values {
 
 // The ends of what the value of an output may be.
 struct Ends {
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
+  double low = 0, high = 0;
 };
 std::vector<Ends> EndsOf(const Case& c, const Tensor& y) {
   std::vector<Ends> all;
   for (int64_t i = 0; i < y.size(); ++i) {
-    const Reals reals = exact::ValuesGiving(c, y, i);
-    Ends& ends = all.emplace_back();
-    if (reals.low) ends.low = static_cast<double>(*reals.low);
-    if (reals.high) ends.high = static_cast<double>(*reals.high);
+    const auto [low, high] = exact::NearBounds(exact::ValuesGiving(c, y, i));
+    all.push_back({low, high});
   }
   return all;
 }
@@ -265,9 +262,8 @@ Ends ReachOf(Values& values, std::span<const Open> numbers, int64_t i) {
   Ends reach{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
   for (size_t corner = 0; corner < size_t{1} << open.size(); ++corner) {
     for (size_t j = 0; j < open.size(); ++j) {
-      const Open& number = numbers[open[j]];
-      values.numbers()[open[j]] = (corner >> j & 1) != 0 ? static_cast<double>(*number.reals.high)
-                                                         : static_cast<double>(*number.reals.low);
+      const auto [low, high] = exact::NearBounds(numbers[open[j]].reals);
+      values.numbers()[open[j]] = (corner >> j & 1) != 0 ? high : low;
     }
     const double value = values.Of(i);
     reach = {std::min(reach.low, value), std::max(reach.high, value)};

@@ -146,8 +146,8 @@ RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y) {
   answer.undefined = std::ranges::all_of(
       AllConventionsAndExact().subspan(1),
       [&](const ConventionOrExact& convention) { return !convention.CannotRun(c).empty(); });
-  answer.within_digits = answer.arithmetic.empty() &&
-                         ExaminePrinted(c, y).verdict == PrintedAnswer::Verdict::kWithin;
+  answer.within_digits =
+      answer.arithmetic.empty() && ExaminePrinted(c, y).verdict == PrintedAnswer::Verdict::kWithin;
   return answer;
 }
 

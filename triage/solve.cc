@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/slice.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "oracles/exact/inverse.h"
@@ -77,6 +78,15 @@ std::set<int32_t> ValuesToTry(const Case& c, const Parameter& parameter) {
   Case written = c;
   for (const int32_t value : QParamsOf(written, parameter.list).zero_point) values.insert(value);
   return values;
+}
+
+// The first rows of many, where rows do not follow from each other; the outputs are the first of
+// those of the case.
+std::optional<Case> FirstRows(const Case& c) {
+  constexpr int64_t kFew = 2;
+  if (HasWindow(c.op) || RowOf(c.op).observer || RowsShareQParams(c) || c.M < 2 * kFew)
+    return std::nullopt;
+  return slice::Rows(c, slice::Range(0, kFew));
 }
 
 // Whether an output belongs to an entry of a list of this length.
@@ -171,8 +181,14 @@ Solution SolveBias(const Case& c, const Tensor& y) {
   if (IsCode(c.out_dtype))
     offer("out_scale", [&](int64_t) { return exact::ToRational(c.out_q.scale_at(0)); });
   offer("1", [&](int64_t) { return Rational(1); });
-  offer("-1 times what is written",
-        [&](int64_t n) { return c.bias_i32 ? Rational(-sx * sw(n)) : Rational(-1); });
+  offer("-1 times what is written", [&](int64_t n) {
+    Rational unit = -1;
+    if (c.bias_i32) {
+      unit *= sx;
+      unit *= sw(n);
+    }
+    return unit;
+  });
   return solution;
 }
 
@@ -368,19 +384,34 @@ std::optional<Solution> Solve(const Case& c, const Tensor& y, std::span<const Pa
     }
     tuples = std::move(longer);
   }
-  // Rationals cost as much as some dozens of products; a scale takes about 80 runs to halve.
-  constexpr int64_t kRuns = 80;
-  *work -= static_cast<int64_t>(tuples.size()) * (scale == nullptr ? 1 : kRuns) * WorkOf(c);
-  if (*work < 0) return std::nullopt;
   const Parameter& list = unknown.front();
   const size_t length = LengthOf(c, list);
+  // Most integers do not even give the first rows.
+  std::optional<Case> first;
+  if (scale == nullptr && length == 1) first = FirstRows(c);
+  const auto put = [&](Case tried, const std::vector<int32_t>& tuple) {
+    for (size_t i = 0; i < tuple.size(); ++i) Put(tried, *integers[i], tuple[i]);
+    return tried;
+  };
+  // Rationals cost as much as some dozens of products; a scale takes about 80 runs to halve.
+  constexpr int64_t kRuns = 80;
+  *work -= static_cast<int64_t>(tuples.size()) * (scale == nullptr ? 1 : kRuns) *
+           WorkOf(first ? *first : c);
   Solution solution;
   solution.entries.resize(list.entries.size());
   bool defined = false;
   for (const std::vector<int32_t>& tuple : tuples) {
-    Case tried = ProblemOf(c);
-    for (size_t i = 0; i < tuple.size(); ++i) Put(tried, *integers[i], tuple[i]);
+    if (*work < 0) return std::nullopt;
+    const Case tried = put(ProblemOf(c), tuple);
     if (!Validate(tried).empty()) continue;
+    if (first && arithmetic.CannotRun(tried).empty()) {
+      defined = true;
+      const Tensor given = arithmetic.Run(put(*first, tuple));
+      bool same = true;
+      for (int64_t i = 0; same && i < given.size(); ++i) same = SameAt(given, y, i);
+      if (!same) continue;
+      *work -= WorkOf(c);
+    }
     if (scale == nullptr) {
       if (!arithmetic.CannotRun(tried).empty()) continue;
       defined = true;

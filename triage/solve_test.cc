@@ -164,6 +164,27 @@ TEST(Solve, HalvesUnderConventions) {
   EXPECT_GT(conventions.size(), 20u);
 }
 
+// Of many rows the first are tried before all: the last one decides here.
+TEST(Solve, EveryRowCounts) {
+  Case c;
+  c.op = Op::kRescale;
+  c.M = 50, c.N = 1;
+  c.x = Tensor(DType::kU8, {50, 1});
+  for (int64_t i = 0; i < 50; ++i) c.x.SetInt(i, i == 49 ? 200 : 2);
+  c.x_q.scale = {0.25f};
+  ASSERT_EQ(Validate(c), "");
+  for (const Parameter& parameter : ParametersOf(c)) {
+    if (parameter.key != "x_zp") continue;
+    Case other = c;
+    other.x_q.zero_point = {-1};  // 2 becomes 0.75, which is 1; 200 becomes 50.25
+    const auto solution = SolveOne(c, exact::Evaluate(other), parameter);
+    ASSERT_TRUE(solution);
+    std::vector<int32_t> found;
+    for (const Candidate& candidate : solution->entries[0]) found.push_back(candidate.integers[0]);
+    EXPECT_EQ(found, (std::vector<int32_t>{-2, -1}));  // -3 gives 1 too, and 50.75
+  }
+}
+
 Case Requantize(std::vector<int32_t> x, float multiplier) {
   Case c;
   c.op = Op::kRequantize;

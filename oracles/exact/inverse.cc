@@ -215,6 +215,12 @@ std::optional<std::pair<float, float>> FloatsIn(const Reals& reals) {
   return std::pair{low, high};
 }
 
+std::pair<double, double> NearBounds(const Reals& reals) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return {reals.low ? static_cast<double>(*reals.low) : -kInfinity,
+          reals.high ? static_cast<double>(*reals.high) : kInfinity};
+}
+
 Reals ValuesGiving(const Case& c, const Tensor& y, int64_t index) {
   if (c.out_dtype == DType::kF32) return ValuesGivingFloat(y.FloatAt(index), c.relu);
   const int64_t channel = index % c.N;

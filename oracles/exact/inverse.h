@@ -32,6 +32,9 @@ struct Reals {
 // The smallest and the largest finite float32 in it.
 std::optional<std::pair<float, float>> FloatsIn(const Reals& reals);
 
+// Its bounds as doubles, infinite where there is none.
+std::pair<double, double> NearBounds(const Reals& reals);
+
 // The real values before rounding, zero point and clamp that give element `index` of `y`, which has
 // the type and shape of the output.
 Reals ValuesGiving(const Case& c, const Tensor& y, int64_t index);

@@ -318,6 +318,15 @@ std::vector<Hypothesis> ConventionsOf(const Evidence& evidence) {
   return fit;
 }
 
+// The likeliest single cause that gives the output; the evidence names every other one.
+std::optional<Attribution> OneCause(const Evidence& evidence) {
+  const std::vector<Hypothesis> fit = SingleCauses(evidence);
+  if (fit.empty()) return std::nullopt;
+  Attribution attribution = Shown(evidence, fit.front());
+  AddOthers(evidence.SmallCase().op, std::span(fit).subspan(1), attribution);
+  return attribution;
+}
+
 // Pairs of causes that give the output, the cheapest first: at most `most`, of at most `bits`.
 std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_t most,
                                   double bits = INFINITY) {
@@ -377,6 +386,62 @@ Attribution Stated(FindingKind kind, std::string diagnosis, bool complete) {
   attribution.kind = kind;
   attribution.diagnosis = std::move(diagnosis);
   attribution.complete = complete;
+  return attribution;
+}
+
+// Is every wrong output 0, or equal to the exact value of another column of its row? At least one
+// must equal another column's value.
+bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
+  const int64_t columns = c.output_shape().back();
+  bool moved = false;
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    const uint32_t bits = actual.BitsAt(i);
+    if (bits == exact_y.BitsAt(i)) continue;
+    bool elsewhere = false;
+    for (int64_t j = i - i % columns; j < i - i % columns + columns && bits != 0; ++j) {
+      elsewhere |= exact_y.BitsAt(j) == bits;
+    }
+    if (!elsewhere && bits != 0) return false;
+    moved |= elsewhere;
+  }
+  return moved;
+}
+
+// The best guess if neither one cause nor two give the whole output, which is not exact.
+Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
+                  const Evidence& evidence) {
+  Attribution attribution;
+  if (const int64_t width = TailWidth(c, exact_y, actual); width != 0) {
+    attribution.kind = FindingKind::kTail;
+    attribution.diagnosis = "only the last N % " + std::to_string(width) + " outputs are wrong";
+    return attribution;
+  }
+  if (Misplaced(c, exact_y, actual)) {
+    attribution.kind = FindingKind::kIndex;
+    attribution.diagnosis = "outputs hold what belongs in another column";
+    return attribution;
+  }
+  const Cause* best = nullptr;
+  Agreement most;
+  for (const Cause& cause : AllCauses()) {
+    if (cause.of_family) continue;
+    const Agreement agreement = evidence.Explained(cause).value_or(Agreement{});
+    if (agreement.explained > most.explained ||
+        (agreement.explained == most.explained && agreement.spoiled < most.spoiled)) {
+      most = agreement;
+      best = &cause;
+    }
+  }
+  if (2 * most.explained < evidence.departures()) {
+    attribution.diagnosis = "no swap of one or two stages reproduces the output";
+    return attribution;
+  }
+  attribution.kind = best->kind;
+  attribution.diagnosis = Sentence(c.op, {best}) + ", and something else";
+  attribution.evidence.push_back("exact arithmetic with " + best->NameFor(c.op) + " reproduces " +
+                                 std::to_string(most.explained) + " of the " +
+                                 std::to_string(evidence.departures()) +
+                                 " outputs that are not exact");
   return attribution;
 }
 
@@ -947,6 +1012,24 @@ Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cau
   return Unexplained(c.op, evidence);
 }
 
+// The likeliest cause of one answer, which the subject will be asked about, or which only sorts it.
+Attribution Likeliest(const Case& c, const Tensor& actual, std::span<const Cause* const> hint,
+                        const Convention* model) {
+  const Tensor right = RightOutput(c, model);
+  if (actual == right) {
+    Attribution attribution;
+    attribution.diagnosis = "the output is exact";
+    return attribution;
+  }
+  const Evidence evidence(c, actual, right, model);
+  const Hypothesis hinted(hint.begin(), hint.end());
+  if (evidence.Reproduced(hinted)) return Shown(evidence, hinted);
+  if (auto one = OneCause(evidence)) return *one;
+  const std::vector<Hypothesis> two = TwoCauses(c, evidence, 1);
+  if (!two.empty()) return Shown(evidence, two.front());
+  return Guess(c, right, actual, evidence);
+}
+
 Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& recorded,
                         Subject& subject, const AttributionOptions& options) {
   // A kind that the property gives is the cause. Only kClamp is not: it says where the output went
@@ -993,7 +1076,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
   // The first answer with one unambiguous cause decides; until then the best guess is kept.
   std::optional<Attribution> guess;
   for (const Recorded* answer : departing) {
-    Attribution attribution = OfOneAnswer(answer->problem, answer->y, options.hint, model);
+    Attribution attribution = Likeliest(answer->problem, answer->y, options.hint, model);
     if (attribution.complete && !attribution.ambiguous) return attribution;
     const bool is_better = !guess || (attribution.complete && !guess->complete) ||
                            guess->kind == FindingKind::kUnknown;

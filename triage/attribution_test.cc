@@ -1348,6 +1348,143 @@ TEST(Established, ACauseInSomeRowsIsNamedInAnyNumberOfRows) {
   }
 }
 
+// ---- Several answers of one property.
+
+// Asks about the case with each of these codes at the front, and fails.
+auto AskedWith(std::vector<int32_t> codes) {
+  return [codes = std::move(codes)](const Case& c, Subject& subject) {
+    for (const int32_t code : codes) {
+      Case each = c;
+      each.x.SetInt(0, code);
+      subject.Run(each, {});
+    }
+    return Verdict::Failed("differs");
+  };
+}
+
+// The answers to codes 0, 1, 2 ... at the front.
+TestSubject AnswersInTurn(std::vector<std::function<Tensor(const Case&)>> answers) {
+  return Answers([answers = std::move(answers)](const Case& c, const RunContext&) {
+    const auto at = static_cast<size_t>(c.x.IntAt(0));
+    return at < answers.size() ? answers[at](c) : Right(c);
+  });
+}
+Tensor OfStranger(const Case& c) { return Plus(Plus(Right(c), 0, 1'234'567), 1, 7'654'321); }
+Tensor OfTail(const Case& c) { return Plus(Right(c), c.N - 1, 1'234'567); }
+Tensor OfAnotherColumn(const Case& c) {
+  Tensor y = Right(c);
+  y.SetInt(0, y.IntAt(1));
+  return y;
+}
+Tensor OfZeroPoint(const Case& c) { return With(c, Named({"weight zero point ignored"})); }
+
+TEST(SeveralAnswers, TheFirstWithOneCauseDecides) {
+  const Case c = Layer(1, 5, 3);
+  const auto said = [&](std::vector<std::function<Tensor(const Case&)>> answers) {
+    std::vector<int32_t> codes;
+    for (size_t i = 0; i < answers.size(); ++i) codes.push_back(static_cast<int32_t>(i));
+    TestSubject subject = AnswersInTurn(std::move(answers));
+    return JudgedBy(AskedWith(codes), c, subject, kOneAnswer).attribution;
+  };
+  EXPECT_EQ(said({OfStranger, OfZeroPoint}).kind, Kind::kZeroPoint);
+  EXPECT_EQ(said({OfStranger, OfTail, OfZeroPoint}).kind, Kind::kZeroPoint);
+  // A guess is better than none, and the first guess stays.
+  EXPECT_EQ(said({OfStranger, OfTail}).kind, Kind::kTail);
+  EXPECT_EQ(said({OfTail, OfStranger}).kind, Kind::kTail);
+  EXPECT_EQ(said({OfTail, OfAnotherColumn}).kind, Kind::kTail);
+  EXPECT_EQ(said({OfAnotherColumn, OfTail}).kind, Kind::kIndex);
+  EXPECT_EQ(said({OfStranger, Right, OfStranger}).kind, Kind::kUnknown);
+}
+
+// The answers that fit causes of two kinds: the bias is as large as the product.
+TEST(SeveralAnswers, OneThatFitsOneKindIsBetterThanOneThatFitsTwo) {
+  Case c = Layer(1, 1, 1);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  c.w.SetInt(0, 9);
+  c.bias_i32 = {18};
+  const auto said = [&](std::vector<int32_t> codes, std::function<Tensor(const Case&)> answer) {
+    TestSubject subject = Answers([&](const Case& of, const RunContext&) { return answer(of); });
+    return JudgedBy(AskedWith(std::move(codes)), c, subject, kOneAnswer).attribution;
+  };
+  const auto no_bias = [](const Case& of) { return With(of, Named({"bias ignored"})); };
+  // 2 * 9 is the bias: dropping the product gives the same.
+  const Attribution both = said({2}, no_bias);
+  EXPECT_EQ(both.kind, Kind::kTail);
+  EXPECT_TRUE(both.ambiguous);
+  const Attribution one = said({2, 3}, no_bias);
+  EXPECT_EQ(one.kind, Kind::kIndex);
+  EXPECT_FALSE(one.ambiguous);
+  // An ambiguous cause is better than a guess, and the first of two ambiguous ones stays.
+  const auto first_strange = [&](const Case& of) {
+    return of.x.IntAt(0) == 3 ? Plus(Right(of), 0, 1'234'567) : no_bias(of);
+  };
+  EXPECT_TRUE(said({3, 2}, first_strange).complete);
+  EXPECT_TRUE(said({2, 3}, first_strange).complete);
+}
+
+TEST(SeveralAnswers, AnAmbiguousCauseIsBetterThanAGuessAndTheFirstOfThemStays) {
+  Case c = Layer(1, 5, 1);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  c.bias_i32.emplace();
+  for (int32_t n = 1; n < 6; ++n) c.w.SetInt(n - 1, n), c.bias_i32->push_back(2 * n);
+  // With a code of 2 the bias is as large as the product; with 3 only the last column is wrong.
+  TestSubject subject = Answers([](const Case& of, const RunContext&) {
+    return of.x.IntAt(0) == 3 ? OfTail(of) : With(of, Named({"bias ignored"}));
+  });
+  const Attribution found = JudgedBy(AskedWith({3, 2}), c, subject, kOneAnswer).attribution;
+  EXPECT_TRUE(found.complete);
+  EXPECT_TRUE(found.ambiguous);
+  // Of five outputs, then of three.
+  const auto both = [](const Case& of, Subject& asked) {
+    Case five = of;
+    five.x.SetInt(0, 2);
+    asked.Run(five, {});
+    asked.Run(slice::Channels(five, std::vector<int64_t>{0, 1, 2}), {});
+    return Verdict::Failed("differs");
+  };
+  const Attribution first = JudgedBy(both, c, subject, kOneAnswer).attribution;
+  EXPECT_TRUE(first.ambiguous);
+  EXPECT_EQ(first.evidence.front(),
+            "exact arithmetic with last product dropped reproduces all 5 outputs "
+            "(5 of them not exact)");
+}
+
+TEST(SeveralAnswers, AGuessOfAKindIsNotReplacedByThePlaceOfTheClamp) {
+  const Case c = Layer(1, 5, 3);
+  TestSubject subject = Answers([](const Case& of, const RunContext&) { return OfTail(of); });
+  const auto clamp = [](const Case& of, Subject& asked) {
+    asked.Run(of, {});
+    Verdict verdict = Verdict::Failed("lies beyond the clamp");
+    verdict.kind = Kind::kClamp;
+    return verdict;
+  };
+  EXPECT_EQ(JudgedBy(clamp, c, subject, kOneAnswer).attribution.kind, Kind::kTail);
+}
+
+// Of the answers that are wrong three are examined, until one has a cause that is borne out.
+TEST(SeveralAnswers, TheFirstWhoseCauseIsBorneOutDecides) {
+  const Case c = Layer(1, 5, 3);
+  const auto examined = [&](std::vector<std::function<Tensor(const Case&)>> answers) {
+    std::vector<int32_t> codes;
+    for (size_t i = 0; i < answers.size(); ++i) codes.push_back(static_cast<int32_t>(i));
+    TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+      const auto at = static_cast<size_t>(of.x.size() == 3 ? of.x.bytes()[0] : 255);
+      const bool asked = of.out_dtype == DType::kS32 && of.N == 5 && at < answers.size();
+      return asked && of.w == c.w ? answers[at](of) : OfZeroPoint(of);
+    });
+    return JudgedBy(AskedWith(codes), c, subject, kExamines).attribution;
+  };
+  EXPECT_EQ(examined({OfZeroPoint}).kind, Kind::kZeroPoint);
+  EXPECT_EQ(examined({OfStranger, OfZeroPoint}).kind, Kind::kZeroPoint);
+  EXPECT_EQ(examined({OfStranger, OfTail, OfZeroPoint}).kind, Kind::kZeroPoint);
+  EXPECT_EQ(examined({OfStranger, OfTail, OfTail, OfZeroPoint}).kind, Kind::kUnknown);
+  // None: what is said is of the first.
+  EXPECT_EQ(examined({OfTail, OfAnotherColumn}).evidence,
+            Texts{"what comes nearest: only the last N % 4 outputs are wrong"});
+  EXPECT_EQ(examined({OfAnotherColumn, OfTail}).evidence,
+            Texts{"what comes nearest: outputs hold what belongs in another column"});
+}
+
 // ---- Under a promised convention.
 
 // Products that saturate, and a relu that changes the output.

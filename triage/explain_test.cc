@@ -110,7 +110,7 @@ TEST(ExplanationText, OfARecordedAnswerSaysWhoseArithmeticItIs) {
   EXPECT_EQ(Explain(c, {&a}),
             std::string(kDerivationOf0) +
                 "  observed (somebody): 10025, exact is 26\n"
-                "    cause: no swap of one or two stages reproduces the output [unknown]\n"
+                "    cause: no known cause gives every output [unknown]\n"
                 "    bit-equal to no known convention\n"
                 "  a: 26, all outputs exact\n");
   c.observed->y = Right(c);

@@ -519,10 +519,12 @@ class Decision {
       if (rule->causes != attribution.causes) attribution.open.push_back(rule->causes);
     }
     // Some cause of a family always gives one code.
-    attribution.ambiguous = std::ranges::any_of(rules, [&](const Weighed* rule) {
-      return rule->causes.size() == 1 && !rule->causes.front()->of_family &&
-             rule->causes.front()->kind != attribution.kind;
-    });
+    std::set<FindingKind> kinds;
+    for (const Weighed* rule : rules) {
+      if (rule->causes.size() == 1 && !rule->causes.front()->of_family)
+        kinds.insert(rule->causes.front()->kind);
+    }
+    attribution.ambiguous = kinds.size() > 1;
     if (attribution.complete && !attribution.open.empty())
       attribution.evidence.push_back("also reproduced by: " + ListOf(c_.op, attribution.open));
     return attribution;
@@ -980,8 +982,9 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
         fit.size() == 1 ? "gives" : "give",
         found.open.empty() && found.borne_out.empty() ? "other answers contradict it"
                                                       : "nothing shows which of them it is"));
-  } else {
-    attribution.evidence = Unexplained(c.op, evidence).evidence;
+  } else if (const Attribution nearest = Guess(c, exact_y, answer.y, evidence);
+             nearest.kind != FindingKind::kUnknown) {
+    attribution.evidence.push_back("what comes nearest: " + nearest.diagnosis);
   }
   for (const Examination::BorneOut& other : found.borne_out) {
     attribution.open.push_back(other.causes);

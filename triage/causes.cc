@@ -314,8 +314,14 @@ bool EditZeroPoint(Stages& s) {
 
 bool SwapZeroPoints(Stages& s) {
   std::vector<int32_t>&x = s.c.x_q.zero_point, &w = s.c.w_q.zero_point;
+  if (x.size() != w.size()) {  // one for each channel of the weights
+    if (!SumsOfCodes(s.c)) return false;
+    if (!s.sums) s.sums.emplace();
+    s.sums->edit_terms = [](SumTerms& t) { std::swap(t.zx, t.zw); };
+    return true;
+  }
   std::swap(x, w);
-  return x.size() == w.size() && x != w;
+  return x != w;
 }
 
 // Codes less their zero point, kept in 8 bits: as codes of that type whose zero point is 0.

@@ -770,12 +770,13 @@ struct CauseCase {
 
 class CauseOf : public testing::TestWithParam<CauseCase> {};
 
-// An answer with one cause is taken for a fault of the same kind, where the case can tell
-// it from the others; otherwise it is said to be ambiguous.
+// An answer with one cause is said to have it, or the cause is among those that fit; one in four at most has another
+// kind. What a known arithmetic gives too is told as that.
 TEST_P(CauseOf, IsNamed) {
   const auto [name, op] = GetParam();
   const Cause& cause = CauseNamed(name);
-  int64_t named = 0, tried = 0;
+  const Hypothesis alone{&cause};
+  int64_t wrong = 0, tried = 0;
   for (uint64_t seed = 0; seed < 6000 && tried < 12; ++seed) {
     const Case c = gen::Draw(op, seed);
     if (c.x.size() + c.w.size() > 3000) continue;
@@ -783,13 +784,14 @@ TEST_P(CauseOf, IsNamed) {
     if (!y || *y == exact::Evaluate(c)) continue;
     ++tried;
     const Attribution attribution = Attribute(c, *y);
-    EXPECT_TRUE(attribution.complete) << Describe(c);
-    named += attribution.kind == cause.kind ? 1 : 0;
-    EXPECT_TRUE(attribution.kind == cause.kind || attribution.ambiguous)
+    const bool known = !BitEqualConventions(c, *y).empty();
+    EXPECT_TRUE(known || attribution.causes == alone ||
+                std::ranges::count(attribution.open, alone) > 0)
         << Describe(c) << ": " << attribution.diagnosis;
+    wrong += attribution.complete && attribution.kind != cause.kind && !known ? 1 : 0;
   }
   EXPECT_GE(tried, 3);
-  EXPECT_GE(2 * named, tried) << named << " of " << tried;
+  EXPECT_LE(4 * wrong, tried) << wrong << " of " << tried;
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -334,7 +334,7 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
   constexpr int64_t kSmall = 4096;
   std::vector<const Cause*> usable;
   for (const Cause& cause : AllCauses()) {
-    if (cause.of_family || cause.bits >= bits) continue;
+    if (bits == INFINITY ? cause.of_family : cause.bits >= bits) continue;
     if (Work(c) <= kSmall || evidence.Explained(cause)) usable.push_back(&cause);
   }
   std::vector<Hypothesis> pairs;

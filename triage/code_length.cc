@@ -27,8 +27,8 @@ double ValueBits(const Tensor& predicted, const Tensor& actual, int64_t i) {
 }  // namespace
 
 double Log2Choose(int64_t n, int64_t k) {
-  const auto log = [](int64_t m) { return std::lgamma(static_cast<double>(m) + 1); };
-  return (log(n) - log(k) - log(n - k)) / std::numbers::ln2;
+  const auto ln = [](int64_t m) { return std::lgamma(static_cast<double>(m) + 1); };
+  return (ln(n) - ln(k) - ln(n - k)) / std::numbers::ln2;
 }
 
 void CodeLength::Add(const Tensor& predicted, const Tensor& actual) {

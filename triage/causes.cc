@@ -1009,7 +1009,7 @@ const Cause kCauses[] = {
 
 // Everyday mistakes that single codes often look like by chance: tried as families are.
 const Cause kMistakes[] = {
-    {Stage::kOffset, Kind::kZeroPoint, "output zero point ignored", "ignores the output zero point",
+    {Stage::kClamp, Kind::kZeroPoint, "output zero point ignored", "ignores the output zero point",
      HasCodesOut, EditZeroPoint<&Case::out_q, Ignored>, 6},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} added",
      "adds the {w_zero_point} instead of subtracting it", Always,

@@ -477,7 +477,7 @@ TEST(ClearCase, IsNotLookedForWhereTheCauseIsUnknown) {
   const Attribution unknown = Unknown({{&Term()}});
   const MinimizeResult result =
       Minimize(c, subject, MatchesExact(), {.max_calls = 400, .attribution = &unknown});
-  EXPECT_LE(result.calls, 140) << "one search, and what is asked about its end";
+  EXPECT_LE(result.calls, 200) << "one search, and what is asked about its end";
 }
 
 TEST(ClearCase, ThatIsLargerIsNotTaken) {

@@ -994,18 +994,9 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   return attribution;
 }
 
-// The likeliest cause of one answer, without asking its subject.
-Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cause* const> hint,
-                        const Convention* model) {
-  const Tensor right = RightOutput(c, model);
-  if (actual == right) {
-    Attribution attribution;
-    attribution.diagnosis = "the output is exact";
-    return attribution;
-  }
-  const Evidence evidence(c, actual, right, model);
-  const Hypothesis hinted(hint.begin(), hint.end());
-  if (evidence.Reproduced(hinted)) return Shown(evidence, hinted);
+// What is said of an answer that no subject is asked about: what it is worth decides.
+Attribution ByWorth(const Case& c, const Tensor& actual, const Tensor& right,
+                    const Evidence& evidence) {
   const bool ties = DepartsOnTies(c, right, actual);
   std::vector<Hypothesis> fits = FitsOf(c, evidence);
   if (fits.empty()) fits = TwoCauses(c, evidence, 12);
@@ -1015,22 +1006,26 @@ Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cau
   return Unexplained(c.op, evidence);
 }
 
-// The likeliest cause of one answer, which the subject will be asked about, or which only sorts it.
-Attribution Likeliest(const Case& c, const Tensor& actual, std::span<const Cause* const> hint,
-                        const Convention* model) {
-  const Tensor right = RightOutput(c, model);
-  if (actual == right) {
-    Attribution attribution;
-    attribution.diagnosis = "the output is exact";
-    return attribution;
-  }
-  const Evidence evidence(c, actual, right, model);
-  const Hypothesis hinted(hint.begin(), hint.end());
-  if (evidence.Reproduced(hinted)) return Shown(evidence, hinted);
+// The likeliest cause of an answer whose subject will be asked, or that is only sorted.
+Attribution Likeliest(const Case& c, const Tensor& actual, const Tensor& right,
+                      const Evidence& evidence) {
   if (auto one = OneCause(evidence)) return *one;
   const std::vector<Hypothesis> two = TwoCauses(c, evidence, 1);
   if (!two.empty()) return Shown(evidence, two.front());
   return Guess(c, right, actual, evidence);
+}
+
+// The cause of one answer, without asking its subject; `decide` if it is not exact and not hinted at.
+Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cause* const> hint,
+                        const Convention* model,
+                        Attribution (*decide)(const Case&, const Tensor& actual,
+                                              const Tensor& right, const Evidence&)) {
+  const Tensor right = RightOutput(c, model);
+  if (actual == right) return Stated(FindingKind::kUnknown, "the output is exact", false);
+  const Evidence evidence(c, actual, right, model);
+  const Hypothesis hinted(hint.begin(), hint.end());
+  if (evidence.Reproduced(hinted)) return Shown(evidence, hinted);
+  return decide(c, actual, right, evidence);
 }
 
 Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& recorded,
@@ -1079,7 +1074,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
   // The first answer with one unambiguous cause decides; until then the best guess is kept.
   std::optional<Attribution> guess;
   for (const Recorded* answer : departing) {
-    Attribution attribution = Likeliest(answer->problem, answer->y, options.hint, model);
+    Attribution attribution = OfOneAnswer(answer->problem, answer->y, options.hint, model, Likeliest);
     if (attribution.complete && !attribution.ambiguous) return attribution;
     const bool is_better = !guess || (attribution.complete && !guess->complete) ||
                            guess->kind == FindingKind::kUnknown;
@@ -1092,7 +1087,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
 }  // namespace
 
 Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause* const> hint) {
-  return OfOneAnswer(c, actual, hint, nullptr);
+  return OfOneAnswer(c, actual, hint, nullptr, ByWorth);
 }
 
 Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject) {

@@ -40,12 +40,6 @@ void CodeLength::Add(const Tensor& predicted, const Tensor& actual) {
   }
 }
 
-void CodeLength::Add(const CodeLength& other) {
-  outputs_ += other.outputs_;
-  departures_ += other.departures_;
-  values_ += other.values_;
-}
-
 namespace {
 
 double MostBits(const Case& c, const Tensor& right, const Tensor& actual) {

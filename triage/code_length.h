@@ -20,10 +20,6 @@ class CodeLength {
  public:
   // Both of one type and shape.
   void Add(const Tensor& predicted, const Tensor& actual);
-  void Add(const CodeLength& other);
-
-  int64_t outputs() const { return outputs_; }
-  int64_t departures() const { return departures_; }
   // How many outputs depart from their prediction, which of them, and by how much.
   double bits() const;
 

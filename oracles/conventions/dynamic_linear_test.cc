@@ -134,6 +134,14 @@ TEST(DynamicLinear, OfOnnxHasNoLinear) {
   EXPECT_EQ(Get("onnx@reference").cannot_run(c), "this convention has no linear");
 }
 
+// 0.5 and the zero point 253/2 are ties (sonos/tract pull request 2672).
+TEST(DynamicLinear, TiesGoAwayInCodesAndZeroPoint) {
+  ExpectCodes("plain@float32+away", {-127, 128, 0.5f}, {0, 255, 128}, 1, 127);
+  ExpectCodes("onnx@reference", {-127, 128, 0.5f}, {0, 255, 127}, 1, 127);
+  ExpectCodes("plain@float32+away", {-253, 257}, {0, 255}, 2, 127);
+  ExpectCodes("onnx@reference", {-253, 257}, {0, 254}, 2, 126);
+}
+
 // The exact meaning leaves infinities out of the range.
 TEST(DynamicLinear, OfOnnxRuntimeTakesInfinitiesIntoTheRange) {
   Case c = TwoRows(QParamsRule::kOnnx);

@@ -25,7 +25,8 @@
   ROW("ONNX Runtime", OnnxRuntimeConventions)          \
   ROW("ONNX reference", OnnxConventions)               \
   ROW("Observers", ObserverConventions)                \
-  ROW("NumPy by hand", NumpyConventions)
+  ROW("NumPy by hand", NumpyConventions)               \
+  ROW("Textbook", PlainConventions)
 
 namespace qualm::conventions {
 

@@ -803,6 +803,15 @@ TEST(VariationBoundsTest, ReduceRangeIgnoredMovesAllCodesOfX) {
   EXPECT_EQ(ReachAt("V32", Linear({6}, {5})), 0);
 }
 
+TEST(VariationBoundsTest, TruncationMovesFractions) {
+  EXPECT_EQ(ReachAt("V33", Quantize(100.25f)), 0.5 + kTie);
+  EXPECT_EQ(ReachAt("V33", Quantize(-0.5f)), 0.5 + kTie);
+  EXPECT_EQ(ReachAt("V33", Quantize(100)), 0);
+  EXPECT_EQ(ReachAt("V33", Linear(3, 5, 1.0f, 1.0f, 4.0f)), 0.5 + kTie);
+  EXPECT_EQ(ReachAt("V33", Linear(3, 4, 1.0f, 1.0f, 4.0f)), 0);
+  EXPECT_EQ(ReachAt("V33", Into(Linear(3, 5, 0.25f, 1.0f, 1.0f), DType::kF32)), 0);
+}
+
 // What a convention of these variations is permitted.
 Permitted PermittedAt(const std::vector<std::string>& ids, const Case& c, size_t index = 0) {
   EXPECT_EQ(Validate(c), "");
@@ -900,6 +909,11 @@ void ExpectDiffers(std::string_view name, const Case& c, int32_t code) {
 
 // Differences that drawn cases show once in thousands.
 TEST(PermittedOutputsTest, HoldRareDifferences) {
+  // -77929792.5 is a tie next to which doubles lie farther than what a tie reaches.
+  Case far = Requantize(-155859585);
+  far.multiplier = {0.5f};
+  far.out_q.zero_point = {77929888};
+  ExpectDiffers("plain@away", far, 95);
   // A denormal is flushed.
   ExpectDiffers("xnnpack@rndnu", Quantize(0x1.000004p-127f, 0x1p-126f), 0);
   // ATen adds fl(-zero point * scale) of b, whose error of 2^-48 is far above the scale of a.

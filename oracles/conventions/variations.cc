@@ -219,6 +219,11 @@ double DequantizedInFloat(const Facts& f) {
   return f.products * count * kHalfUlp + count * kSmallest / out + kSmallest;
 }
 
+double Truncated(const Facts& f) {
+  const bool integer = f.real_is_exact && f.real == std::floor(f.real);
+  return integer || !IsCode(f.c->out_dtype) ? 0 : 0.5 + kTie;
+}
+
 double FixedPointAdd(const Facts& f) {
   if (!AddsOperands(f.c->op)) return 0;
   const Case& c = *f.c;
@@ -381,7 +386,7 @@ struct Entry {
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 32> kEntries{{
+constexpr std::array<Entry, 33> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales is no normal float32"},
      FloatMultiplier},
@@ -389,7 +394,7 @@ constexpr std::array<Entry, 32> kEntries{{
       "2^-20 of the value; none where a reciprocal is no normal float32"},
      Reciprocals},
     {{"V3", "zero point before rounding",
-      "the output zero point is added in float32, then the sum is rounded",
+      "the output zero point is added, mostly in float32, then the sum is rounded",
       "2^-20 of value and zero point; a tie goes to the even sum"},
      ZeroPointBeforeRounding},
     {{"V4", "ties away from zero", "half is rounded away from zero", "ties only"}, Tie},
@@ -480,6 +485,9 @@ constexpr std::array<Entry, 32> kEntries{{
     {{"V32", "reduce_range ignored", "dynamic_linear spreads x over all codes",
       "one code of each x under reduce_range; else 0"},
      ReduceRangeIgnored},
+    {{"V33", "truncated", "the fraction is cut off, or rounded down",
+      "half a code; 0 for integers"},
+     Truncated},
 }};
 
 constexpr auto kVariations = [] {
@@ -499,6 +507,13 @@ double ReachOf(std::string_view id, const Facts& f) {
 double RoundHalfEven(double value) {
   const double down = std::floor(value), rest = value - down;
   return rest > 0.5 || (rest == 0.5 && std::fmod(down, 2) != 0) ? down + 1 : down;
+}
+
+// value + reach; another number than the value unless the reach is 0, however large the value.
+double Moved(double value, double reach) {
+  const double moved = value + reach;
+  return reach != 0 && moved == value ? std::nextafter(value, std::copysign(kInfinity, reach))
+                                      : moved;
 }
 
 // The output that rounding, zero point and clamp make of a finite value.
@@ -543,8 +558,8 @@ std::vector<Permitted> PermittedOutputs(const Convention& convention, const Case
     if (c.out_dtype == DType::kF32) {  // one rounding more, as the exact result has too
       reach += facts.terms * kHalfUlp + kSmallest;
     }
-    list.push_back({Finish(c, facts.channel, facts.real - reach),
-                    Finish(c, facts.channel, facts.real + reach)});
+    list.push_back({Finish(c, facts.channel, Moved(facts.real, -reach)),
+                    Finish(c, facts.channel, Moved(facts.real, reach))});
   }
   return list;
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "oracles/conventions/definition.h"
+#include "oracles/conventions/tflite_hard_swish.h"
 
 namespace qualm::conventions {
 namespace {
@@ -136,7 +137,9 @@ Convention Make(bool single) {
              single ? AddScaled<MultiplyOneRounding> : AddScaled<MultiplyTwoRoundings>},
             multiply});
   };
-  return MakeConvention(std::move(definition));
+  Convention convention = MakeConvention(std::move(definition));
+  AddOperation(convention, TfliteHardSwish());
+  return convention;
 }
 
 }  // namespace

@@ -224,6 +224,16 @@ double Truncated(const Facts& f) {
   return integer || !IsCode(f.c->out_dtype) ? 0 : 0.5 + kTie;
 }
 
+// The int16 product is wrong by less than 6 units of 2^shift codes, of which sx/sy has 64 or
+// more: 1.5 in the factor on the scale of the output, 3.5 in the one from 0 to 1 (two of its
+// roundings halved), 1 where their product is cut.
+double HardSwish16(const Facts& f) {
+  if (f.c->op != Op::kTable || f.c->function != Function::kHardSwish) return 0;
+  if (f.terms + ZeroPoint(f) > 0x7f00) return kInfinity;
+  const double ratio = static_cast<double>(f.c->x_q.scale[0]) / OutputScale(f);
+  return ratio * 0.09375 + kTie;
+}
+
 double FixedPointAdd(const Facts& f) {
   if (!AddsOperands(f.c->op)) return 0;
   const Case& c = *f.c;
@@ -386,7 +396,7 @@ struct Entry {
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 33> kEntries{{
+constexpr std::array<Entry, 34> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales is no normal float32"},
      FloatMultiplier},
@@ -488,6 +498,10 @@ constexpr std::array<Entry, 33> kEntries{{
     {{"V33", "truncated", "the fraction is cut off, or rounded down",
       "half a code; 0 for integers"},
      Truncated},
+    {{"V34", "16-bit hard-swish",
+      "hardswish is computed in 16-bit fixed point, ties away from zero",
+      "3/32 of sx/sy; none where value and zero point leave int16"},
+     HardSwish16},
 }};
 
 constexpr auto kVariations = [] {

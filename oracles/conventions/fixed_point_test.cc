@@ -177,6 +177,9 @@ TEST(FixedPoint, HardSwishRefusesScalesWithoutA16BitMultiplier) {
   EXPECT_EQ(reason(1, 0x1p9f), "");
   EXPECT_EQ(reason(0x1p-23f, 0x1p-23f), "the input scale is too small or large");
   EXPECT_EQ(reason(0x1p-22f, 0x1p-22f), "");
+  EXPECT_EQ(reason(0x1p-149f, 0x1p-149f), "the input scale is too small or large");
+  EXPECT_EQ(reason(0x1p-40f, 0x1p-40f), "the input scale is too small or large");
+  EXPECT_EQ(reason(1, 0x1p40f), "the output scale is too large");
   EXPECT_EQ(reason(0x1p24f, 0x1p24f), "the input scale is too small or large");
   EXPECT_EQ(reason(0x1p23f, 0x1p23f), "");
   Case c = HardSwish(1, {{1}, {0}}, {{1}, {0}});

@@ -87,15 +87,17 @@ void AddZeroPoint(Value& v, const Channel& c) {
 
 std::string CannotRun(const Case& c) {
   if (c.function != Function::kHardSwish) return "this convention has no such table";
-  const int32_t output = ToOutput(c).shift, thirds = ToThirds(c).shift;
+  const FixedMultiplier output = ToOutput(c), thirds = ToThirds(c);
+  // The smallest multipliers are 0, without a shift.
+  const auto is_small = [](FixedMultiplier m) { return m.value == 0 || m.shift < -kMostRight; };
   return FirstReason({
       Require(c.x.dtype() == c.out_dtype, "input and output must have one type"),
       ZeroPointsAreCodes(c),
       WholeRange(c),
-      Require(output <= 0, "the output scale must be above 1/128 of the input's"),
-      Require(output >= -kMostRight, "the output scale is too large"),
-      Require(thirds >= -kMostRight && thirds <= kMostLeft,
+      Require(output.shift <= 0, "the output scale must be above 1/128 of the input's"),
+      Require(!is_small(thirds) && thirds.shift <= kMostLeft,
               "the input scale is too small or large"),
+      Require(!is_small(output), "the output scale is too large"),
   });
 }
 

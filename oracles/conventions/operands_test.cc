@@ -219,10 +219,10 @@ TEST(OperandConventionsTest, ReluKeepsRealZero) {
   EXPECT_EQ(Get("onnxruntime@vnni").cannot_run(c), "this operator has no relu");
 }
 
-// tflite@double rounds twice, and V33 does not round to the nearest code.
+// tflite@double rounds twice, and V34 does not round to the nearest code.
 bool RoundsOnceToNearest(const Convention& convention) {
   return convention.name != "tflite@double" &&
-         std::ranges::find(convention.variations, "V33") == convention.variations.end();
+         std::ranges::find(convention.variations, "V34") == convention.variations.end();
 }
 
 // With power-of-two scales nothing rounds before the end: away from ties every convention must give

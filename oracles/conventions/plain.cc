@@ -67,9 +67,9 @@ std::vector<Rule> Rules() {
   return {{"away", "ties away from zero", Away, false, "V4", near_shifts_odd},
           {"away+zp_first", "ties away from zero", Away, true, "V4", near},
           {"even+zp_first", "ties to even", Even, true, "V3", near_shifts_odd},
-          {"floor", "down", Floor, false, "V33", {"sweep_is_linear", "zero_point_shift"}},
-          {"truncate", "towards zero", Truncate, false, "V33", {"zero_point_shift", "negation"}},
-          {"truncate+zp_first", "towards zero", Truncate, true, "V33", {}},
+          {"floor", "down", Floor, false, "V34", {"sweep_is_linear", "zero_point_shift"}},
+          {"truncate", "towards zero", Truncate, false, "V34", {"zero_point_shift", "negation"}},
+          {"truncate+zp_first", "towards zero", Truncate, true, "V34", {}},
           {"up", "ties up", Up, false, "V5", near_shifts}};
 }
 

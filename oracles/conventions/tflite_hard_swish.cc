@@ -106,7 +106,7 @@ std::string CannotRun(const Case& c) {
 Convention TfliteHardSwish() {
   Definition definition;
   definition.satisfies = {"row_independence", "column_independence"};
-  definition.variations = {"V34"};
+  definition.variations = {"V35"};
   definition.ops = {Op::kTable};
   definition.cannot_run = CannotRun;
   definition.gather = [](const Case& c) { return EachAlone(c, Product); };

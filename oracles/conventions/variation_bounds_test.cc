@@ -804,22 +804,22 @@ TEST(VariationBoundsTest, ReduceRangeIgnoredMovesAllCodesOfX) {
 }
 
 TEST(VariationBoundsTest, TruncationMovesFractions) {
-  EXPECT_EQ(ReachAt("V33", Quantize(100.25f)), 0.5 + kTie);
-  EXPECT_EQ(ReachAt("V33", Quantize(-0.5f)), 0.5 + kTie);
-  EXPECT_EQ(ReachAt("V33", Quantize(100)), 0);
-  EXPECT_EQ(ReachAt("V33", Linear(3, 5, 1.0f, 1.0f, 4.0f)), 0.5 + kTie);
-  EXPECT_EQ(ReachAt("V33", Linear(3, 4, 1.0f, 1.0f, 4.0f)), 0);
-  EXPECT_EQ(ReachAt("V33", Into(Linear(3, 5, 0.25f, 1.0f, 1.0f), DType::kF32)), 0);
+  EXPECT_EQ(ReachAt("V34", Quantize(100.25f)), 0.5 + kTie);
+  EXPECT_EQ(ReachAt("V34", Quantize(-0.5f)), 0.5 + kTie);
+  EXPECT_EQ(ReachAt("V34", Quantize(100)), 0);
+  EXPECT_EQ(ReachAt("V34", Linear(3, 5, 1.0f, 1.0f, 4.0f)), 0.5 + kTie);
+  EXPECT_EQ(ReachAt("V34", Linear(3, 4, 1.0f, 1.0f, 4.0f)), 0);
+  EXPECT_EQ(ReachAt("V34", Into(Linear(3, 5, 0.25f, 1.0f, 1.0f), DType::kF32)), 0);
 }
 
 TEST(VariationBoundsTest, HardSwishIn16BitsReachesAPartOfTheRatioOfScales) {
-  EXPECT_EQ(ReachAt("V34", Table(Function::kHardSwish, 100, 0.5f, 0.25f)), 0.1875 + kTie);
-  EXPECT_EQ(ReachAt("V34", Table(Function::kTanh, 100, 0.5f, 0.25f)), 0);
-  EXPECT_EQ(ReachAt("V34", Linear({3}, {5})), 0);
+  EXPECT_EQ(ReachAt("V35", Table(Function::kHardSwish, 100, 0.5f, 0.25f)), 0.1875 + kTie);
+  EXPECT_EQ(ReachAt("V35", Table(Function::kTanh, 100, 0.5f, 0.25f)), 0);
+  EXPECT_EQ(ReachAt("V35", Linear({3}, {5})), 0);
   // 254 * 128 is 0x7f00.
-  EXPECT_EQ(ReachAt("V34", Table(Function::kHardSwish, 254, 1.0f, 0x1p-7f)), 12 + kTie);
+  EXPECT_EQ(ReachAt("V35", Table(Function::kHardSwish, 254, 1.0f, 0x1p-7f)), 12 + kTie);
   const Case zero = WithZero(Table(Function::kHardSwish, 254, 1.0f, 0x1p-7f), &Case::out_q, 1);
-  EXPECT_EQ(ReachAt("V34", zero), kInfinity);
+  EXPECT_EQ(ReachAt("V35", zero), kInfinity);
 }
 
 // What a convention of these variations is permitted.

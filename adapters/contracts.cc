@@ -137,6 +137,9 @@ constexpr const char* kFbgemmEnvironment =
     "FBGEMM multiplies and converts in the caller's rounding mode, and flushes denormals if the "
     "caller does (FBGEMM src/QuantUtilsAvx2.cc)";
 
+constexpr const char* kPlain =
+    "rounds in another way than to the nearest code, ties to even: std::round, a cast, a shift, or "
+    "the zero point first";
 constexpr const char* kNumpyNan =
     "NaN, of an input or where float32 overflows, passes numpy.clip, and astype makes it code 0 "
     "(numpy.clip; numpy.ndarray.astype on x86)";
@@ -154,6 +157,10 @@ constexpr const char* kXnnpack2024Ties =
     "codes that keep their type, and leaky_relu, round ties toward +infinity; others, and other "
     "functions, away from zero (XNNPACK 4ea82e5 src/qs8-vcvt/scalar.c.in, "
     "src/xnnpack/reference-utils.h)";
+constexpr const char* kTfliteQuantize =
+    "TfLiteRound takes ties away from zero (TFLite kernels/internal/reference/quantize.h)";
+constexpr const char* kTfliteHardSwish =
+    "hard-swish is computed in 16-bit fixed point (TFLite kernels/internal/reference/hard_swish.h)";
 constexpr const char* kRuyFixedPoint =
     "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
     "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
@@ -253,6 +260,10 @@ class Rows {
   void Add(std::span<const char* const> subjects, Op op, FindingKind kind, const char* reason,
            const char* shape = "") {
     for (const char* subject : subjects) Add(subject, op, "matches_exact", kind, reason, shape);
+  }
+  // Of a convention whose definition is to depart, whatever the cause is called.
+  void AddByDefinition(const char* subject, Op op, const char* reason) {
+    rows_.push_back({subject, std::string(Name(op)), "matches_exact", "*", reason, "", ""});
   }
   std::vector<ExpectedDivergence> Take() { return std::move(rows_); }
 
@@ -442,14 +453,17 @@ void AddOthers(Rows& rows) {
   rows.Add(
       std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni"},
       Op::kAdd, FindingKind::kRounding, kOrtAdd);
-  rows.Add(
-      std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni"},
-      Op::kDynamicLinear, FindingKind::kRounding, kOrtDynamic);
-  rows.Add(std::array{"model:xnnpack@rndnu"}, Op::kRequantize, FindingKind::kTie, kTiesUp);
-  rows.Add(std::array{"model:tflite@double", "model:tflite@single"}, Op::kAdd, FindingKind::kTie,
-           kTiesUp);
-  rows.Add(std::array{"model:tflite@double", "model:tflite@single", "model:xnnpack@rndnu"},
-           Op::kMul, FindingKind::kTie, kTiesUp);
+  rows.Add(std::array{"model:onnx@reference", "model:onnxruntime@avx2", "model:onnxruntime@sse41",
+                      "model:onnxruntime@vnni"},
+           Op::kDynamicLinear, FindingKind::kRounding, kOrtDynamic);
+  const auto tflite = std::array{"model:tflite@double", "model:tflite@single"};
+  for (const Op op : {Op::kMul, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
+    rows.Add(tflite, op, FindingKind::kTie, kTiesUp);
+    rows.Add(std::array{"model:xnnpack@rndnu"}, op, FindingKind::kTie, kTiesUp);
+  }
+  rows.Add(tflite, Op::kAdd, FindingKind::kTie, kTiesUp);
+  rows.Add(tflite, Op::kQuantize, FindingKind::kTie, kTfliteQuantize);
+  rows.Add(tflite, Op::kTable, FindingKind::kRounding, kTfliteHardSwish);
   for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie}) {
     for (const Op op : {Op::kLinear, Op::kRequantize})
       rows.Add("model:ruy", op, "matches_exact", kind, kRuyFixedPoint);
@@ -477,6 +491,28 @@ void AddNumpy(Rows& rows) {
            "subtracts the weight zero point from the input (forum thread 002)");
 }
 
+// Roundings by definition, from the exact value or from a float32.
+void AddPlain(Rows& rows) {
+  const auto departs = [&](const char* subject, Op op) {
+    rows.AddByDefinition(subject, op, kPlain);
+  };
+  for (const Op op : OpsWhere(HasOutQParams)) {
+    for (const char* subject :
+         {"model:plain@away", "model:plain@away+zp_first", "model:plain@up", "model:plain@floor",
+          "model:plain@truncate", "model:plain@truncate+zp_first"})
+      departs(subject, op);
+  }
+  departs("model:plain@even+zp_first", Op::kLinear);
+  for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
+    for (const char* subject : {"model:plain@truncate", "model:plain@truncate+zp_first"})
+      rows.Add(subject, op, "sweep_is_linear", FindingKind::kRounding, kPlain);
+  }
+  for (const Op op :
+       {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul, Op::kLinear,
+        Op::kConv2d, Op::kDepthwise, Op::kDynamicLinear, Op::kChooseQParams})
+    departs("model:plain@float32+away", op);
+}
+
 }  // namespace
 
 // Rows name conventions if they can, because the contract of "onednn" depends on the CPU. `audit`
@@ -489,6 +525,7 @@ std::vector<ExpectedDivergence> DeclaredDivergences() {
   AddEnvironments(rows);
   AddOthers(rows);
   AddNumpy(rows);
+  AddPlain(rows);
   return rows.Take();
 }
 

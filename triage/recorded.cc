@@ -145,7 +145,9 @@ RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y) {
   answer.arithmetic = BitEqualConventions(c, y);
   answer.undefined = std::ranges::all_of(
       AllConventionsAndExact().subspan(1),
-      [&](const ConventionOrExact& convention) { return !convention.CannotRun(c).empty(); });
+      [&](const ConventionOrExact& known) {
+        return known.convention->of_no_library || !known.CannotRun(c).empty();
+      });
   answer.within_digits =
       answer.arithmetic.empty() && ExaminePrinted(c, y).verdict == PrintedAnswer::Verdict::kWithin;
   return answer;

@@ -33,6 +33,9 @@ struct Convention {
   std::string description;      // one line
   std::string source;           // "FBGEMM src/... @ 71d6f8b"
   bool pair_saturates = false;  // u8*s8 products are added in saturating int16 pairs
+  // A way to round that anybody may write, with an answer to every case: that it fits says how the
+  // subject rounds, that it does not fit says nothing about libraries.
+  bool of_no_library = false;
 
   std::vector<Op> ops;  // what it computes; it may refuse cases of these too
 

@@ -110,7 +110,11 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
                            "ruy",
                            "torch-qnnpack",
                            "torch-onednn@vnni",
-                           "numpy@float32"}) {
+                           "numpy@float32",
+                           "plain@away",
+                           "plain@truncate",
+                           "plain@up",
+                           "onnx@reference"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   EXPECT_EQ(FindConvention("fbgemm"), nullptr);
@@ -140,7 +144,11 @@ TEST(ConventionsTest, OnlyPairSaturatingConventionsLoseAPair) {
   for (const Convention& convention : AllConventions()) {
     if (!convention.cannot_run(c).empty()) continue;
     const std::optional<Tensor> acc = convention.run(c).acc;
-    EXPECT_EQ(acc.has_value(), !convention.name.starts_with("numpy")) << convention.name;
+    // The others add real numbers: NumPy's, or exact ones.
+    const bool has_acc =
+        convention.name == "plain@float32+away" ||
+        !(convention.name.starts_with("numpy@") || convention.name.starts_with("plain@"));
+    EXPECT_EQ(acc.has_value(), has_acc) << convention.name;
     if (acc) {
       EXPECT_EQ(acc->IntAt(0), convention.pair_saturates ? 32767 : 64770) << convention.name;
     }
@@ -628,8 +636,13 @@ TEST(ConventionsTest, QParamsAreChosenEachInItsWay) {
   EXPECT_EQ(Get("observers@aten").cannot_run(c), "affine only");
   c.observer.symmetric = false;
   EXPECT_EQ(Get("observers@aten").cannot_run(c), "");
+  c.observer.reduce_range = true;
+  EXPECT_EQ(Get("observers@aten").cannot_run(c), "");
+  EXPECT_EQ(Get("onnx@reference").cannot_run(c), "reduce_range is none of its options");
+  c.observer.reduce_range = false;
   c.observer.quant_max = 254;
-  EXPECT_EQ(Get("observers@aten").cannot_run(c), "codes 0..255 only");
+  for (const char* name : {"observers@aten", "onnx@reference"})
+    EXPECT_EQ(Get(name).cannot_run(c), "codes 0..255 only");
   c.observer.dtype = DType::kS8;
   c.observer.quant_min = -128;
   c.observer.quant_max = 127;

@@ -93,6 +93,55 @@ TEST(DynamicLinear, OfOnnxRuntimeIsAsItPrints) {
                {0x1.8cccccp+1f, -0x1.d66668p+5f, 0x1.a7a7a8p-2f, 0x1.a2a2aap+1f});
 }
 
+// The codes of a column through a weight of 1: (code - zero point) * scale.
+void ExpectCodes(std::string_view name, const Values& x, const Values& codes, float scale,
+                 float zero_point) {
+  Case c = TwoRows(QParamsRule::kOnnx);
+  c.M = static_cast<int64_t>(x.size());
+  c.N = c.K = 1;
+  c.x = Tensor::Of<float>({c.M, 1}, x);
+  c.w = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{1});
+  c.w_q = {{1}, {0}};
+  Values outputs;
+  for (const float code : codes) outputs.push_back((code - zero_point) * scale);
+  ExpectAnswer(name, c, outputs);
+  Case choose;
+  choose.op = Op::kChooseQParams;
+  choose.M = 1;
+  choose.N = c.M;
+  choose.x = Tensor::Of<float>({1, 1, c.M}, x);
+  choose.out_dtype = DType::kF32;
+  OpenClamp(&choose);
+  ASSERT_EQ(Validate(choose), "");
+  ASSERT_EQ(Get(name).cannot_run(choose), "") << name;
+  EXPECT_EQ(Get(name).run(choose).y, Tensor::Of<float>({2, 1}, Values{scale, zero_point}));
+}
+
+// The examples of DynamicQuantizeLinear in ONNX's documentation.
+TEST(DynamicLinear, OfOnnxIsAsItsPageSays) {
+  ExpectCodes("onnx@reference", {0, 2, -3, -2.5f, 1.34f, 0.5f}, {153, 255, 0, 26, 221, 179},
+              0x1.414142p-6f, 153);
+  ExpectCodes("onnx@reference", {-1, -2.1f, -1.3f, -2.5f, -3.34f, -4}, {191, 121, 172, 96, 42, 0},
+              0x1.010102p-6f, 255);
+  ExpectCodes("onnx@reference", {1, 2.1f, 1.3f, 2.5f, 3.34f, 4, 1.5f, 2.6f, 3.9f, 4, 3, 2.345f},
+              {64, 134, 83, 159, 213, 255, 96, 166, 249, 255, 191, 149}, 0x1.010102p-6f, 0);
+  ExpectCodes("onnx@reference", {0, 0}, {0, 0}, 1, 0);
+}
+
+TEST(DynamicLinear, OfOnnxHasNoLinear) {
+  Case c = TwoRows(QParamsRule::kOnnx);
+  c.op = Op::kLinear;
+  EXPECT_EQ(Get("onnx@reference").cannot_run(c), "this convention has no linear");
+}
+
+// 0.5 and the zero point 253/2 are ties (sonos/tract pull request 2672).
+TEST(DynamicLinear, TiesGoAwayInCodesAndZeroPoint) {
+  ExpectCodes("plain@float32+away", {-127, 128, 0.5f}, {0, 255, 128}, 1, 127);
+  ExpectCodes("onnx@reference", {-127, 128, 0.5f}, {0, 255, 127}, 1, 127);
+  ExpectCodes("plain@float32+away", {-253, 257}, {0, 255}, 2, 127);
+  ExpectCodes("onnx@reference", {-253, 257}, {0, 254}, 2, 126);
+}
+
 // The exact meaning leaves infinities out of the range.
 TEST(DynamicLinear, OfOnnxRuntimeTakesInfinitiesIntoTheRange) {
   Case c = TwoRows(QParamsRule::kOnnx);
@@ -115,7 +164,8 @@ TEST(DynamicLinear, RefusesWhatTheLibrariesLack) {
   const auto infinity = [](Case& c) { c.x.as<float>()[1] = INFINITY; };
   const auto relu = [](Case& c) { c.relu = true; };
   const auto zero_points = [](Case& c) { c.w_q.zero_point = {0, 3}; };
-  for (const char* name : {"torch-qnnpack", "torch-onednn@amx", "onnxruntime@vnni"}) {
+  for (const char* name :
+       {"torch-qnnpack", "torch-onednn@amx", "onnxruntime@vnni", "onnx@reference"}) {
     EXPECT_FALSE(refused(name, [](Case&) {})) << name;
     EXPECT_TRUE(refused(name, nan)) << name;
     EXPECT_TRUE(refused(name, [](Case& c) { c.x_gran = Granularity::kRow; })) << name;

@@ -24,8 +24,10 @@
   ROW("gemmlowp, ruy and TFLite", RuyConventions)      \
   ROW("gemmlowp, ruy and TFLite", TfliteConventions)   \
   ROW("ONNX Runtime", OnnxRuntimeConventions)          \
+  ROW("ONNX reference", OnnxConventions)               \
   ROW("Observers", ObserverConventions)                \
-  ROW("NumPy by hand", NumpyConventions)
+  ROW("NumPy by hand", NumpyConventions)               \
+  ROW("Textbook", PlainConventions)
 
 namespace qualm::conventions {
 

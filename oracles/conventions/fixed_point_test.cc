@@ -128,5 +128,64 @@ TEST(FixedPoint, TfliteAsksTheMultiplierOfEachChannel) {
   EXPECT_EQ(reason("tflite@single", 1.0f, 0x1p31f), "");
 }
 
+// One code through hard-swish.
+Case HardSwish(int32_t code, QParams x_q, QParams out_q, DType dtype = DType::kU8) {
+  Tensor x(dtype, {1, 1});
+  x.SetInt(0, code);
+  Case c = CaseOver(Op::kTable, std::move(x), dtype);
+  c.function = Function::kHardSwish;
+  c.x_q = std::move(x_q);
+  c.out_q = std::move(out_q);
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+int32_t HardSwishOf(const Case& c) {
+  for (const char* name : {"tflite@double", "tflite@single"}) EXPECT_EQ(Reason(name, c), "");
+  const Tensor y = Get("tflite@double").run(c).y;
+  EXPECT_EQ(y, Get("tflite@single").run(c).y);
+  EXPECT_EQ(Get("tflite@double").trace(c, 0).back().value, std::to_string(y.IntAt(0)));
+  return y.IntAt(0);
+}
+
+// 23 * 0.13308 is 40.5027 steps of the output; 2944 * 28852 / 2^15 is 2592, of which 32767 / 2^15
+// are 2591: 40.48 after the shift by 6 (tensorflow issue 40781).
+TEST(FixedPoint, HardSwishHas16Bits) {
+  const Case c = HardSwish(128, {{0x1.108ddcp-3f}, {105}}, {{0x1.358bf8p-4f}, {5}});
+  EXPECT_EQ(HardSwishOf(c), 45);
+  std::vector<std::string> values;
+  for (const TraceStep& step : Get("tflite@double").trace(c, 0)) values.push_back(step.value);
+  EXPECT_EQ(values, (std::vector<std::string>{"2944", "2592", "32767", "2591", "40", "45", "45"}));
+  // -2 * 1 / 6 in units of 1/64 is -21.33; -1 is one of -21.33 too; -3 and less are 0.
+  for (const auto& [code, y] : {std::pair{-2, -21}, {-1, -21}, {-3, 0}, {-100, 0}, {0, 0}})
+    EXPECT_EQ(HardSwishOf(HardSwish(code, {{1}, {0}}, {{0x1p-6f}, {0}}, DType::kS8)), y) << code;
+}
+
+TEST(FixedPoint, HardSwishWrapsIn16Bits) {
+  const Case c = HardSwish(255, {{1}, {0}}, {{0x1.0002p-7f}, {255}});
+  EXPECT_EQ(HardSwishOf(c), 0);  // 32638 + 255 is beyond int16
+  EXPECT_EQ(HardSwishOf(HardSwish(254, c.x_q, c.out_q)), 255);
+}
+
+TEST(FixedPoint, HardSwishRefusesScalesWithoutA16BitMultiplier) {
+  const auto reason = [](float x_scale, float out_scale) {
+    return Reason("tflite@double", HardSwish(1, {{x_scale}, {0}}, {{out_scale}, {0}}));
+  };
+  EXPECT_EQ(reason(1, 0x1p-7f), "the output scale must be above 1/128 of the input's");
+  EXPECT_EQ(reason(1, 0x1.0002p-7f), "");
+  EXPECT_EQ(reason(1, 0x1.002p9f), "the output scale is too large");
+  EXPECT_EQ(reason(1, 0x1p9f), "");
+  EXPECT_EQ(reason(0x1p-23f, 0x1p-23f), "the input scale is too small or large");
+  EXPECT_EQ(reason(0x1p-22f, 0x1p-22f), "");
+  EXPECT_EQ(reason(0x1p-149f, 0x1p-149f), "the input scale is too small or large");
+  EXPECT_EQ(reason(0x1p-40f, 0x1p-40f), "the input scale is too small or large");
+  EXPECT_EQ(reason(1, 0x1p40f), "the output scale is too large");
+  EXPECT_EQ(reason(0x1p24f, 0x1p24f), "the input scale is too small or large");
+  EXPECT_EQ(reason(0x1p23f, 0x1p23f), "");
+  Case c = HardSwish(1, {{1}, {0}}, {{1}, {0}});
+  c.function = Function::kTanh;
+  EXPECT_EQ(Reason("tflite@double", c), "this convention has no such table");
+}
+
 }  // namespace
 }  // namespace qualm

@@ -11,6 +11,7 @@
 #include "oracles/conventions/aten.h"
 #include "oracles/conventions/families.h"
 #include "oracles/conventions/fbgemm.h"
+#include "oracles/conventions/onnx.h"
 #include "oracles/exact/exact.h"
 #include "oracles/exact/observer.h"
 
@@ -21,11 +22,19 @@ std::string NotObserving(const Case& c) {
   return c.op == Op::kChooseQParams ? "" : "chooses scales and zero points only";
 }
 
-// ATen and FBGEMM choose from the smallest and the largest of all values.
+// ATen, FBGEMM and ONNX choose from the smallest and the largest of all values.
 std::string NotMinMax(const Case& c) {
   if (std::string reason = NotObserving(c); !reason.empty()) return reason;
   if (c.observer.kind != Observer::Kind::kMinMax) return "min_max only";
   return c.per_channel ? "per tensor only" : "";
+}
+
+// ATen and ONNX know the codes 0..255 alone.
+std::string NotAllOfU8(const Case& c) {
+  if (std::string reason = NotMinMax(c); !reason.empty()) return reason;
+  if (c.observer.symmetric) return "affine only";
+  // 255 is a code of u8, whose least code is 0, and 0 is always among the codes.
+  return c.observer.quant_max == 255 ? "" : "codes 0..255 only";
 }
 
 struct Ends {
@@ -45,7 +54,7 @@ Ends EndsOf(const Case& c) {
 template <class Choose>
 Convention Choosing(std::string name, std::string description, std::string source, Choose choose) {
   const auto run = [choose](const Case& c) {
-    const ChosenQParams chosen = choose(c, EndsOf(c));
+    const auto chosen = choose(c, EndsOf(c));
     Tensor y(DType::kF32, c.output_shape());
     y.as<float>()[0] = static_cast<float>(chosen.scale);
     y.as<float>()[1] = static_cast<float>(chosen.zero_point);
@@ -78,6 +87,17 @@ Convention Choosing(std::string name, std::string description, std::string sourc
 
 }  // namespace
 
+Convention OnnxChooseQParams(RoundFloat round) {
+  Convention convention = Choosing("", "", "", [round](const Case&, Ends ends) {
+    return OnnxChoice({std::min(ends.min, 0.0f), std::max(ends.max, 0.0f)}, round);
+  });
+  convention.cannot_run = [](const Case& c) {
+    if (std::string reason = NotAllOfU8(c); !reason.empty()) return reason;
+    return std::string(c.observer.reduce_range ? "reduce_range is none of its options" : "");
+  };
+  return convention;
+}
+
 std::vector<Convention> ObserverConventions() {
   Convention torch;
   torch.name = "observers@torch";
@@ -98,13 +118,7 @@ std::vector<Convention> ObserverConventions() {
                [](const Case& c, Ends ends) {
                  return AtenChooseQParams(ends.min, ends.max, c.observer.reduce_range);
                });
-  aten.cannot_run = [](const Case& c) {
-    if (std::string reason = NotMinMax(c); !reason.empty()) return reason;
-    if (c.observer.symmetric) return std::string("affine only");
-    // 255 is a code of u8, whose least code is 0, and 0 is always among the codes.
-    const bool whole = c.observer.quant_max == 255;
-    return whole ? std::string() : std::string("codes 0..255 only");
-  };
+  aten.cannot_run = NotAllOfU8;
 
   // FBGEMM calls symmetric ranges preserve_sparsity.
   Convention fbgemm = Choosing("observers@fbgemm", "FBGEMM's ChooseQuantizationParams",

@@ -13,6 +13,7 @@
 
 #include "oracles/conventions/definition.h"
 #include "oracles/conventions/dynamic_linear.h"
+#include "oracles/conventions/onnx.h"
 #include "oracles/conventions/onnxruntime_pools_and_tables.h"
 
 namespace qualm::conventions {
@@ -182,49 +183,6 @@ void OnlyFor(std::initializer_list<Op> ops, const std::string& claim,
   for (const Op op : ops) satisfies.push_back(std::string(Name(op)) + "." + claim);
 }
 
-// DynamicQuantizeLinear (onnxruntime/core/util/qmath.h, GetQuantizationParameter). The scale is 0
-// where a range of denormals is too small, and infinite where the range is.
-exact::AtenChoice ChooseForDynamic(const Case&, exact::ObservedRange range) {
-  const float scale = range.min == range.max ? 1.0f : (range.max - range.min) / 255.0f;
-  // NaN, of 0/0 or of infinities, becomes 255: minps takes the bound.
-  const float zero_point = MaxPs(MinPs(0.0f - range.min / scale, 255.0f), 0.0f);
-  return {scale, static_cast<int32_t>(RoundNearestEven(zero_point))};
-}
-
-// MatMulInteger, Cast, Mul with fl(x_scale*w_scale), Add: what quantize_dynamic makes of a layer.
-Convention DynamicLinearOf(const Definition& definition, bool pairs) {
-  Definition sums = definition;
-  sums.channel = [](const Case& c, int64_t n) {
-    Channel channel;
-    channel.multiplier = c.x_q.scale_at(0) * c.w_q.scale_at(n);
-    if (c.bias) channel.bias = (*c.bias)[static_cast<size_t>(n)];
-    return channel;
-  };
-  sums.steps = [](const Case& c) {
-    std::vector<Step> steps = {
-        {Stage::kScale, "to float32", step::ToFloat},
-        {Stage::kScale, "times fl(x_scale*w_scale) {multiplier}", step::TimesMultiplier}};
-    if (c.bias) steps.push_back({Stage::kBias, "+ bias {bias}", step::AddBiasFloat});
-    return steps;
-  };
-  DynamicLinear library;
-  library.rule = QParamsRule::kOnnx;
-  library.choose = ChooseForDynamic;
-  const auto convention = [](const Definition& stage) {
-    return [made = MakeConvention(stage)](const exact::AtenChoice&) { return made; };
-  };
-  library.quantize = convention(definition);
-  library.linear = convention(sums);
-  library.cannot_run = [](const Case& c) { return Require(!c.relu, "this operator has no relu"); };
-  library.satisfies = {"column_independence", "per_channel_equals_per_tensor", "row_order",
-                       "weight_scale_doubling"};
-  if (!pairs) Append(library.satisfies, {"k_permutation", "zero_point_shift"});
-  // AddOperation joins them with those of `definition`. Of these V6, which pairs bring, is here
-  // too.
-  library.variations = {"V1", "V13", "V16", "V19", "V31"};
-  return MakeDynamicLinear(std::move(library));
-}
-
 Convention Make(const std::string& isa, bool pairs, bool fma) {
   Definition definition;
   definition.name = "onnxruntime@" + isa;
@@ -283,7 +241,9 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
   };
   definition.steps = [fma](const Case& c) { return StepsOf(c, fma); };
   Convention convention = MakeConvention(definition);
-  AddOperation(convention, DynamicLinearOf(definition, pairs));
+  // onnxruntime/core/util/qmath.h, GetQuantizationParameter.
+  AddOperation(convention, MakeDynamicLinear(OnnxDynamicLinear(
+                               RoundNearestEven, MakeConvention(definition), definition)));
   return convention;
 }
 

@@ -218,8 +218,14 @@ TEST(OperandConventionsTest, ReluKeepsRealZero) {
   EXPECT_EQ(Get("onnxruntime@vnni").cannot_run(c), "this operator has no relu");
 }
 
-// With power-of-two scales nothing rounds before the end (but in tflite@double, which rounds
-// twice): away from ties every convention must give the exact answer.
+// tflite@double rounds twice, and V34 does not round to the nearest code.
+bool RoundsOnceToNearest(const Convention& convention) {
+  return convention.name != "tflite@double" &&
+         std::ranges::find(convention.variations, "V34") == convention.variations.end();
+}
+
+// With power-of-two scales nothing rounds before the end: away from ties every convention must give
+// the exact answer.
 TEST(OperandConventionsTest, ConventionsAgreeWithTheExactOracle) {
   Rng rng(5);
   std::map<std::string, int> compared;
@@ -245,7 +251,7 @@ TEST(OperandConventionsTest, ConventionsAgreeWithTheExactOracle) {
       return std::fabs(steps - std::floor(steps)) == 0.5;
     };
     for (const Convention& convention : AllConventions()) {
-      if (convention.name == "tflite@double" || !convention.cannot_run(c).empty()) continue;
+      if (!RoundsOnceToNearest(convention) || !convention.cannot_run(c).empty()) continue;
       const Tensor y = convention.run(c).y;
       for (int64_t i = 0; i < c.N; ++i) {
         if (!is_tie(i)) {
@@ -261,7 +267,7 @@ TEST(OperandConventionsTest, ConventionsAgreeWithTheExactOracle) {
       const bool has = Has(convention, op);
       const bool asked = compared.contains(convention.name + " " + std::string(Name(op)));
       const bool takes =
-          convention.name != "tflite@double" && !convention.name.starts_with("onednn");
+          RoundsOnceToNearest(convention) && !convention.name.starts_with("onednn");
       EXPECT_EQ(asked, has && takes) << convention.name;
     }
   }

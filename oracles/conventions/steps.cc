@@ -67,6 +67,7 @@ Rise RiseOf(const Step& step) {
                                   {step::AddZeroPointFloat, Rise::kAlways},
                                   {step::RoundX86, Rise::kUnlessLossy},
                                   {step::RoundArm, Rise::kAlways},
+                                  {step::RoundAway, Rise::kUnlessLossy},
                                   {step::MinHigh, Rise::kAlways},
                                   {step::AddZeroPointSat16, Rise::kAlways},
                                   {step::AddZeroPointWrap32, Rise::kUnlessLossy},
@@ -159,6 +160,12 @@ void RoundArm(Value& v, const Channel&) {
   const float before = v.number;
   v.SetInt(ConvertArm(before));
   v.lossy = static_cast<double>(v.integer) != static_cast<double>(RoundNearestEven(before));
+}
+void RoundAway(Value& v, const Channel&) {
+  const float rounded = std::round(v.number);
+  // A number that does not fit is undefined in C++, and INT32_MIN as compiled.
+  v.lossy = !(rounded >= -0x1p31f && rounded < 0x1p31f);
+  v.SetInt(v.lossy ? INT32_MIN : static_cast<int64_t>(rounded));
 }
 void MinHigh(Value& v, const Channel& c) {
   const bool nan = std::isnan(v.number);

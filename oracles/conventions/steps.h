@@ -119,6 +119,7 @@ void Relu(Value& v, const Channel& c);  // maxps with 0
 void AddZeroPointFloat(Value& v, const Channel& c);
 void RoundX86(Value& v, const Channel& c);            // cvtps2dq
 void RoundArm(Value& v, const Channel& c);            // vcvtn: saturates, NaN becomes 0
+void RoundAway(Value& v, const Channel& c);           // std::round into int32, as RoundX86
 void MinHigh(Value& v, const Channel& c);             // minps with high - zero_point
 void AddZeroPointSat16(Value& v, const Channel& c);   // packssdw, paddsw
 void AddZeroPointWrap32(Value& v, const Channel& c);  // paddd

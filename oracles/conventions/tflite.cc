@@ -6,9 +6,9 @@
 // products and quotients of the float32 scales (micro/kernels/{add,mul}_common.cc,
 // kernels/kernel_util.cc PopulateConvolutionQuantizationParams). Taps in the padding are real 0.
 #include <algorithm>
-#include <cmath>
 
 #include "oracles/conventions/definition.h"
+#include "oracles/conventions/tflite_hard_swish.h"
 
 namespace qualm::conventions {
 namespace {
@@ -19,15 +19,6 @@ void TimesFixedTwice(Value& v, const Channel& c) {
 void TimesFixedOnce(Value& v, const Channel& c) {
   v.SetInt(MultiplyOneRounding(static_cast<int32_t>(v.integer), c.fixed));
 }
-void RoundAway(Value& v, const Channel&) {
-  // TfLiteRound into int32. A number that does not fit is undefined in C++, and INT32_MIN as
-  // compiled.
-  const float before = v.number;
-  const float rounded = std::round(before);
-  v.lossy = !(rounded >= -0x1p31f && rounded < 0x1p31f);
-  v.SetInt(v.lossy ? INT32_MIN : static_cast<int64_t>(rounded));
-}
-
 // add: both operands are scaled to units of 2*max(scales)/2^20, their sum to units of the output.
 constexpr int32_t kAddShift = 20;
 template <auto Multiply>
@@ -124,9 +115,8 @@ Convention Make(bool single) {
   definition.channel = [single](const Case& c, int64_t n) { return ChannelOf(c, n, single); };
   definition.steps = [single](const Case& c) {
     if (c.op == Op::kQuantize) {
-      return FixedPointSteps(
-          c, {{Stage::kScale, "divided by scale {scale}", step::DivideByScale},
-              {Stage::kRound, "round, ties away from zero", RoundAway, Rise::kUnlessLossy}});
+      return FixedPointSteps(c, {{Stage::kScale, "divided by scale {scale}", step::DivideByScale},
+                                 {Stage::kRound, "round, ties away from zero", step::RoundAway}});
     }
     // A left shift wraps. Who encloses codes asks of a requantize alone, which has one multiplier
     // here.
@@ -147,7 +137,9 @@ Convention Make(bool single) {
              single ? AddScaled<MultiplyOneRounding> : AddScaled<MultiplyTwoRoundings>},
             multiply});
   };
-  return MakeConvention(std::move(definition));
+  Convention convention = MakeConvention(std::move(definition));
+  AddOperation(convention, TfliteHardSwish());
+  return convention;
 }
 
 }  // namespace

@@ -823,6 +823,25 @@ TEST(VariationBoundsTest, RatiosIn256ths) {
   EXPECT_EQ(ReachAt("V33", Linear({6}, {5})), 0);
 }
 
+TEST(VariationBoundsTest, TruncationMovesFractions) {
+  EXPECT_EQ(ReachAt("V34", Quantize(100.25f)), 0.5 + kTie);
+  EXPECT_EQ(ReachAt("V34", Quantize(-0.5f)), 0.5 + kTie);
+  EXPECT_EQ(ReachAt("V34", Quantize(100)), 0);
+  EXPECT_EQ(ReachAt("V34", Linear(3, 5, 1.0f, 1.0f, 4.0f)), 0.5 + kTie);
+  EXPECT_EQ(ReachAt("V34", Linear(3, 4, 1.0f, 1.0f, 4.0f)), 0);
+  EXPECT_EQ(ReachAt("V34", Into(Linear(3, 5, 0.25f, 1.0f, 1.0f), DType::kF32)), 0);
+}
+
+TEST(VariationBoundsTest, HardSwishIn16BitsReachesAPartOfTheRatioOfScales) {
+  EXPECT_EQ(ReachAt("V35", Table(Function::kHardSwish, 100, 0.5f, 0.25f)), 0.1875 + kTie);
+  EXPECT_EQ(ReachAt("V35", Table(Function::kTanh, 100, 0.5f, 0.25f)), 0);
+  EXPECT_EQ(ReachAt("V35", Linear({3}, {5})), 0);
+  // 254 * 128 is 0x7f00.
+  EXPECT_EQ(ReachAt("V35", Table(Function::kHardSwish, 254, 1.0f, 0x1p-7f)), 12 + kTie);
+  const Case zero = WithZero(Table(Function::kHardSwish, 254, 1.0f, 0x1p-7f), &Case::out_q, 1);
+  EXPECT_EQ(ReachAt("V35", zero), kInfinity);
+}
+
 // What a convention of these variations is permitted.
 Permitted PermittedAt(const std::vector<std::string>& ids, const Case& c, size_t index = 0) {
   EXPECT_EQ(Validate(c), "");
@@ -920,6 +939,11 @@ void ExpectDiffers(std::string_view name, const Case& c, int32_t code) {
 
 // Differences that drawn cases show once in thousands.
 TEST(PermittedOutputsTest, HoldRareDifferences) {
+  // -77929792.5 is a tie next to which doubles lie farther than what a tie reaches.
+  Case far = Requantize(-155859585);
+  far.multiplier = {0.5f};
+  far.out_q.zero_point = {77929888};
+  ExpectDiffers("plain@away", far, 95);
   // A denormal is flushed.
   ExpectDiffers("xnnpack@rndnu", Quantize(0x1.000004p-127f, 0x1p-126f), 0);
   // ATen adds fl(-zero point * scale) of b, whose error of 2^-48 is far above the scale of a.

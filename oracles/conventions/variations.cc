@@ -219,6 +219,21 @@ double DequantizedInFloat(const Facts& f) {
   return f.products * count * kHalfUlp + count * kSmallest / out + kSmallest;
 }
 
+double Truncated(const Facts& f) {
+  const bool integer = f.real_is_exact && f.real == std::floor(f.real);
+  return integer || !IsCode(f.c->out_dtype) ? 0 : 0.5 + kTie;
+}
+
+// The int16 product is wrong by less than 6 units of 2^shift codes, of which sx/sy has 64 or
+// more: 1.5 in the factor on the scale of the output, 3.5 in the one from 0 to 1 (two of its
+// roundings halved), 1 where their product is cut.
+double HardSwish16(const Facts& f) {
+  if (f.c->op != Op::kTable || f.c->function != Function::kHardSwish) return 0;
+  if (f.terms + ZeroPoint(f) > 0x7f00) return kInfinity;
+  const double ratio = static_cast<double>(f.c->x_q.scale[0]) / OutputScale(f);
+  return ratio * 0.09375 + kTie;
+}
+
 double FixedPointAdd(const Facts& f) {
   if (!AddsOperands(f.c->op)) return 0;
   const Case& c = *f.c;
@@ -391,7 +406,7 @@ struct Entry {
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 33> kEntries{{
+constexpr std::array<Entry, 35> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales is no normal float32"},
      FloatMultiplier},
@@ -399,7 +414,7 @@ constexpr std::array<Entry, 33> kEntries{{
       "2^-20 of the value; none where a reciprocal is no normal float32"},
      Reciprocals},
     {{"V3", "zero point before rounding",
-      "the output zero point is added in float32, then the sum is rounded",
+      "the output zero point is added, mostly in float32, then the sum is rounded",
       "2^-20 of value and zero point; a tie goes to the even sum"},
      ZeroPointBeforeRounding},
     {{"V4", "ties away from zero", "half is rounded away from zero", "ties only"}, Tie},
@@ -494,6 +509,13 @@ constexpr std::array<Entry, 33> kEntries{{
       "codes of one type are rescaled by the ratio of scales in 256ths, times the slope below 0",
       "2^-9 of x - zx, and 2^-22 of the value"},
      RatioIn256ths},
+    {{"V34", "truncated", "the fraction is cut off, or rounded down",
+      "half a code; 0 for integers"},
+     Truncated},
+    {{"V35", "16-bit hard-swish",
+      "hardswish is computed in 16-bit fixed point, ties away from zero",
+      "3/32 of sx/sy; none where value and zero point leave int16"},
+     HardSwish16},
 }};
 
 constexpr auto kVariations = [] {
@@ -513,6 +535,13 @@ double ReachOf(std::string_view id, const Facts& f) {
 double RoundHalfEven(double value) {
   const double down = std::floor(value), rest = value - down;
   return rest > 0.5 || (rest == 0.5 && std::fmod(down, 2) != 0) ? down + 1 : down;
+}
+
+// value + reach; another number than the value unless the reach is 0, however large the value.
+double Moved(double value, double reach) {
+  const double moved = value + reach;
+  return reach != 0 && moved == value ? std::nextafter(value, std::copysign(kInfinity, reach))
+                                      : moved;
 }
 
 // The output that rounding, zero point and clamp make of a finite value.
@@ -557,8 +586,8 @@ std::vector<Permitted> PermittedOutputs(const Convention& convention, const Case
     if (c.out_dtype == DType::kF32) {  // one rounding more, as the exact result has too
       reach += facts.terms * kHalfUlp + kSmallest;
     }
-    list.push_back({Finish(c, facts.channel, facts.real - reach),
-                    Finish(c, facts.channel, facts.real + reach)});
+    list.push_back({Finish(c, facts.channel, Moved(facts.real, -reach)),
+                    Finish(c, facts.channel, Moved(facts.real, reach))});
   }
   return list;
 }

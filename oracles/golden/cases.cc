@@ -206,6 +206,19 @@ Case QuantizeCase(const GoldenRecord& record) {
   return Checked(record, std::move(c));
 }
 
+// Every code once, from the lowest on.
+Case HardSwishCase(const GoldenRecord& record) {
+  const DType dtype = CodeType(record, "dtype");
+  const CodeRange codes = RangeOf(dtype);
+  Tensor x(dtype, {1, int64_t{codes.max} - codes.min + 1});
+  for (int64_t i = 0; i < x.size(); ++i) x.SetInt(i, static_cast<int32_t>(codes.min + i));
+  Case c = CaseOver(Op::kTable, std::move(x), dtype);
+  c.function = Function::kHardSwish;
+  c.x_q = {{record.Float("x_scale")}, {Int32(record, "x_zp")}};
+  c.out_q = {{record.Float("out_scale")}, {Int32(record, "out_zp")}};
+  return Checked(record, std::move(c));
+}
+
 Case DequantizeCase(const GoldenRecord& record, const Case& quantize, const Tensor& codes) {
   Case c = CaseOver(Op::kDequantize, codes, DType::kF32);
   c.x_q = quantize.out_q;

@@ -39,6 +39,7 @@ const std::map<std::string_view, CaseReader>& CaseReaders() {
       {"qlinear_matmul", {OrtMatmul, "y"}},
       {"fully_connected", {XnnpackLinear, "y"}},
       {"tflite_fully_connected", {TfliteLinear, "y"}},
+      {"tflite_hard_swish", {HardSwishCase, "y"}},
       {"quantize", {QuantizeCase, "y"}},
       {"tflite_quantize", {QuantizeCase, "y"}},
       {"requantize_float", {RequantizeCase, "y_avx2"}},

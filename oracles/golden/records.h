@@ -54,6 +54,7 @@ Case DirectConv(const GoldenRecord& record);  // oneDNN's own: the sums, no zero
 
 Case AddCase(const GoldenRecord& record);
 Case QuantizeCase(const GoldenRecord& record);
+Case HardSwishCase(const GoldenRecord& record);
 // The dequantize of `codes`, which are the output of `quantize`.
 Case DequantizeCase(const GoldenRecord& record, const Case& quantize, const Tensor& codes);
 Case RequantizeCase(const GoldenRecord& record);

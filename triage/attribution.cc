@@ -333,8 +333,11 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
   // On a small case all pairs; on a large one only pairs of causes that each change the output.
   constexpr int64_t kSmall = 4096;
   std::vector<const Cause*> usable;
+  const auto of_zero_point = [](const Cause& cause) {  // a slip with one is often one with both
+    return cause.stage == CauseStage::kXZeroPoint || cause.stage == CauseStage::kWZeroPoint;
+  };
   for (const Cause& cause : AllCauses()) {
-    if (bits == INFINITY ? cause.of_family : cause.bits >= bits) continue;
+    if (bits == INFINITY ? cause.of_family && !of_zero_point(cause) : cause.bits >= bits) continue;
     if (Work(c) <= kSmall || evidence.Explained(cause)) usable.push_back(&cause);
   }
   std::vector<Hypothesis> pairs;
@@ -353,6 +356,19 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
   return fit;
 }
 
+// These causes with each other one of another stage, where they still give the output, cheapest first.
+std::vector<Hypothesis> WithAnother(Op op, const Hypothesis& causes, const Evidence& evidence) {
+  std::vector<Hypothesis> fit;
+  for (const Cause& cause : AllCauses()) {
+    if (cause.of_family || cause.stage == causes.front()->stage || evidence.work() > kMostWork)
+      continue;
+    Hypothesis both{causes.front(), &cause};
+    if (evidence.Reproduced(both)) fit.push_back(std::move(both));
+  }
+  CheapestFirst(op, fit);
+  return fit;
+}
+
 // Every explanation that gives the output: conventions, single causes, and pairs that cost less than
 // the rare causes of families.
 std::vector<Hypothesis> FitsOf(const Case& c, const Evidence& evidence) {
@@ -361,8 +377,17 @@ std::vector<Hypothesis> FitsOf(const Case& c, const Evidence& evidence) {
     fits.insert(fits.end(), more.begin(), more.end());
   };
   add(SingleCauses(evidence));
-  if (fits.empty()) add(TwoCauses(c, evidence, 24, Cause::kBitsOfFamily));
+  const bool none = fits.empty();
   add(SingleCauses(evidence, true));
+  if (!none) return fits;
+  // What one cause gives needs no second one.
+  std::vector<Hypothesis> pairs = TwoCauses(c, evidence, 24, Cause::kBitsOfFamily);
+  std::erase_if(pairs, [&](const Hypothesis& both) {
+    return std::ranges::any_of(both, [&](const Cause* one) {
+      return std::ranges::find(fits, Hypothesis{one}) != fits.end();
+    });
+  });
+  add(pairs);
   return fits;
 }
 
@@ -472,61 +497,70 @@ constexpr double kMargin = 7;
 // Explanations that are worth as much, but for so many bits, are not told apart.
 constexpr double kAhead = 2.5;
 
-struct Weighed {
-  Hypothesis causes;
-  double bits = 0;  // worth, less cost
-};
+using Weighed = Examination::Weighed;
 
 // Each fit as it stands after the one answer: worth what the answer takes without it.
 std::vector<Weighed> WeighedByOneAnswer(const Case& c, const Tensor& right, const Tensor& actual,
-                                        std::vector<Hypothesis> fits) {
+                                        const std::vector<Hypothesis>& fits) {
   const double worth = BitsSaved(c, right, actual, actual);
-  CheapestFirst(c.op, fits);
   std::vector<Weighed> all;
-  for (Hypothesis& causes : fits) {
-    const double bits = worth - BitsOf(causes);
-    all.push_back({std::move(causes), bits});
-  }
+  for (const Hypothesis& causes : fits)
+    all.push_back({.causes = causes, .bits = worth - BitsOf(causes)});
+  MostWorthFirst(all);
   return all;
 }
 
-// What is said of one answer, whose subject is not asked.
+// Nothing that was asked speaks against it.
+bool HoldsEverywhere(const Weighed& each) { return each.against == 0 && each.otherwise == 0; }
+// Other faults may show now and then, in one answer of four.
+bool Holds(const Weighed& each) {
+  return each.against <= each.bearing_out && 4 * each.otherwise <= each.bearing_out;
+}
+
 class Decision {
  public:
-  Decision(const Case& c, const Evidence& evidence, std::vector<Weighed> all, bool all_ties)
-      : c_(c), evidence_(evidence), all_(std::move(all)), all_ties_(all_ties) {}
+  // `asked`: further cases, by whose answers the explanations were weighed too.
+  Decision(const Case& c, const Evidence& evidence, std::vector<Weighed> all, int64_t asked,
+           bool all_ties)
+      : c_(c), evidence_(evidence), all_(std::move(all)), asked_(asked), all_ties_(all_ties) {}
 
-  // nullopt: there is no explanation.
+  // nullopt: no explanation holds.
   std::optional<Attribution> Take() {
-    std::vector<std::string> known;
-    std::vector<const Weighed*> rules;
-    const Weighed* by_name = nullptr;
+    std::vector<const Weighed*> known, rules;
     for (const Weighed& each : all_) {
       if (!IsConvention(each.causes)) {
         rules.push_back(&each);
-        continue;
+      } else if (HoldsEverywhere(each) && (asked_ == 0 || each.bits >= kMargin)) {
+        known.push_back(&each);
       }
-      known.push_back(Names(c_.op, each.causes));
-      if (by_name == nullptr) by_name = &each;
     }
-    // Nothing about places is said while a known arithmetic gives the answer.
-    if (by_name != nullptr)
-      std::erase_if(rules, [](const Weighed* rule) { return !IsArithmetic(rule->causes); });
-    if (by_name == nullptr && rules.empty()) return std::nullopt;
-    Attribution attribution =
-        by_name != nullptr ? ByName(*by_name, known, rules) : ByRule(rules);
+    // Who computes as a library does is likelier to be that library than somebody's own rounding.
+    const auto is_own = [](const Weighed* each) {
+      return each->causes.front()->convention->of_no_library;
+    };
+    if (!std::ranges::all_of(known, is_own)) std::erase_if(known, is_own);
+    // Nothing about places is said while a known arithmetic gives every answer. Its other steps need
+    // no explanation.
+    std::erase_if(rules, [&](const Weighed* rule) {
+      return known.empty() ? !Holds(*rule)
+                           : !IsArithmetic(rule->causes) || rule->against > 0 ||
+                                 !rule->where.text.empty();
+    });
+    if (known.empty() && rules.empty()) return std::nullopt;
+    Attribution attribution = known.empty() ? ByRule(rules) : ByName(known, rules);
     for (const Weighed* rule : rules) {
       if (rule->causes != attribution.causes) attribution.open.push_back(rule->causes);
     }
     // Some cause of a family always gives one code.
     std::set<FindingKind> kinds;
-    for (const Weighed* rule : rules) {
+    for (const Weighed* rule : asked_ > 0 ? Alike(rules) : rules) {
       if (rule->causes.size() == 1 && !rule->causes.front()->of_family)
         kinds.insert(rule->causes.front()->kind);
     }
     attribution.ambiguous = kinds.size() > 1;
     if (attribution.complete && !attribution.open.empty())
       attribution.evidence.push_back("also reproduced by: " + ListOf(c_.op, attribution.open));
+    if (asked_ > 0) TellAsked(attribution);
     return attribution;
   }
 
@@ -541,25 +575,36 @@ class Decision {
   }
   FindingKind KindOfRule(const Weighed* rule) const { return KindOf(evidence_, rule->causes); }
 
-  // A named arithmetic gives the answer, which is no guess. What it does here is told beside it if one
-  // rule says that.
-  Attribution ByName(const Weighed& by_name, const std::vector<std::string>& known,
+  // Whether further answers show it too. There are many places and many pairs to choose from.
+  bool ShownAgain(const Weighed& each) const {
+    const bool place = each.causes.back()->stage == CauseStage::kPlace;
+    if (asked_ == 0) return !place;
+    // Cases near the one found share its scales, so that the same columns depart for other reasons too.
+    if (place && each.drawn < 2) return false;
+    return each.bearing_out >= std::min<int64_t>(asked_, place ? 6 : each.causes.size() > 1 ? 4 : 2);
+  }
+
+  // A named arithmetic gives every answer, which is no guess. What it does here is told beside it if
+  // one rule says that.
+  Attribution ByName(const std::vector<const Weighed*>& known,
                      const std::vector<const Weighed*>& rules) const {
     const std::string names =
         "as " + NamesOfFamilies(known) + (known.size() == 1 ? " does" : " do");
-    const Convention& convention = *by_name.causes.front()->convention;
+    const Hypothesis& by_name = known.front()->causes;
+    const Convention& convention = *by_name.front()->convention;
     std::vector<const Weighed*> told = Alike(rules);
     std::erase_if(told, [&](const Weighed* rule) { return KindOfRule(rule) != FindingKind::kTie; });
     // A rule for ties says all of an answer that departs on ties alone.
-    if (!all_ties_ || told.empty()) {
+    if (!all_ties_ || told.empty() || asked_ > 0) {
       told.clear();
-      const auto acts = std::ranges::find_if(
-          rules, [&](const Weighed* rule) { return ActsAs(convention, rule->causes); });
+      const auto acts = std::ranges::find_if(rules, [&](const Weighed* rule) {
+        return asked_ > 0 ? rule->bearing_out > 1 && rule->bits >= kMargin
+                          : ActsAs(convention, rule->causes);
+      });
       if (acts != rules.end()) told = {*acts};
     }
-    Attribution attribution = Shown(evidence_, told.empty() ? by_name.causes : told[0]->causes);
+    Attribution attribution = Shown(evidence_, told.empty() ? by_name : told[0]->causes);
     attribution.diagnosis = "the subject " + (told.empty() ? "computes " : Either(told) + ", ") + names;
-    if (!rules.empty()) attribution.kind = KindOfRule(told.empty() ? rules.front() : told.front());
     const Cause& pairs = CauseNamed("pair saturation");
     const Agreement of_pairs = evidence_.Explained(pairs).value_or(Agreement{});
     if (told.empty() && convention.pair_saturates &&
@@ -572,17 +617,18 @@ class Decision {
 
   Attribution ByRule(const std::vector<const Weighed*>& rules) const {
     const std::vector<const Weighed*> alike = Alike(rules);
+    const Weighed& best = *alike.front();
     const bool one_kind = std::ranges::all_of(
-        alike, [&](const Weighed* rule) { return KindOfRule(rule) == KindOfRule(alike.front()); });
-    const bool place = alike.front()->causes.back()->stage == CauseStage::kPlace;
-    if (alike.front()->bits >= kMargin && one_kind && !place) {
-      Attribution attribution = Shown(evidence_, alike.front()->causes);
+        alike, [&](const Weighed* rule) { return KindOfRule(rule) == KindOfRule(&best); });
+    if (best.bits >= kMargin && one_kind && ShownAgain(best)) {
+      Attribution attribution = Shown(evidence_, best.causes);
+      attribution.where = best.where;
       attribution.diagnosis = "the subject " + Either(alike);
       return attribution;
     }
     Attribution attribution = Stated(FindingKind::kUnknown, "not enough to tell", false);
-    if (alike.front()->bits > 0 && !place)
-      attribution.diagnosis += ": the subject " + Either(alike);
+    const bool place = best.causes.back()->stage == CauseStage::kPlace;
+    if (best.bits > 0 && !place) attribution.diagnosis += ": the subject " + Either(alike);
     std::vector<Hypothesis> fits;
     for (const Weighed* rule : rules) fits.push_back(rule->causes);
     attribution.evidence.push_back(ListOf(c_.op, fits) + (fits.size() == 1 ? " gives" : " give") +
@@ -590,8 +636,24 @@ class Decision {
     return attribution;
   }
 
-  // Whether the rule is what the convention does near this case: it gives the convention's outputs
-  // wherever one of the two departs from exact.
+  // What the further cases say.
+  void TellAsked(Attribution& attribution) const {
+    std::string text = fmt::format("{} further cases asked", asked_);
+    const auto taken = std::ranges::find(all_, attribution.causes, &Weighed::causes);
+    if (taken != all_.end()) {
+      text += fmt::format(": {} bear it out", taken->bearing_out);
+      if (taken->against > 0) text += fmt::format(", {} do not", taken->against);
+    }
+    for (const Weighed& each : all_) {
+      if (!IsConvention(each.causes) && !Holds(each)) attribution.contradicted.push_back(each.causes);
+    }
+    if (!attribution.contradicted.empty())
+      text += "; ruled out: " + ListOf(c_.op, attribution.contradicted);
+    attribution.evidence.push_back(text);
+  }
+
+  // Whether the rule is what the convention does near this case: it gives the convention's output
+  // each time one of the two departs from exact.
   bool ActsAs(const Convention& convention, const Hypothesis& rule) const {
     constexpr uint64_t kTries = 48;
     constexpr int64_t kLargest = 4096;
@@ -604,32 +666,36 @@ class Decision {
       tell += is != right || said != right;
       agree += is == said && is != right;
     }
-    return tell >= 4 && 10 * agree >= 9 * tell;
+    return tell >= 4 && agree == tell;
   }
 
   // "fbgemm@avx2, onednn2@amx (7 more)": the first name of each family, in order.
-  static std::string NamesOfFamilies(const std::vector<std::string>& names) {
+  static std::string NamesOfFamilies(const std::vector<const Weighed*>& known) {
     std::vector<std::string> first;
     std::set<std::string> families;
-    for (const std::string& name : names) {
+    for (const Weighed* each : known) {
+      const std::string& name = each->causes.front()->name;
       if (families.insert(name.substr(0, name.find('@'))).second) first.push_back(name);
     }
     const size_t shown = std::min<size_t>(first.size(), 5);
     first.resize(shown);
     const std::string text = fmt::format("{}", fmt::join(first, ", "));
-    return names.size() == shown ? text : fmt::format("{} ({} more)", text, names.size() - shown);
+    return known.size() == shown ? text : fmt::format("{} ({} more)", text, known.size() - shown);
   }
 
   std::string Either(const std::vector<const Weighed*>& alike) const {
     std::vector<std::string> sentences;
-    for (const Weighed* each : alike)
+    for (const Weighed* each : alike) {
       sentences.push_back(Sentence(c_.op, each->causes).substr(std::string_view("the subject ").size()));
+      if (!each->where.text.empty()) sentences.back() += ", " + each->where.text;
+    }
     return ListOf(sentences, 3, ", or ");
   }
 
   const Case& c_;
   const Evidence& evidence_;
   const std::vector<Weighed> all_;
+  const int64_t asked_;
   const bool all_ties_;
 };
 
@@ -866,36 +932,6 @@ std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject
   return attribution;
 }
 
-// The number of cases that the subject was asked beyond the case found.
-std::string Asked(const Examination& examination) {
-  return fmt::format("{} further cases asked", examination.asked);
-}
-
-// The cause that the examination names; none if causes of several kinds are borne out equally.
-const Examination::BorneOut* Decided(const Examination& examination) {
-  if (examination.borne_out.empty()) return nullptr;
-  const Examination::BorneOut& best = examination.borne_out.front();
-  const bool alike = std::ranges::all_of(examination.borne_out, [&](const auto& other) {
-    return other.rank != best.rank || other.causes.front()->kind == best.causes.front()->kind;
-  });
-  return alike ? &best : nullptr;
-}
-
-// The attribution to a cause that further cases bear out. `ruled_out`: causes that give the answer,
-// but that further cases contradict.
-Attribution Named(const Evidence& evidence, const Examination& examined,
-                  const Examination::BorneOut& best, std::span<const Hypothesis> ruled_out) {
-  Attribution attribution = Shown(evidence, best.causes);
-  if (!best.where.empty()) attribution.diagnosis += ", " + best.where;
-  std::vector<Hypothesis> left;
-  for (const Examination::BorneOut& other : examined.borne_out) left.push_back(other.causes);
-  AddOthers(evidence.SmallCase().op, std::span(left).subspan(1), attribution);
-  std::string text = Asked(examined) + " bear it out";
-  if (!ruled_out.empty()) text += " and rule out: " + ListOf(evidence.SmallCase().op, ruled_out);
-  attribution.evidence.push_back(text);
-  return attribution;
-}
-
 // Several established causes, none more than the answer takes.
 std::optional<Attribution> EstablishedTogether(const Evidence& evidence,
                                                std::span<const Hypothesis> established,
@@ -914,7 +950,7 @@ std::optional<Attribution> EstablishedTogether(const Evidence& evidence,
 
 // The cause of one answer: an established one, else the one that further cases bear out.
 Attribution Examined(const Recorded& answer, Subject& subject, const AttributionOptions& options) {
-  constexpr size_t kMostPairs = 12;
+  constexpr size_t kMostPairs = 12, kMostFits = 48;
   const Case& c = answer.problem;
   const Convention* const model = ModelOf(subject.contract());
   const Tensor exact_y = RightOutput(c, model);
@@ -932,65 +968,75 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   if (options.only_established) {
     return by_experiment().value_or(Stated(FindingKind::kUnknown, "no established cause", false));
   }
-  Examination found;
-  std::vector<Hypothesis> fit;
-  const auto examined = [&](const std::vector<Hypothesis>& ways,
+  std::vector<Hypothesis> contradicted(options.contradicted.begin(), options.contradicted.end());
+  std::vector<Hypothesis> open;
+  std::vector<std::string> told;
+  const bool ties = DepartsOnTies(c, exact_y, answer.y);
+  const auto examined = [&](std::vector<Hypothesis> fits,
                             std::span<const Hypothesis> established) -> std::optional<Attribution> {
-    std::vector<Hypothesis> more = ways;
-    std::erase_if(more, [&](const Hypothesis& causes) {
+    std::erase_if(fits, [&](const Hypothesis& causes) {
       return std::ranges::find(options.contradicted, causes) != options.contradicted.end();
     });
-    Examination examination =
-        Examine(evidence.SmallCase(), answer.context, more, subject, established);
-    fit.insert(fit.end(), more.begin(), more.end());
-    found.asked += examination.asked;
-    for (std::vector<Hypothesis> Examination::* const list :
-         {&Examination::open, &Examination::contradicted}) {
-      (found.*list)
-          .insert((found.*list).end(), (examination.*list).begin(), (examination.*list).end());
+    if (fits.empty()) return std::nullopt;
+    // Beyond so many, the least likely ones are not asked about.
+    CheapestFirst(c.op, fits);
+    if (fits.size() > kMostFits) fits.resize(kMostFits);
+    const bool small = &evidence.SmallCase() != &c;
+    const Tensor actual = small ? evidence.ActualOfSmallCase() : answer.y;
+    const auto ask = [&](const std::vector<Hypothesis>& about) {
+      return Examine(evidence.SmallCase(), actual, answer.context, about, subject, established);
+    };
+    Examination examination = ask(fits);
+    // What leaves departures unexplained may be half of the fault: it is weighed with each other half.
+    const Weighed& best = examination.weighed.front();
+    if (best.bits >= kMargin && !HoldsEverywhere(best) && best.where.text.empty() &&
+        best.causes.size() == 1) {
+      std::vector<Hypothesis> halves = WithAnother(c.op, best.causes, evidence);
+      if (halves.size() > kMostFits) halves.resize(kMostFits);
+      halves.push_back(best.causes);
+      Examination both = ask(halves);
+      both.asked += examination.asked;
+      const auto half = std::ranges::find(both.weighed, best.causes, &Weighed::causes);
+      if (half != both.weighed.end() && both.weighed.front().bits >= half->bits + kMargin)
+        examination = std::move(both);
     }
-    if (const Examination::BorneOut* const best = Decided(examination); best != nullptr) {
-      return Named(evidence, examination, *best, found.contradicted);
+    std::optional<Attribution> attribution =
+        Decision(c, evidence, std::move(examination.weighed), examination.asked, ties).Take();
+    if (attribution && attribution->complete) return attribution;
+    if (attribution) {
+      open.insert(open.end(), attribution->open.begin(), attribution->open.end());
+      told.push_back(attribution->diagnosis);
+      told.insert(told.end(), attribution->evidence.begin(), attribution->evidence.end());
+    } else {
+      contradicted.insert(contradicted.end(), fits.begin(), fits.end());
+      told.push_back(fmt::format("{} further cases asked: {} {} the output, and other answers "
+                                 "contradict {}",
+                                 examination.asked, ListOf(c.op, fits),
+                                 fits.size() == 1 ? "gives" : "give",
+                                 fits.size() == 1 ? "it" : "each of them"));
     }
-    found.borne_out.insert(found.borne_out.end(), examination.borne_out.begin(),
-                           examination.borne_out.end());
     return std::nullopt;
   };
-  // The likeliest causes first. If further answers contradict them, the next ones are examined.
-  const std::vector<Hypothesis> single = SingleCauses(evidence);
-  if (auto named = examined(single, {})) return *named;
-  const std::vector<Hypothesis> of_family = SingleCauses(evidence, true);
-  if (auto named = examined(of_family, {})) return *named;
+  // The cheapest explanations first. If further answers contradict them, the next ones are examined.
+  const std::vector<Hypothesis> whole = FitsOf(c, evidence);
+  if (auto named = examined(whole, {})) return *named;
   // The answers that contradict them may show other faults of the subject.
   if (!options.established.empty()) {
-    const Examination alone = std::exchange(found, {});
-    fit.clear();
-    for (const auto* const causes : {&single, &of_family}) {
-      if (auto named = examined(*causes, options.established)) return *named;
-    }
-    found.asked += alone.asked;
+    if (auto named = examined(whole, options.established)) return *named;
   }
-  if (auto named = examined(CausesInPlaces(evidence, kMostPairs, single), {})) return *named;
-  if (auto named = examined(TwoCauses(c, evidence, kMostPairs), {})) return *named;
+  if (auto named = examined(CausesInPlaces(evidence, kMostPairs, whole), {})) return *named;
+  // Two causes, of which one may do nothing in this case.
+  if (auto named = examined(TwoCauses(c, evidence, kMostFits), {})) return *named;
   if (const auto shown = by_experiment()) return *shown;
-  Attribution attribution =
-      Stated(FindingKind::kUnknown, "no known cause gives every output", false);
-  if (!fit.empty()) {
-    attribution.diagnosis = "no known cause gives this and what was asked besides";
-    attribution.evidence.push_back(fmt::format(
-        "{}: {} {} the output, and {}", Asked(found), ListOf(c.op, fit),
-        fit.size() == 1 ? "gives" : "give",
-        found.open.empty() && found.borne_out.empty() ? "other answers contradict it"
-                                                      : "nothing shows which of them it is"));
-  } else if (const Attribution nearest = Guess(c, exact_y, answer.y, evidence);
-             nearest.kind != FindingKind::kUnknown) {
-    attribution.evidence.push_back("what comes nearest: " + nearest.diagnosis);
+  Attribution attribution = Unexplained(c.op, evidence);
+  if (!told.empty()) {
+    const bool undecided = told.front().starts_with("not enough");
+    attribution.diagnosis = undecided ? told.front()
+                                      : "no known cause gives this and what was asked besides";
+    attribution.evidence.assign(told.begin() + (undecided ? 1 : 0), told.end());
   }
-  for (const Examination::BorneOut& other : found.borne_out) {
-    attribution.open.push_back(other.causes);
-  }
-  attribution.contradicted = found.contradicted;
-  attribution.open.insert(attribution.open.end(), found.open.begin(), found.open.end());
+  attribution.open = open;
+  attribution.contradicted = contradicted;
   return attribution;
 }
 
@@ -1001,7 +1047,7 @@ Attribution ByWorth(const Case& c, const Tensor& actual, const Tensor& right,
   std::vector<Hypothesis> fits = FitsOf(c, evidence);
   if (fits.empty()) fits = TwoCauses(c, evidence, 12);
   if (fits.empty()) fits = CausesInPlaces(evidence, 12, {});
-  if (auto decided = Decision(c, evidence, WeighedByOneAnswer(c, right, actual, fits), ties).Take())
+  if (auto decided = Decision(c, evidence, WeighedByOneAnswer(c, right, actual, fits), 0, ties).Take())
     return *decided;
   return Unexplained(c.op, evidence);
 }
@@ -1085,6 +1131,11 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
 }
 
 }  // namespace
+
+std::string WithoutCondition(std::string text, const Condition& where) {
+  const size_t at = where.text.empty() ? std::string::npos : text.find(", " + where.text);
+  return at == std::string::npos ? text : text.erase(at, where.text.size() + 2);
+}
 
 Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause* const> hint) {
   return OfOneAnswer(c, actual, hint, nullptr, ByWorth);

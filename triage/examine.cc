@@ -7,9 +7,9 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <functional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "core/rng.h"
@@ -17,16 +17,15 @@
 #include "properties/adapt.h"
 #include "properties/gen/gen.h"
 #include "triage/causes.h"
+#include "triage/code_length.h"
 #include "triage/cover.h"
 #include "triage/vary.h"
 
 namespace qualm::triage {
 namespace {
 
-// Numbers of answers that bear a cause out: enough for a cause, enough for a cause with a
-// condition, and so many that no more are looked for.
-constexpr size_t kEnough = 3, kEnoughForShape = 4, kPlenty = 6;
-constexpr int64_t kEnoughForValues = 6, kOften = 12;
+// So many answers that bear a cause out are enough to stop asking about it.
+constexpr size_t kPlenty = 6;
 // The least number of drawn cases on which a cause is compared with the subject, even if borne out.
 constexpr int kDrawn = 6;
 
@@ -34,13 +33,9 @@ constexpr int kDrawn = 6;
 struct Shape {
   int64_t k = 0, n = 0, m = 0;
   std::array<std::string, 15> modes;
-  friend bool operator==(const Shape&, const Shape&) = default;
 };
 constexpr std::array<std::pair<const char*, int64_t Shape::*>, 3> kSizes{
     {{"K", &Shape::k}, {"N", &Shape::n}, {"M", &Shape::m}}};
-// Modes from this index on are about values; one of these many always differs by chance.
-constexpr size_t kFirstOfValues = 6;
-
 bool AllZero(const std::vector<int32_t>& list) {
   return std::ranges::all_of(list, [](int32_t value) { return value == 0; });
 }
@@ -85,82 +80,74 @@ Shape ShapeOf(const Case& c) {
        whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, 255))}};
 }
 
+// One further answer, beside what a hypothesis says of it.
+struct Answered {
+  Shape shape = {};
+  double saved = 0;      // bits, by the prediction
+  bool departs = false;      // the hypothesis predicts so
+  bool near = false;
+  bool bears_out = false, against = false, otherwise = false;
+};
+
 struct Tested {
   Hypothesis causes;
   size_t order = 0;
-  std::vector<Shape> bearing_out, against;
-  int64_t telling = 0;    // answers that bear it out, with at least one code off the clamp
-  int64_t otherwise = 0;  // answers that depart in another way as well
-  std::string where;
+  std::vector<Answered> answers;
   bool refuted = false;
   int drawn = 0;
 
-  size_t answers() const { return bearing_out.size() + against.size(); }
-  bool settled() const {
-    return refuted || (against.empty() ? bearing_out.size() >= kPlenty : answers() >= 4 * kPlenty);
+  int64_t count(bool Answered::* what) const {
+    return std::ranges::count_if(answers, [&](const Answered& each) { return each.*what; });
   }
-  // Whether none of the causes is about the last digit only, which other causes may give by chance,
-  // and none holds in some places only.
-  bool about_numbers() const {
-    return std::ranges::none_of(causes, [](const Cause* cause) {
-      return cause->stage == CauseStage::kRound || cause->stage == CauseStage::kClamp ||
-             cause->stage == CauseStage::kPlace;
-    });
+  bool settled() const {
+    const auto bearing_out = static_cast<size_t>(count(&Answered::bears_out));
+    const auto against = static_cast<size_t>(count(&Answered::against));
+    return refuted ||
+           (against == 0 ? bearing_out >= kPlenty : bearing_out + against >= 6 * kPlenty);
   }
 };
 
-// The condition that separates the cases bearing a hypothesis out from the cases that contradict
-// it: "" if there is none.
-std::string Separating(const Tested& tested) {
-  if (tested.bearing_out.size() < kEnoughForShape) return "";
-  const auto mode_from = [&](size_t from, size_t to) -> std::string {
-    for (size_t i = from; i < to; ++i) {
-      const std::string& mode = tested.bearing_out.front().modes[i];
-      const auto is_mode = [&](const Shape& shape) { return shape.modes[i] == mode; };
-      if (std::ranges::all_of(tested.bearing_out, is_mode) &&
-          std::ranges::none_of(tested.against, is_mode))
-        return mode;
-    }
-    return "";
-  };
-  if (const std::string mode = mode_from(0, kFirstOfValues); !mode.empty()) return mode;
-  for (const auto& [name, size_of] : kSizes) {
-    std::set<int64_t> in, out;
-    for (const Shape& shape : tested.bearing_out) in.insert(shape.*size_of);
-    for (const Shape& shape : tested.against) out.insert(shape.*size_of);
-    const int64_t least = *in.begin(), most = *out.rbegin();
-    if (most < least) {
-      // Nobody has asked about the sizes between the two: a smaller case may be one of them.
-      const std::string gap =
-          most + 1 < least ? fmt::format(", and not where it is {} or less", most) : "";
-      return fmt::format("where {} is {} or more{}", name, least, gap);
-    }
-    if (in.size() < 2 || out.size() < 2) continue;
-    for (const int64_t lanes : {4, 8, 16, 32, 64}) {
-      // Two sizes have the same remainder by chance, unless many others have none such.
-      if (in.size() < 3 && std::ssize(out) < lanes) continue;
-      const int64_t rest = *in.begin() % lanes;
-      const auto has_rest = [&](int64_t size) { return size % lanes == rest; };
-      if (std::ranges::all_of(in, has_rest) && std::ranges::none_of(out, has_rest)) {
-        return fmt::format("where {} % {} is {}", name, lanes, rest);
-      }
-    }
-  }
-  if (!tested.about_numbers() || tested.telling < kEnoughForValues) return "";
-  if (tested.against.size() >= kEnough) {
-    const std::string mode = mode_from(kFirstOfValues, Shape().modes.size());
-    if (!mode.empty()) return mode;
-  }
-  // A sum that is often wrong in this way, and in no other way, is not so by chance.
-  const bool often = tested.telling >= kOften && tested.otherwise == 0;
-  return often ? "in some cases" : "";
-}
+// A condition that holds for the case found, what it takes to choose it, and whether it holds for
+// another case.
+struct Candidate {
+  std::string text;
+  double bits = 0;
+  std::function<bool(const Shape&)> holds;
+  int64_t Shape::* size_of = nullptr;  // of a condition on a size
+};
 
-// Whether the output is at an end of its range, where every number beyond that end goes too.
-bool AtAnEnd(const Case& c, const Tensor& y, int64_t i) {
-  if (y.dtype() == DType::kF32) return std::isinf(y.FloatAt(i));
-  const int32_t value = y.IntAt(i);
-  return value == c.out_min || value == c.out_max || value == LowerBound(c, i % c.N);
+// The conditions among which one is chosen. A size is bounded where no answer in between leaves the
+// bound open, so that the sentence says no more than was asked.
+std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
+  std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
+  constexpr double kBitsOfMode = 5;  // one of 15, or its contrary
+  for (size_t i = 0; i < base.modes.size(); ++i) {
+    candidates.push_back({base.modes[i], kBitsOfMode,
+                          [i, mode = base.modes[i]](const Shape& s) { return s.modes[i] == mode; }});
+  }
+  for (const auto& [name, size_of] : kSizes) {
+    std::set<int64_t> in{base.*size_of}, out;
+    for (const Answered& each : tested.answers) {
+      if (each.bears_out) in.insert(each.shape.*size_of);
+      if (each.against) out.insert(each.shape.*size_of);
+    }
+    if (out.empty()) continue;
+    constexpr double kBitsOfBound = 4, kBitsOfRest = 5;  // which size, and which side or remainder
+    const int64_t least = *in.begin(), most = *in.rbegin();
+    candidates.push_back({fmt::format("where {} is {} or more", name, least), kBitsOfBound,
+                          [=](const Shape& s) { return s.*size_of >= least; }, size_of});
+    candidates.push_back({fmt::format("where {} is {} or less", name, most), kBitsOfBound,
+                          [=](const Shape& s) { return s.*size_of <= most; }, size_of});
+    for (const int64_t lanes : {2, 4, 8, 16, 32, 64}) {
+      const int64_t rest = base.*size_of % lanes;
+      candidates.push_back({fmt::format("where {} % {} is {}", name, lanes, rest), kBitsOfRest,
+                            [=](const Shape& s) { return s.*size_of % lanes == rest; }, size_of});
+      candidates.push_back({fmt::format("where {} % {} is not 0", name, lanes), kBitsOfRest,
+                            [=](const Shape& s) { return rest != 0 && s.*size_of % lanes != 0; },
+                            size_of});
+    }
+  }
+  return candidates;
 }
 
 // What a subject answers that has certain faults: these alone, or these and the established ones.
@@ -174,9 +161,10 @@ struct Predicted {
 
 class Examiner {
  public:
-  Examiner(const Case& c, const RunContext& context, const std::vector<Hypothesis>& hypotheses,
-           Subject& subject, std::span<const Hypothesis> established, const ExamineLimits& limits)
+  Examiner(const Case& c, const Tensor& actual, const RunContext& context,
+           const std::vector<Hypothesis>& hypotheses, Subject& subject, std::span<const Hypothesis> established, const ExamineLimits& limits)
       : base_(c),
+        actual_(actual),
         context_(context),
         subject_(subject),
         model_(ModelOf(subject.contract())),
@@ -279,11 +267,22 @@ class Examiner {
     }
   }
 
+  // What comes nearest to the answer: the hypothesis alone, or with the established faults.
+  static Tensor Nearest(const Predicted& predicted, const Tensor& actual) {
+    Tensor nearest = predicted.alone;
+    const auto size = static_cast<int64_t>(SizeOf(actual.dtype()));
+    for (int64_t i = 0; i < actual.size(); ++i) {
+      if (predicted.together.BitsAt(i) == actual.BitsAt(i))
+        std::copy_n(actual.bytes().begin() + i * size, size, nearest.bytes().begin() + i * size);
+    }
+    return nearest;
+  }
+
   // Compares an answer with the prediction of a hypothesis, and with the answer of a subject that
   // is `without` it.
   void Hold(const Predicted& predicted, const Case& c, const Predicted& without,
             const Tensor& actual, bool near, Tested& tested) const {
-    int64_t given = 0, right = 0, other = 0, more = 0, inside = 0;
+    int64_t given = 0, right = 0, other = 0, more = 0;
     for (int64_t i = 0; i < actual.size(); ++i) {
       const uint32_t is = actual.BitsAt(i);
       const bool said = predicted.Has(i, is), said_without = without.Has(i, is);
@@ -293,55 +292,74 @@ class Examiner {
         more += said_without ? 0 : 1;
       } else if (!said || !said_without) {  // else nothing is told
         (said ? given : said_without ? right : other) += 1;
-        inside += AtAnEnd(c, actual, i) ? 0 : 1;
       }
     }
-    const Shape shape = ShapeOf(c);
-    if (right > 0) {
-      tested.against.push_back(shape);
-      // A hypothesis that was never right, and wrong several times, will not be right.
-      tested.refuted |= shape == ShapeOf(base_) && !tested.about_numbers();
-      tested.refuted |=
-          tested.against.size() >= kPlenty && tested.against.size() > 3 * tested.bearing_out.size();
-    } else if (given > 0 && other == 0 && TellsOfPlace(c, predicted, tested.causes)) {
-      tested.bearing_out.push_back(shape);
-      tested.telling += inside > 0 ? 1 : 0;
-    }
-    tested.drawn += !near && given + right + other > 0;
+    Answered answered{.shape = ShapeOf(c)};
+    answered.saved = BitsSaved(c, Nearest(without, actual), Nearest(predicted, actual), actual);
+    answered.near = near;
+    answered.departs = given + right + other > 0;
+    answered.against = right > 0;
+    answered.bears_out =
+        given > 0 && right == 0 && other == 0 && TellsOfPlace(c, predicted, tested.causes);
     // A drawn case may show another fault of the subject.
-    if (other > 0 || (more > 0 && near)) ++tested.otherwise;
+    answered.otherwise = other > 0 || (more > 0 && near);
+    tested.drawn += !near && answered.departs;
+    tested.answers.push_back(std::move(answered));
+    // What was wrong several times and hardly ever right will not be right.
+    const int64_t against = tested.count(&Answered::against);
+    tested.refuted |= against >= 3 * static_cast<int64_t>(kPlenty) &&
+                      against > 6 * tested.count(&Answered::bears_out);
+  }
+
+  // The hypothesis under the condition that is worth most.
+  Examination::Weighed Weigh(const Tested& tested) const {
+    const Shape base = ShapeOf(base_);
+    const double found = BitsSaved(base_, RightOutput(base_, model_), actual_, actual_);
+    // How much shorter all answers become where the hypothesis is applied as the condition says.
+    const auto saved = [&](const Candidate& where) {
+      double bits = found - where.bits - BitsOf(tested.causes);
+      for (const Answered& each : tested.answers) bits += where.holds(each.shape) ? each.saved : 0;
+      return bits;
+    };
+    Examination::Weighed best{.causes = tested.causes};
+    best.bits = -INFINITY;
+    for (const Candidate& where : ConditionsOf(base, tested)) {
+      Examination::Weighed weighed{.causes = tested.causes, .bits = saved(where)};
+      int64_t outside = 0, lost = 0;
+      std::set<int64_t> sizes_in, sizes_out;
+      for (const Answered& each : tested.answers) {
+        const bool holds = where.holds(each.shape);
+        weighed.bearing_out += holds && each.bears_out;
+        weighed.drawn += holds && each.bears_out && !each.near;
+        weighed.against += holds && each.against;
+        weighed.otherwise += holds && each.otherwise;
+        outside += !holds && each.against;
+        lost += !holds && each.bears_out;
+        if (where.size_of == nullptr) continue;
+        if (each.bears_out) sizes_in.insert(each.shape.*where.size_of);
+        if (each.against) sizes_out.insert(each.shape.*where.size_of);
+      }
+      if (!where.text.empty()) {
+        // A condition is told if it holds of every answer, and if chance would not separate them so:
+        // which of them are right has to take more bits than choosing the condition. Answers of one
+        // size are one.
+        constexpr double kMargin = 2;
+        const bool of_size = where.size_of != nullptr;
+        const int64_t in = of_size ? std::ssize(sizes_in) : weighed.bearing_out;
+        const int64_t out = of_size ? std::ssize(sizes_out) : outside;
+        if (weighed.against > 0 || lost > 0 || Log2Choose(in + out, out) < where.bits + kMargin)
+          continue;
+        weighed.where.text = where.text;
+        weighed.where.holds = [holds = where.holds](const Case& c) { return holds(ShapeOf(c)); };
+      }
+      if (weighed.bits > best.bits) best = std::move(weighed);
+    }
+    return best;
   }
 
   Examination Result() {
-    for (Tested& tested : tested_) {
-      if (!tested.against.empty()) {
-        tested.where = Separating(tested);
-        tested.refuted |= tested.where.empty();
-      }
-      if (tested.refuted) examination_.contradicted.push_back(tested.causes);
-    }
-    std::erase_if(tested_, [](const Tested& tested) { return tested.refuted; });
-    // A cause that holds everywhere is likelier than one that holds for some sizes.
-    std::ranges::sort(tested_, {}, [](const Tested& tested) {
-      return std::tuple(!tested.where.empty(), tested.otherwise, tested.order);
-    });
-    for (const Tested& tested : tested_) {
-      const auto bearing_out = static_cast<int64_t>(tested.bearing_out.size());
-      // One departure in another way, for four that are explained, may be another fault.
-      const bool in_place = tested.causes.back()->stage == CauseStage::kPlace;
-      const size_t enough = in_place ? kPlenty : kEnough;  // there are many places to choose from
-      // Many pairs of causes give an end of the range, where every number beyond it goes too.
-      const bool by_chance = tested.causes.size() > 1 && !in_place && tested.telling == 0;
-      if (tested.bearing_out.size() >= enough && 4 * tested.otherwise <= bearing_out &&
-          !by_chance) {
-        examination_.borne_out.push_back(
-            {tested.causes, tested.where, 2 * tested.otherwise + !tested.where.empty()});
-      } else if (tested.otherwise == 0) {
-        examination_.open.push_back(tested.causes);
-      } else {
-        examination_.contradicted.push_back(tested.causes);
-      }
-    }
+    for (const Tested& tested : tested_) examination_.weighed.push_back(Weigh(tested));
+    MostWorthFirst(examination_.weighed);
     return std::move(examination_);
   }
 
@@ -349,6 +367,7 @@ class Examiner {
   static constexpr int64_t kMostAlike = 150;
 
   const Case& base_;
+  const Tensor& actual_;
   RunContext context_;
   Subject& subject_;
   const Convention* const model_;
@@ -363,10 +382,16 @@ class Examiner {
 
 }  // namespace
 
-Examination Examine(const Case& c, const RunContext& context,
+void MostWorthFirst(std::vector<Examination::Weighed>& all) {
+  std::ranges::sort(all, {}, [](const Examination::Weighed& each) {
+    return std::pair(-each.bits, NamesOf(each.causes, Op::kLinear));
+  });
+}
+
+Examination Examine(const Case& c, const Tensor& actual, const RunContext& context,
                     const std::vector<Hypothesis>& hypotheses, Subject& subject,
                     std::span<const Hypothesis> established, const ExamineLimits& limits) {
-  return Examiner(c, context, hypotheses, subject, established, limits).Run();
+  return Examiner(c, actual, context, hypotheses, subject, established, limits).Run();
 }
 
 }  // namespace qualm::triage

@@ -5,6 +5,7 @@
 #define QUALM_TRIAGE_EXAMINE_H_
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,32 +17,33 @@
 namespace qualm::triage {
 
 struct ExamineLimits {
-  int64_t most_calls = 80;               // of the subject
+  int64_t most_calls = 120;              // of the subject
   int64_t most_work = int64_t{1} << 25;  // products computed and outputs compared
 };
 
 struct Examination {
-  struct BorneOut {
-    Hypothesis causes;
-    std::string where;  // "where K is 33 or more", "" for everywhere
-    int64_t rank = 0;   // equal: the answers do not tell them apart
+  struct Weighed {
+    Hypothesis causes = {};
+    Condition where = {};
+    // By how much it shortens the description of all answers (triage/code_length.h), less what it
+    // takes to choose the causes and the condition.
+    double bits = 0;
+    int64_t bearing_out = 0;  // further answers that depart as predicted
+    int64_t drawn = 0;        // of these, answers to cases drawn without regard to the one found
+    int64_t against = 0;      // further answers that are right where it predicts a departure
+    int64_t otherwise = 0;    // further answers that depart in another way as well
   };
-  // Borne out by at least three further answers (six where they tell of a place, of which there are
-  // many) and contradicted by none, the best first.
-  std::vector<BorneOut> borne_out;
-  // Contradicted by no answer, but borne out by too few.
-  std::vector<Hypothesis> open;
-  std::vector<Hypothesis> contradicted;
+  std::vector<Weighed> weighed;  // every hypothesis, the one worth most first
   int64_t asked = 0;
 };
+// Sorts so; of equals the one whose name comes first.
+void MostWorthFirst(std::vector<Examination::Weighed>& all);
 
 // Each of `hypotheses` explains what the subject answered to `c` in `context`. Asks about cases
-// near `c` and about drawn cases, most of them cases where two hypotheses differ. An exact answer
-// contradicts a hypothesis that predicts a departure, unless all such cases differ in size or type
-// from those that bear the hypothesis out: then it holds for that type, from a size on, or for
-// sizes of one remainder. `established`: causes of other faults of the subject. An answer that they
-// explain, alone or together with a hypothesis, does not contradict that hypothesis.
-Examination Examine(const Case& c, const RunContext& context,
+// near `c` and about drawn cases, most of them cases where two hypotheses differ, and weighs each
+// hypothesis by all answers. `established`: causes of other faults of the subject. An answer that
+// they explain, alone or together with a hypothesis, does not contradict that hypothesis.
+Examination Examine(const Case& c, const Tensor& actual, const RunContext& context,
                     const std::vector<Hypothesis>& hypotheses, Subject& subject,
                     std::span<const Hypothesis> established = {}, const ExamineLimits& limits = {});
 

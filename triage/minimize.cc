@@ -67,6 +67,13 @@ class Descent {
     } else {
       // If two faults show together, a candidate that shows one of them is enough.
       for (const Cause* cause : attribution_.causes) keep_.push_back({cause});
+      // A named arithmetic departs in several ways: the descent keeps to the way that was told.
+      if (attribution_.causes.size() == 1 && attribution_.causes.front()->convention != nullptr) {
+        for (const Cause& cause : AllCauses()) {
+          if (!cause.of_family && cause.kind == attribution_.kind && cause.is_arithmetic())
+            ways_.push_back({&cause});
+        }
+      }
     }
     if (!verdict_.failed()) return false;
     flaky_ = attribution_.kind == FindingKind::kNondeterminism && Varies();
@@ -77,6 +84,12 @@ class Descent {
 
   void Run() {
     constexpr int kMostRestarts = 2;
+    if (!ways_.empty()) {
+      std::swap(keep_, ways_);
+      const Case start = best_;
+      Descend(options_.max_calls / 2);
+      if (best_ == start) std::swap(keep_, ways_);
+    }
     // Half of the calls are kept for the descent from a case that is already small.
     bool ended = Descend(options_.max_calls / 2);
     for (int i = 0; i < kMostRestarts && !counting_.spent() && Restart(); ++i)
@@ -211,6 +224,7 @@ class Descent {
   const Property& property_;
   const MinimizeOptions options_;
   std::vector<Hypothesis> keep_;  // the failure of each step is explained by one of these
+  std::vector<Hypothesis> ways_;  // in which a named arithmetic departs
   bool unambiguous_ = false;      // and by no cause of another kind
   bool flaky_ = false;            // the same question is answered differently
   Case best_;
@@ -303,6 +317,12 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     const int64_t before = descent->calls();
     result.attribution = descent->OfTheBest(c, begun);
     result.calls += descent->calls() - before;
+  }
+  // A smaller case that fails outside the condition refutes it.
+  Attribution& told = result.attribution;
+  if (!told.where.holds(result.minimized)) {
+    told.diagnosis = WithoutCondition(told.diagnosis, told.where);
+    told.where = {};
   }
   result.irrelevant = Irrelevant(c, result.minimized);
   if (ended) result.needs = Needs(result.minimized);

@@ -22,6 +22,14 @@ struct Cause;  // causes.h
 // Causes that act together; most often one.
 using Hypothesis = std::vector<const Cause*>;
 
+// Where a fault shows, in words and as a rule. A condition is an explanation too, and pays its bits.
+struct Condition {
+  std::string text;  // "where K is 33 or more"; "" for everywhere
+  std::function<bool(const Case&)> holds = [](const Case&) { return true; };
+};
+// The text without the condition, which a case has refuted.
+std::string WithoutCondition(std::string text, const Condition& where);
+
 // Attribution by counterfactual: one cause (pair saturation, wrap, other rounding, zero point
 // before rounding, clamp bound, dropped K tail, ...), else two of different stages, that turn the
 // exact computation into what the subject answered on this case.
@@ -34,6 +42,7 @@ struct Attribution {
   bool complete = false;
   bool ambiguous = false;  // a cause of another kind gives the same output
   Hypothesis causes;
+  Condition where;
   // Other causes that give every output, and that no further case told apart from these. If no
   // cause is named: the causes that too few cases bore out. A smaller case may decide.
   std::vector<Hypothesis> open;

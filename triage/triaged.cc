@@ -80,7 +80,14 @@ void Triaged::Minimize(const MinimizeOptions& options) {
   small_ = triage::Minimize(finding_.test_case, subject_, property_, how);
   if (!small_->reproduced) {
     small_.reset();
-  } else if (!sure_ && !small_->attribution.diagnosis.empty()) {
+    return;
+  }
+  if (!attribution_.where.holds(small_->minimized)) {
+    finding_.explanation = WithoutCondition(finding_.explanation, attribution_.where);
+    attribution_.diagnosis = WithoutCondition(attribution_.diagnosis, attribution_.where);
+    attribution_.where = {};
+  }
+  if (!sure_ && !small_->attribution.diagnosis.empty()) {
     if (small_->attribution.complete) {
       finding_.kind = small_->attribution.kind;
       attribution_ = small_->attribution;

@@ -162,7 +162,8 @@ struct Predicted {
 class Examiner {
  public:
   Examiner(const Case& c, const Tensor& actual, const RunContext& context,
-           const std::vector<Hypothesis>& hypotheses, Subject& subject, std::span<const Hypothesis> established, const ExamineLimits& limits)
+           const std::vector<Hypothesis>& hypotheses, Subject& subject,
+           std::span<const Hypothesis> established, const ExamineLimits& limits)
       : base_(c),
         actual_(actual),
         context_(context),

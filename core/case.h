@@ -109,10 +109,20 @@ constexpr std::optional<E> Parse(std::string_view name) {
   return std::nullopt;
 }
 
+// What triage said of an answer when it could ask further cases.
+struct Explanation {
+  std::string kind;      // of FindingKind; "" where nothing was said
+  std::string cause;     // one sentence
+  std::string causes;    // names of causes, between " + "; "" where an experiment showed the cause
+  std::string evidence;  // lines
+  friend bool operator==(const Explanation&, const Explanation&) = default;
+};
+
 // The output that somebody else's software gave for this case.
 struct Observed {
   std::string by;  // free text: library, version, instruction set
   Tensor y;        // of out_dtype, the shape of the output
+  Explanation why = {};
   friend bool operator==(const Observed&, const Observed&) = default;
 };
 

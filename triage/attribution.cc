@@ -10,6 +10,8 @@
 #include <cmath>
 #include <utility>
 
+#include "core/contract.h"
+#include "core/finding_kind.h"
 #include "core/forwarding_subject.h"
 #include "core/rng.h"
 #include "core/slice.h"
@@ -1137,11 +1139,39 @@ std::string WithoutCondition(std::string text, const Condition& where) {
   return at == std::string::npos ? text : text.erase(at, where.text.size() + 2);
 }
 
+Explanation ExplanationOf(const Attribution& attribution, Op op) {
+  if (!attribution.complete) return {};
+  return {std::string(Name(attribution.kind)), attribution.diagnosis, NamesOf(attribution.causes, op),
+          fmt::format("{}", fmt::join(attribution.evidence, "\n"))};
+}
+
+std::optional<Attribution> Kept(const Case& c, const Tensor& actual, const Subject* subject) {
+  if (!c.observed || c.observed->why.kind.empty() || c.observed->y != actual) return std::nullopt;
+  if (subject != nullptr && !c.observed->by.starts_with(subject->name())) return std::nullopt;
+  const Convention* const model = c.contract.empty() ? nullptr : ModelOf(ParseContract(c.contract));
+  const Explanation& why = c.observed->why;
+  Attribution kept = Stated(ParseFindingKind(why.kind).value(), why.cause, true);
+  kept.causes = CausesNamed(why.causes, c.op);
+  const bool unknown = kept.causes.empty() && !why.causes.empty();
+  if (unknown || (!kept.causes.empty() && Counterfactual(c, kept.causes, model) != actual))
+    return std::nullopt;
+  for (size_t from = 0; from < why.evidence.size();) {
+    const size_t to = std::min(why.evidence.find('\n', from), why.evidence.size());
+    kept.evidence.push_back(why.evidence.substr(from, to - from));
+    from = to + 1;
+  }
+  return kept;
+}
+
 Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause* const> hint) {
+  if (hint.empty()) {
+    if (auto kept = Kept(c, actual, nullptr)) return *kept;
+  }
   return OfOneAnswer(c, actual, hint, nullptr, ByWorth);
 }
 
 Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject) {
+  if (auto kept = Kept(c, actual, &subject)) return *kept;
   // An answer that keeps the promised convention can be wrong only by the exact meaning.
   const Contract promised = subject.contract();
   if (actual == RightOutput(c, ModelOf(promised))) subject.set_contract({});

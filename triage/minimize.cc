@@ -343,6 +343,8 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     if (outcome.y != result.minimized.expected) break;
   }
   result.minimized.note = result.attribution.diagnosis;
+  if (result.minimized.observed)
+    result.minimized.observed->why = ExplanationOf(result.attribution, c.op);
   return result;
 }
 

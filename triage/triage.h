@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -51,6 +52,10 @@ struct Attribution {
 };
 // `hint`: causes to try before all others, as found for a similar case; they are taken if they fit.
 Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause* const> hint = {});
+// What a case file keeps of an attribution, and back: nullopt where the case has none of the answer
+// `actual`, or one whose causes do not give it, or one of another subject than this, if it is given.
+Explanation ExplanationOf(const Attribution& attribution, Op op);
+std::optional<Attribution> Kept(const Case& c, const Tensor& actual, const Subject* subject);
 // The same, of the answer `actual` of a subject, which is asked further cases.
 Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject);
 // The same starting from a verdict on `c`, whose answer and sweep are looked at. Crash, hang and

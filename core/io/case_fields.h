@@ -17,7 +17,7 @@ namespace qualm {
 
 // Every key of a case file, in the order in which the writer puts them, a row each: X(enumerator,
 // name, JSON types that the key can have, what a message expects there). The types and the words
-// are constants of case_fields.cc. The last two keys stand inside "observed".
+// are constants of case_fields.cc. The last keys stand inside "observed".
 #define QUALM_CASE_KEYS(X)                                                   \
   X(kVersion, "qualm_case", kNumbers, kInteger)                              \
   X(kOp, "op", kTexts, kString)                                              \
@@ -84,14 +84,18 @@ namespace qualm {
   X(kExpected, "expected", kLists, kValues)                                  \
   X(kObserved, "observed", kObjects, "an object {\"by\", \"y\"}")            \
   X(kObservedBy, "observed.by", kTexts, kString)                             \
-  X(kObservedY, "observed.y", kLists, kValues)
+  X(kObservedY, "observed.y", kLists, kValues)                               \
+  X(kObservedKind, "observed.kind", kTexts, kString)                         \
+  X(kObservedCause, "observed.cause", kTexts, kString)                       \
+  X(kObservedCauses, "observed.causes", kTexts, kString)                     \
+  X(kObservedEvidence, "observed.evidence", kTexts, kString)
 
 enum class CaseKey : uint8_t {
 #define QUALM_ENUMERATOR(key, name, accepts, expected) key,
   QUALM_CASE_KEYS(QUALM_ENUMERATOR)
 #undef QUALM_ENUMERATOR
 };
-inline constexpr size_t kCaseKeys = static_cast<size_t>(CaseKey::kObservedY) + 1;
+inline constexpr size_t kCaseKeys = static_cast<size_t>(CaseKey::kObservedEvidence) + 1;
 
 // "x_scale"; "observed.y" for the keys inside.
 std::string_view FieldName(CaseKey key);

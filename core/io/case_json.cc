@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/contract.h"
+#include "core/finding_kind.h"
 #include "core/io/case_fields.h"
 #include "core/io/case_keys.h"
 #include "core/io/json_text.h"
@@ -64,7 +65,7 @@ class Builder {
   const CaseValue& Need(CaseKey key) const {
     if (!Has(key)) {
       Fail(key, key == kVersion || key == kOp ? "is missing, expected it in every case"
-                : key == kObservedBy || key == kObservedY
+                : key >= kObservedBy
                     ? "is missing, expected it inside observed"
                     : "is missing, expected it for op " + std::string(Name(c_.op)));
     }
@@ -490,14 +491,26 @@ class Builder {
     }
   }
 
+  Explanation ReadWhy() const {
+    if (!Has(kObservedKind)) {
+      for (const CaseKey key : {kObservedCause, kObservedCauses, kObservedEvidence})
+        if (Has(key)) Fail(key, "stands without a kind, expected observed.kind beside it");
+      return {};
+    }
+    const std::string& kind = fields_.at(kObservedKind).text;
+    if (!ParseFindingKind(kind)) Fail(kObservedKind, "is " + Shown(kind) + ", expected a kind of findings");
+    return {kind, Need(kObservedCause).text, fields_.at(kObservedCauses).text,
+            fields_.at(kObservedEvidence).text};
+  }
+
   void ReadRemarks() {
     c_.property = fields_.at(kProperty).text;
     if (Has(kContract)) c_.contract = ReadContract();
     c_.note = fields_.at(kNote).text;
     if (Has(kExpected)) c_.expected = ReadTensor(kExpected, c_.out_dtype, c_.output_shape());
     if (Has(kObserved)) {
-      c_.observed =
-          Observed{Need(kObservedBy).text, ReadTensor(kObservedY, c_.out_dtype, c_.output_shape())};
+      c_.observed = Observed{Need(kObservedBy).text,
+                             ReadTensor(kObservedY, c_.out_dtype, c_.output_shape()), ReadWhy()};
     }
     const OperandKeys keys = OperandKeysOf(c_.op);
     using List = Printed::List;

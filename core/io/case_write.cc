@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes cases: every field that has a meaning for the op, in the order of CaseKey.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -49,12 +51,25 @@ class Writer {
     if (c.expected) Put(CaseKey::kExpected, Matrix(*c.expected));
     if (c.observed) {
       Put(CaseKey::kObserved,
-          "{\"by\": " + JsonQuote(c.observed->by) + ", \"y\": " + Matrix(c.observed->y) + "}");
+          "{\"by\": " + JsonQuote(c.observed->by) + ", \"y\": " + Matrix(c.observed->y) +
+              WhyOf(*c.observed) + "}");
     }
     return Text();
   }
 
  private:
+  static std::string WhyOf(const Observed& observed) {
+    const Explanation& why = observed.why;
+    if (why.kind.empty()) return "";
+    std::string text;
+    for (const auto& [key, value] : {std::pair{"kind", &why.kind},
+                                     {"cause", &why.cause},
+                                     {"causes", &why.causes},
+                                     {"evidence", &why.evidence}})
+      if (!value->empty()) text += fmt::format(", \"{}\": {}", key, JsonQuote(*value));
+    return text;
+  }
+
   void Put(CaseKey key, std::string_view value) { values_[static_cast<size_t>(key)] = value; }
 
   // The text of all keys put so far, in the order of CaseKey.

@@ -33,11 +33,11 @@ Verdict EnvironmentIsIrrelevant(const Case& c, Subject& subject) {
     context.flush_denormals = environment.flush_denormals;
     const Answer answer = Ask(subject, c, context);
     if (answer.verdict) return *answer.verdict;
-    if (auto failed = relation::Difference(
-            c, base.y, answer.y, std::string("the result changes with ") + environment.text)) {
-      failed->kind = FindingKind::kRounding;  // the cause, even if the base answer is right
+    // Rounding is the cause, even if the base answer is right.
+    if (auto failed = relation::ChangedIn(context, c, base.y, answer.y, subject,
+                                          std::string("the result changes with ") + environment.text,
+                                          FindingKind::kRounding))
       return *failed;
-    }
   }
   return Verdict::Passed();
 }

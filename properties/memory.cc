@@ -23,7 +23,7 @@ std::optional<Verdict> SameBits(const Case& c, Subject& subject, const Tensor& e
                                 const RunContext& context, const std::string& what) {
   const Answer again = Ask(subject, c, context);
   if (again.verdict) return again.verdict;
-  return relation::Difference(c, expected, again.y, what);
+  return relation::ChangedIn(context, c, expected, again.y, subject, what, FindingKind::kMemory);
 }
 
 Verdict AsMemory(Verdict verdict, FindingKind kind = FindingKind::kMemory) {
@@ -105,9 +105,12 @@ Verdict SameBitsTwice(const Case& c, Subject& subject) {
   const Answer first = Ask(subject, c, context);
   if (first.verdict) return *first.verdict;
   if (first.y.empty()) return Verdict::Vacuous("the output is empty");
-  return AsMemory(SameBits(c, subject, first.y, context, "the second run differs from the first")
-                      .value_or(Verdict::Passed()),
-                  FindingKind::kNondeterminism);
+  const Answer again = Ask(subject, c, context);
+  if (again.verdict) return *again.verdict;
+  return AsMemory(
+      relation::Difference(c, first.y, again.y, "the second run differs from the first")
+          .value_or(Verdict::Passed()),
+      FindingKind::kNondeterminism);
 }
 
 Verdict PoisonIsIrrelevant(const Case& c, Subject& subject) {

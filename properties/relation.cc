@@ -198,4 +198,33 @@ std::optional<Verdict> Difference(const Case& c, const Tensor& expected, const T
   return FailedAt(c, first->index, first->expected, first->actual, first->distance_lsb, what);
 }
 
+std::optional<Verdict> AnswersByChance(const Case& c, Subject& subject, const RunContext& context) {
+  constexpr int kTimes = 6;
+  RunContext fresh = context;  // not one from which a MemoSubject answers
+  fresh.poison = 0x3C;
+  const Answer first = Ask(subject, c, fresh);
+  for (int i = 1; i < kTimes && !first.verdict; ++i) {
+    const Answer again = Ask(subject, c, fresh);
+    if (again.verdict) return std::nullopt;
+    auto differs = Difference(c, first.y, again.y, "the same question, asked again, gets another answer");
+    if (!differs) continue;
+    differs->kind = FindingKind::kNondeterminism;
+    return differs;
+  }
+  return std::nullopt;
+}
+
+std::optional<Verdict> ChangedIn(const RunContext& context, const Case& c, const Tensor& base,
+                                 const Tensor& actual, Subject& subject, const std::string& what,
+                                 FindingKind kind) {
+  if (base == actual) return std::nullopt;
+  if (auto chance = AnswersByChance(c, subject)) return chance;
+  const char* const how = AnswersByChance(c, subject, context)    ? ", not the same way each time"
+                          : kind == FindingKind::kNondeterminism ? ", the same way each time"
+                                                                 : "";
+  auto differs = Difference(c, base, actual, what + how);
+  if (differs) differs->kind = kind;
+  return differs;
+}
+
 }  // namespace qualm::relation

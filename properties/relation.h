@@ -71,6 +71,15 @@ std::optional<Verdict> CompareAlone(const Case& c, const Tensor& whole, const Ca
 // Failed with the first difference if the two differ: "WHAT: expected E at [m,n], got A".
 std::optional<Verdict> Difference(const Case& c, const Tensor& expected, const Tensor& actual,
                                   const std::string& what);
+// The verdict if the same question, asked several times in a row, gets several answers: the control
+// of an experiment, without which a difference that comes by chance is put down to it.
+std::optional<Verdict> AnswersByChance(const Case& c, Subject& subject,
+                                       const RunContext& context = {});
+// The verdict if the answer in `context` departs from `base`, the answer in the usual context: WHAT
+// and `kind`, or that the subject answers by chance.
+std::optional<Verdict> ChangedIn(const RunContext& context, const Case& c, const Tensor& base,
+                                 const Tensor& actual, Subject& subject, const std::string& what,
+                                 FindingKind kind);
 // The verdict of a difference at element i.
 Verdict FailedAt(const Case& c, int64_t i, const std::string& expected, const std::string& actual,
                  double distance_lsb, const std::string& what);

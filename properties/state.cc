@@ -191,7 +191,8 @@ Verdict OneThingChanged(const Case& c, Subject& subject) {
     failed = relation::Difference(c, base.y, again.y,
                                   "the first problem, asked again after one with " + changed->what +
                                       " changed, gets another answer");
-    if (failed) return As(FindingKind::kNondeterminism, *failed);
+    if (failed)
+      return As(FindingKind::kNondeterminism, relation::AnswersByChance(c, subject).value_or(*failed));
   }
   return tried == 0 ? Verdict::Vacuous("nothing can be changed alone") : Verdict::Passed();
 }
@@ -211,7 +212,8 @@ Verdict SameIn(const Case& c, Subject& subject, std::span<const RunContext> cont
       continue;
     }
     if (answer.verdict) return *answer.verdict;
-    if (auto failed = relation::Difference(c, base.y, answer.y, what)) return As(kind, *failed);
+    if (auto failed = relation::ChangedIn(context, c, base.y, answer.y, subject, what, kind))
+      return *failed;
     ++judged;
   }
   return judged == 0 ? Verdict::Skipped(why_none) : Verdict::Passed();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@
 #include "tools/recorded.h"
 #include "tools/session.h"
 #include "tools/stop.h"
+#include "triage/cover.h"
+#include "triage/examine.h"
 #include "triage/printed.h"
 #include "triage/triage.h"
 
@@ -38,6 +41,7 @@ const std::string kWithinDigits = "exact with other numbers that print as those 
 struct Options : CommonOptions {
   std::string path;
   std::string reference;  // float32 outputs, a .npy file
+  std::string ask;        // the case file to write that tells explanations apart
   int64_t at = -1;
   bool as_printed = false;
 };
@@ -58,10 +62,10 @@ double CostOf(const Case& c) {
 // A folder: the answers in its case files and the answers of the named subjects, layer by layer.
 int RunExplainModel(const Options& options) {
   Session session(options);
-  if (options.at >= 0 || !options.emit.empty() || !options.contract.empty() ||
+  if (options.at >= 0 || !options.ask.empty() || !options.emit.empty() || !options.contract.empty() ||
       !options.reference.empty()) {
     throw InputError(
-        "--at, --emit, --contract and --reference are about one case, expected a file");
+        "--at, --ask, --emit, --contract and --reference are about one case, expected a file");
   }
   std::vector<std::string> files = CaseFilesOf(options.path);
   std::erase_if(files, [](const std::string& file) { return file.ends_with(".jsonl"); });
@@ -149,6 +153,28 @@ std::string JudgeClaim(const Options& options, const Case& c, Session& session,
   return text;
 }
 
+// --ask: a case whose answer would tell apart the explanations of the observed output.
+std::string AskText(const Options& options, const Case& c, const triage::Explained& explained) {
+  const triage::Attribution* const told = explained.Of(c.observed->y);
+  std::vector<triage::Hypothesis> explanations;
+  if (told != nullptr) {
+    if (!told->causes.empty()) explanations.push_back(told->causes);
+    explanations.insert(explanations.end(), told->open.begin(), told->open.end());
+  }
+  if (explanations.size() < 2) return "--ask: there are no two explanations to tell apart\n";
+  const auto telling = triage::FindTellingCase(c, explanations);
+  if (!telling) return "--ask: no case that was tried tells the explanations apart\n";
+  WriteCaseFile(telling->c, options.ask);
+  std::map<std::string, std::vector<std::string>> by_output;
+  for (size_t i = 0; i < explanations.size(); ++i)
+    by_output[telling->given[i]].push_back(triage::NamesOf(explanations[i], c.op));
+  std::string text = fmt::format("ask for the answer to {}; at index {} it is\n",
+                                 ShortPath(options.ask), telling->index);
+  for (const auto& [output, names] : by_output)
+    text += fmt::format("  {}: {}\n", output, fmt::join(names, ", "));
+  return text;
+}
+
 int RunExplain(const Options& options) {
   std::error_code ignored;
   // A folder with the name of a case file is a mistake: ReadCaseFile says so.
@@ -162,6 +188,8 @@ int RunExplain(const Options& options) {
                      " is outside the output, expected less than " + std::to_string(outputs));
   }
   RequireContract(c, options.path);
+  if (!options.ask.empty() && !c.observed)
+    throw InputError("--ask: the case has no observed output, expected one that has");
   const std::optional<Tensor> reference_y = ReferenceOf(options.path, c, options.reference);
   session.Open(SubjectNames(options.subjects, {}), options.contract);
   // The exact result judges, or the convention that --contract or else the file names.
@@ -252,6 +280,10 @@ int RunExplain(const Options& options) {
   session.document.extra.emplace_back("explanation", printed + explained.text + claim);
   session.document.extra.emplace_back("layers", LayersJson(answers));
   session.deferred.Try("--emit", [&] { EmitFirst(options, c, session); });
+  if (!options.ask.empty()) {
+    session.deferred.Try(
+        [&] { session.Print("{}", WithDecimals(AskText(options, c, explained))); });
+  }
   session.Write();
   if (!session.subjects.empty() && !session.Judged(session.subjects.front()->CannotRun(c)))
     return kBadInput;
@@ -276,6 +308,9 @@ void AddExplain(CLI::App& app, Run* run) {
             "beside NAME.case.json, else the real result on the same codes)");
   verb.Flag("--as-printed", options->as_printed,
             "scales that are decimals stand for any number that prints so");
+  verb.Text("--ask", options->ask,
+            "write a case whose answer would tell apart the explanations of the observed output")
+      .Called("FILE");
   AddEmitOptions(verb, *options);
   AddOutputOptions(verb, *options);
   AddContractOption(verb, *options);

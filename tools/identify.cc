@@ -46,6 +46,7 @@ struct Options : CommonOptions {
 struct Question {
   std::string name;  // for people: a subject, a convention, or who printed it
   std::vector<ConventionOrExact> conventions;
+  std::vector<triage::ObservedCase> observed;  // of case files
   std::vector<Identified> results;
 };
 
@@ -90,7 +91,8 @@ Question Ask(const Options& options, const std::function<void()>& begin) {
   Question question;
   question.conventions = Conventions(options);
   if (!options.cases.empty()) {
-    const std::vector<triage::ObservedCase> cases = ReadObserved(options);
+    question.observed = ReadObserved(options);
+    const std::vector<triage::ObservedCase>& cases = question.observed;
     begin();
     question.name = "observed";
     StepProgress progress("comparing: ");
@@ -222,6 +224,29 @@ std::string NoVerdictText(const Identified& result) {
   return text;
 }
 
+// Several files that no one arithmetic gives may each follow one: "a.case.json to exact; ...".
+// "" unless one of them does.
+std::string FileByFile(const Question& question, Op op) {
+  constexpr size_t kMostNames = 4, kMostFiles = 16;
+  std::vector<std::string> lines;
+  bool any = false;
+  for (const triage::ObservedCase& file : question.observed) {
+    if (file.c.op != op) continue;
+    std::vector<std::string> names =
+        triage::BitEqual(file.c, file.c.observed->y, question.conventions);
+    any |= !names.empty();
+    if (names.size() > kMostNames) {
+      const size_t more = names.size() - kMostNames;
+      names.resize(kMostNames);
+      names.back() += fmt::format(" ({} more)", more);
+    }
+    lines.push_back(fmt::format("{} to {}", fs::path(file.file).filename().string(),
+                                names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  }
+  if (!any || lines.size() < 2 || lines.size() > kMostFiles) return "";
+  return fmt::format("{}", fmt::join(lines, "; "));
+}
+
 std::string ResultText(const Question& question, const Identified& result, bool between) {
   std::string text =
       fmt::format("{}: {} of {} cases answered{}\n", Name(result.op), result.answered, result.drawn,
@@ -251,7 +276,9 @@ std::string ResultText(const Question& question, const Identified& result, bool 
   }
   if (!equal.empty()) text += "  bit-equal to " + equal + "\n";
   if (equal.empty() && !between && result.any_compared()) {
-    text += "  bit-equal to no known convention\n";
+    const std::string files = FileByFile(question, result.op);
+    text += files.empty() ? "  bit-equal to no known convention\n"
+                          : "  bit-equal to no one convention: " + files + "\n";
   }
   return text + RuledOutText(result, question.name) + NoVerdictText(result);
 }
@@ -334,7 +361,9 @@ std::optional<Finding> FindingOf(const Question& question, const Identified& res
     return std::nullopt;
   }
   if (!result.bit_equal().empty() || !result.any_compared()) return std::nullopt;
-  return finding("is bit-equal to no known convention");
+  const std::string files = FileByFile(question, result.op);
+  return finding(files.empty() ? "is bit-equal to no known convention"
+                               : "is bit-equal to no one convention: " + files);
 }
 
 // Why nothing was compared: the first reason.

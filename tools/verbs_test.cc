@@ -532,7 +532,7 @@ TEST_F(Verbs, ARecordedModelIsExplainedLayerByLayer) {
   EXPECT_NE(one.out.find("    the kernel:              0, none\n"), std::string::npos) << one.out;
   Write("model/002-linear-2x2.reference.npy", NpyOf(Tensor(DType::kF32, {3})));
   ExpectBadInput({"explain", "model"}, "model/002-linear-2x2.reference.npy: reference: has 3 ");
-  ExpectBadInput({"explain", "model", "--at", "0"}, "--at, --emit, ");
+  ExpectBadInput({"explain", "model", "--at", "0"}, "--at, --ask, --emit, ");
 }
 
 // The distance of two floats is no number of codes.

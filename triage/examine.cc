@@ -389,6 +389,31 @@ void MostWorthFirst(std::vector<Examination::Weighed>& all) {
   });
 }
 
+std::optional<TellingCase> FindTellingCase(const Case& c,
+                                           std::span<const Hypothesis> explanations) {
+  constexpr uint64_t kTries = 200;
+  constexpr int64_t kLargest = 4096;
+  std::optional<TellingCase> best;
+  size_t most = 1;
+  for (uint64_t i = 0; i < kTries && most < explanations.size(); ++i) {
+    std::optional<Case> near = Varied(c, MixSeed(20261127, i));
+    if (!near || near->M * near->N * std::max<int64_t>(near->K, 1) > kLargest) continue;
+    const Tensor right = exact::Evaluate(*near);
+    std::vector<Tensor> outputs;
+    for (const Hypothesis& causes : explanations)
+      outputs.push_back(Counterfactual(*near, causes).value_or(right));
+    for (int64_t at = 0; at < right.size(); ++at) {
+      std::set<uint32_t> different;
+      for (const Tensor& y : outputs) different.insert(y.BitsAt(at));
+      if (different.size() <= most) continue;
+      most = different.size();
+      best = TellingCase{ProblemOf(*near), at, {}};
+      for (const Tensor& y : outputs) best->given.push_back(ElementText(y, at));
+    }
+  }
+  return best;
+}
+
 Examination Examine(const Case& c, const Tensor& actual, const RunContext& context,
                     const std::vector<Hypothesis>& hypotheses, Subject& subject,
                     std::span<const Hypothesis> established, const ExamineLimits& limits) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +47,15 @@ void MostWorthFirst(std::vector<Examination::Weighed>& all);
 Examination Examine(const Case& c, const Tensor& actual, const RunContext& context,
                     const std::vector<Hypothesis>& hypotheses, Subject& subject,
                     std::span<const Hypothesis> established = {}, const ExamineLimits& limits = {});
+
+// A case near `c` that tells explanations apart, and what they say of one of its outputs: they give
+// `given`, in the order of the explanations. nullopt: none was found among those that were tried.
+struct TellingCase {
+  Case c;
+  int64_t index = 0;
+  std::vector<std::string> given;
+};
+std::optional<TellingCase> FindTellingCase(const Case& c, std::span<const Hypothesis> explanations);
 
 }  // namespace qualm::triage
 

@@ -287,6 +287,9 @@ int32_t Run(const qualm_problem* p) {
   LeaveBehind();
   // NOLINTNEXTLINE(performance-no-int-to-ptr): a wild pointer is the point
   if (Is("crash")) *reinterpret_cast<volatile int*>(static_cast<intptr_t>(zero) + 16) = 1;
+#if defined(__x86_64__)
+  if (Is("misaligned")) asm volatile("movaps 1(%0), %%xmm0" : : "r"(&zero) : "xmm0", "memory");
+#endif
   if (Is("ignore-segv") || Is("swallow-segv")) {
     signal(SIGSEGV, Is("ignore-segv") ? SIG_IGN : [](int) {});
     // NOLINTNEXTLINE(performance-no-int-to-ptr): a wild pointer is the point

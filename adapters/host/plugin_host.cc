@@ -83,11 +83,13 @@ extern "C" void OnTrap(int number, siginfo_t* info, void* context) {
     const auto* state = static_cast<const ucontext_t*>(context);
     const bool write = (state->uc_mcontext.gregs[REG_ERR] & 2) != 0;
     trap.access = write ? Trap::Access::kWrite : Trap::Access::kRead;
+    if (info->si_code == SI_KERNEL) trap.access = Trap::Access::kProtection;
   }
 #else
   (void)context;
 #endif
-  if (number == SIGSEGV || number == SIGBUS) ClassifyAddress(trap.address, trap);
+  const bool addressed = trap.access != Trap::Access::kProtection;
+  if (addressed && (number == SIGSEGV || number == SIGBUS)) ClassifyAddress(trap.address, trap);
   const MessageHeader header{.kind = MessageKind::kTrap, .sequence = 0, .bytes = sizeof trap};
   std::array<uint8_t, sizeof header + sizeof trap> message;
   std::memcpy(message.data(), &header, sizeof header);

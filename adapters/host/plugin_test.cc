@@ -98,6 +98,9 @@ INSTANTIATE_TEST_SUITE_P(
     Plugin, Misbehaves,
     testing::Values(
         Misbehaviour{"crash", RunStatus::kCrashed, "SIGSEGV: wrote address 0x10"},
+#if defined(__x86_64__)
+        Misbehaviour{"misaligned", RunStatus::kCrashed, "misaligned or non-canonical address"},
+#endif
         Misbehaviour{"abort", RunStatus::kCrashed, "SIGABRT"},
         Misbehaviour{"kill", RunStatus::kCrashed, "SIGKILL"},
         Misbehaviour{"exit", RunStatus::kCrashed, "exit status 17"},

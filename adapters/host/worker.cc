@@ -195,6 +195,10 @@ Outcome Worker::FromTrap(const Trap& trap) {
   if (trap.access == Trap::Access::kWrite) verb = "wrote";
   const std::string buffer = CleanText(trap.buffer.data());
   if (buffer.empty()) {
+    if (trap.access == Trap::Access::kProtection) {
+      return Bad(RunStatus::kCrashed,
+                 "killed by " + signal_name + ": misaligned or non-canonical address");
+    }
     const bool addressed = trap.signal == SIGSEGV || trap.signal == SIGBUS;
     std::array<char, 32> address;
     std::snprintf(address.data(), address.size(), "0x%llx",

@@ -64,7 +64,8 @@ struct PluginInfo {
 
 // A signal and the place that it touched. Plain data, because a signal handler writes it.
 struct Trap {
-  enum class Access : int32_t { kUnknown, kRead, kWrite };
+  // kProtection: the CPU named no address (x86: si_code SI_KERNEL).
+  enum class Access : int32_t { kUnknown, kRead, kWrite, kProtection };
   int32_t signal = 0;
   Access access = Access::kUnknown;
   uint64_t address = 0;

@@ -20,10 +20,11 @@ using relation::Ask;
 
 // Asks again in `context`, expecting the same bits.
 std::optional<Verdict> SameBits(const Case& c, Subject& subject, const Tensor& expected,
-                                const RunContext& context, const std::string& what) {
+                                const RunContext& context, const std::string& what,
+                                FindingKind kind = FindingKind::kMemory) {
   const Answer again = Ask(subject, c, context);
   if (again.verdict) return again.verdict;
-  return relation::ChangedIn(context, c, expected, again.y, subject, what, FindingKind::kMemory);
+  return relation::ChangedIn(context, c, expected, again.y, subject, what, kind);
 }
 
 Verdict AsMemory(Verdict verdict, FindingKind kind = FindingKind::kMemory) {
@@ -246,7 +247,8 @@ Verdict AnswerIndependentOfHistory(const Case& c, Subject& subject) {
   why_none.clear();
   if (auto failed = ask_between(lookalike)) return *failed;
   if (!why_none.empty()) return Verdict::Vacuous("no problem of the same shape: " + why_none);
-  auto verdict = SameBits(c, subject, base.y, context, "the answer depends on the problem before");
+  auto verdict = SameBits(c, subject, base.y, context, "the answer depends on the problem before",
+                          FindingKind::kNondeterminism);
   if (verdict) return AsMemory(*verdict, FindingKind::kNondeterminism);
   return MixesUpZeroPoints(c, subject, context).value_or(Verdict::Passed());
 }

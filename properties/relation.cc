@@ -214,11 +214,30 @@ std::optional<Verdict> AnswersByChance(const Case& c, Subject& subject, const Ru
   return std::nullopt;
 }
 
+// Whether two answers differ at most in outputs that hold what their memory held before.
+bool SameButUnwritten(const Tensor& a, uint8_t poison_a, const Tensor& b, uint8_t poison_b) {
+  const std::span<const std::byte> left = std::as_bytes(a.bytes()), right = std::as_bytes(b.bytes());
+  for (size_t i = 0; i < left.size(); ++i) {
+    if (left[i] != right[i] && (left[i] != std::byte{poison_a} || right[i] != std::byte{poison_b}))
+      return false;
+  }
+  return true;
+}
+
 std::optional<Verdict> ChangedIn(const RunContext& context, const Case& c, const Tensor& base,
                                  const Tensor& actual, Subject& subject, const std::string& what,
                                  FindingKind kind) {
   if (base == actual) return std::nullopt;
   if (auto chance = AnswersByChance(c, subject)) return chance;
+  RunContext fresh;  // not one from which a MemoSubject answers
+  fresh.poison = 0x3C;
+  const Answer again = Ask(subject, c, fresh);
+  if (!again.verdict && !SameButUnwritten(base, RunContext{}.poison, again.y, fresh.poison)) {
+    auto differs = Difference(c, base, again.y,
+                              "the same question, asked after others, gets another answer");
+    differs->kind = FindingKind::kNondeterminism;
+    return differs;
+  }
   const char* const how = AnswersByChance(c, subject, context)    ? ", not the same way each time"
                           : kind == FindingKind::kNondeterminism ? ", the same way each time"
                                                                  : "";

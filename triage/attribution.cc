@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <ranges>
@@ -514,9 +515,28 @@ std::vector<Weighed> WeighedByOneAnswer(const Case& c, const Tensor& right, cons
 
 // Nothing that was asked speaks against it.
 bool HoldsEverywhere(const Weighed& each) { return each.against == 0 && each.otherwise == 0; }
-// Other faults may show now and then, in one answer of four.
+// Other faults may show now and then, in one answer of four; and one answer of ten may be right where
+// a condition that nobody has a word for is not met. How a kernel rounds depends on no condition.
 bool Holds(const Weighed& each) {
-  return each.against <= each.bearing_out && 4 * each.otherwise <= each.bearing_out;
+  const bool rounds = std::ranges::any_of(each.causes, [](const Cause* cause) {
+    return cause->stage == CauseStage::kRound || cause->stage == CauseStage::kScale;
+  });
+  return (rounds ? each.against == 0 : 10 * each.against <= each.bearing_out) &&
+         4 * each.otherwise <= each.bearing_out;
+}
+
+// Of two causes each has to be worth what it takes to choose it.
+void RemoveIdleHalves(std::vector<Weighed>& all) {
+  std::map<const Cause*, double> alone;
+  for (const Weighed& each : all)
+    if (each.causes.size() == 1) alone[each.causes.front()] = each.bits;
+  std::erase_if(all, [&](const Weighed& each) {
+    return each.causes.size() > 1 && each.causes.back()->stage != CauseStage::kPlace &&
+           std::ranges::any_of(each.causes, [&](const Cause* cause) {
+             const auto found = alone.find(cause);
+             return found != alone.end() && found->second > each.bits - kMargin;
+           });
+  });
 }
 
 class Decision {
@@ -532,7 +552,8 @@ class Decision {
     for (const Weighed& each : all_) {
       if (!IsConvention(each.causes)) {
         rules.push_back(&each);
-      } else if (HoldsEverywhere(each) && (asked_ == 0 || each.bits >= kMargin)) {
+      } else if (HoldsEverywhere(each) &&
+                 (asked_ == 0 || (each.bits >= kMargin && ShownAgain(each)))) {
         known.push_back(&each);
       }
     }
@@ -582,7 +603,7 @@ class Decision {
     const bool place = each.causes.back()->stage == CauseStage::kPlace;
     if (asked_ == 0) return !place;
     // Cases near the one found share its scales, so that the same columns depart for other reasons too.
-    if (place && each.drawn < 2) return false;
+    if (place && (each.drawn < 2 || !HoldsEverywhere(each))) return false;
     return each.bearing_out >= std::min<int64_t>(asked_, place ? 6 : each.causes.size() > 1 ? 4 : 2);
   }
 
@@ -622,7 +643,9 @@ class Decision {
     const Weighed& best = *alike.front();
     const bool one_kind = std::ranges::all_of(
         alike, [&](const Weighed* rule) { return KindOfRule(rule) == KindOfRule(&best); });
-    if (best.bits >= kMargin && one_kind && ShownAgain(best)) {
+    // Each of several conditions is fitted to the same answers.
+    const bool one_condition = best.where.text.empty() || alike.size() == 1;
+    if (best.bits >= kMargin && one_kind && one_condition && ShownAgain(best)) {
       Attribution attribution = Shown(evidence_, best.causes);
       attribution.where = best.where;
       attribution.diagnosis = "the subject " + Either(alike);
@@ -690,6 +713,7 @@ class Decision {
     for (const Weighed* each : alike) {
       sentences.push_back(Sentence(c_.op, each->causes).substr(std::string_view("the subject ").size()));
       if (!each->where.text.empty()) sentences.back() += ", " + each->where.text;
+      if (each->where.text.empty() && each->against > 0) sentences.back() += ", in some cases";
     }
     return ListOf(sentences, 3, ", or ");
   }
@@ -961,14 +985,19 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     if (evidence.Reproduced(causes)) return Shown(evidence, causes);
   }
   if (auto together = EstablishedTogether(evidence, options.established, model)) return *together;
-  const auto by_experiment = [&]() -> std::optional<Attribution> {
+  const auto influenced = [&]() -> std::optional<Attribution> {
     if (!options.probe_state) return std::nullopt;
     if (const auto influence = ForeignInfluence(c, exact_y, answer.y, subject))
       return Stated(FindingKind::kIndex, *influence, true);
-    return WrongInTheLastColumns(answer, subject);
+    return std::nullopt;
+  };
+  const auto in_last_columns = [&]() -> std::optional<Attribution> {
+    return options.probe_state ? WrongInTheLastColumns(answer, subject) : std::nullopt;
   };
   if (options.only_established) {
-    return by_experiment().value_or(Stated(FindingKind::kUnknown, "no established cause", false));
+    if (auto shown = influenced()) return *shown;
+    return in_last_columns().value_or(
+        Stated(FindingKind::kUnknown, "no established cause", false));
   }
   std::vector<Hypothesis> contradicted(options.contradicted.begin(), options.contradicted.end());
   std::vector<Hypothesis> open;
@@ -983,6 +1012,17 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     // Beyond so many, the least likely ones are not asked about.
     CheapestFirst(c.op, fits);
     if (fits.size() > kMostFits) fits.resize(kMostFits);
+    // Beside a pair each of its halves that gives the output alone.
+    std::set<const Cause*> alone;
+    for (const Hypothesis& causes : fits) {
+      if (causes.size() < 2 || causes.back()->stage == CauseStage::kPlace) continue;
+      for (const Cause* cause : causes)
+        if (std::ranges::find(options.contradicted, Hypothesis{cause}) == options.contradicted.end() &&
+            evidence.Reproduced(Hypothesis{cause}))
+          alone.insert(cause);
+    }
+    for (const Cause* half : alone)
+      if (std::ranges::find(fits, Hypothesis{half}) == fits.end()) fits.push_back({half});
     const bool small = &evidence.SmallCase() != &c;
     const Tensor actual = small ? evidence.ActualOfSmallCase() : answer.y;
     const auto ask = [&](const std::vector<Hypothesis>& about) {
@@ -1002,6 +1042,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
       if (half != both.weighed.end() && both.weighed.front().bits >= half->bits + kMargin)
         examination = std::move(both);
     }
+    RemoveIdleHalves(examination.weighed);
     std::optional<Attribution> attribution =
         Decision(c, evidence, std::move(examination.weighed), examination.asked, ties).Take();
     if (attribution && attribution->complete) return attribution;
@@ -1010,7 +1051,9 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
       told.push_back(attribution->diagnosis);
       told.insert(told.end(), attribution->evidence.begin(), attribution->evidence.end());
     } else {
-      contradicted.insert(contradicted.end(), fits.begin(), fits.end());
+      for (const Hypothesis& causes : fits)
+        if (std::ranges::find(contradicted, causes) == contradicted.end())
+          contradicted.push_back(causes);
       told.push_back(fmt::format("{} further cases asked: {} {} the output, and other answers "
                                  "contradict {}",
                                  examination.asked, ListOf(c.op, fits),
@@ -1021,15 +1064,19 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   };
   // The cheapest explanations first. If further answers contradict them, the next ones are examined.
   const std::vector<Hypothesis> whole = FitsOf(c, evidence);
-  if (auto named = examined(whole, {})) return *named;
   // The answers that contradict them may show other faults of the subject.
   if (!options.established.empty()) {
     if (auto named = examined(whole, options.established)) return *named;
   }
-  if (auto named = examined(CausesInPlaces(evidence, kMostPairs, whole), {})) return *named;
+  const std::optional<Attribution> named = examined(whole, {});
+  if (named && named->where.text.empty()) return *named;
+  // A place may say what a condition only comes near to.
+  if (auto placed = examined(CausesInPlaces(evidence, kMostPairs, whole), {})) return *placed;
+  if (named) return *named;
+  if (const auto shown = influenced()) return *shown;
   // Two causes, of which one may do nothing in this case.
-  if (auto named = examined(TwoCauses(c, evidence, kMostFits), {})) return *named;
-  if (const auto shown = by_experiment()) return *shown;
+  if (auto both = examined(TwoCauses(c, evidence, kMostFits), {})) return *both;
+  if (const auto shown = in_last_columns()) return *shown;
   Attribution attribution = Unexplained(c.op, evidence);
   if (!told.empty()) {
     const bool undecided = told.front().starts_with("not enough");

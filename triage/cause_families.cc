@@ -32,6 +32,11 @@ bool RoundsSums(const Case& c) {
          RowOf(c.op).x_qparams && !RowOf(c.op).function;
 }
 
+bool RoundsSumsOrRequantizes(const Case& c) {
+  return RoundsSums(c) ||
+         (c.op == Op::kRequantize && IsCode(c.out_dtype) && c.requant == Requant::kExact);
+}
+
 SumSteps& SumsOf(Stages& s) {
   if (!s.sums) s.sums.emplace();
   return *s.sums;
@@ -608,6 +613,31 @@ int64_t InsideWithoutDilation(const Window& v, int64_t m, const Tap& tap) {
   return inside ? PastTheRightEdge(v, m, tap) : tap.x_row;
 }
 
+int64_t PixelOrPadding(const Window& v, int64_t m, int64_t y, int64_t x) {
+  const bool inside = y >= 0 && y < v.in_h && x >= 0 && x < v.in_w;
+  return inside ? PixelAt(v, m, y, x, v.in_w) : -1;
+}
+
+int64_t StrideIgnored(const Window& v, int64_t m, const Tap& tap) {
+  return PixelOrPadding(v, m, m / v.out_w() % v.out_h() - v.pad_top + tap.r * v.dilation_h,
+                        m % v.out_w() - v.pad_left + tap.s * v.dilation_w);
+}
+
+int64_t PixelsInOrder(const Window& v, int64_t m, const Tap&) {
+  return std::min(m, v.batch * v.in_h * v.in_w - 1) * v.in_c;
+}
+
+int64_t NearestPixel(const Window& v, int64_t m, const Tap& tap) {
+  const Position at = PositionOf(v, m, tap);
+  return PixelAt(v, m, std::clamp<int64_t>(at.y, 0, v.in_h - 1),
+                 std::clamp<int64_t>(at.x, 0, v.in_w - 1), v.in_w);
+}
+
+int64_t NearestLine(const Window& v, int64_t m, const Tap& tap) {
+  const Position at = PositionOf(v, m, tap);
+  return PixelOrPadding(v, m, std::clamp<int64_t>(at.y, 0, v.in_h - 1), at.x);
+}
+
 void AddLines(std::vector<Cause>& rows) {
   const auto line = [&](std::string name, std::string sentence,
                         int64_t (*x_row)(const Window&, int64_t, const Tap&),
@@ -642,6 +672,15 @@ void AddLines(std::vector<Cause>& rows) {
        [](const Window& v) { return v.pad_right > 0; });
   line("before the left edge", "reads the line before where a window reaches past the left edge",
        BeforeTheLeftEdge, [](const Window& v) { return v.pad_left > 0; });
+  line("stride ignored", "steps from output to output by one pixel instead of the stride",
+       StrideIgnored, [](const Window& v) { return v.stride_h > 1 || v.stride_w > 1; });
+  line("pixels in order", "takes the outputs of a 1x1 kernel from the first pixels, one by one",
+       PixelsInOrder, [](const Window& v) { return v.kernel_h * v.kernel_w == 1; });
+  line("border in the padding", "reads the nearest pixel of the image for a tap in the padding",
+       NearestPixel, [](const Window&) { return true; });
+  line("lines of the border in the padding",
+       "reads the first or the last line of the image for a tap above or below it", NearestLine,
+       [](const Window&) { return true; });
   line("inside without dilation",
        "reads past the right edge where the window would lie inside without its dilation",
        InsideWithoutDilation, [](const Window& v) { return v.pad_right > 0 && v.dilation_w > 1; });
@@ -1008,9 +1047,10 @@ void AddRounding(std::vector<Cause>& rows) {
         [](const RealOutput& o) { return NarrowAfter(o, true); });
   rows.push_back({Stage::kRound, Kind::kRounding, "rounded twice in fixed point",
                   "multiplies by a 31-bit multiplier and rounds, shifts and rounds again",
-                  RoundsSums, RequantizesAs<Requant::kFixedQ31>});
+                  RoundsSumsOrRequantizes, RequantizesAs<Requant::kFixedQ31>});
   rows.push_back({Stage::kRound, Kind::kRounding, "rounded half up in fixed point",
-                  "multiplies by a 31-bit multiplier, shifts and rounds half up", RoundsSums,
+                  "multiplies by a 31-bit multiplier, shifts and rounds half up",
+                  RoundsSumsOrRequantizes,
                   RequantizesAs<Requant::kFixedRndnu>});
   rows.push_back({Stage::kRound, Kind::kRounding, "float32 requantization",
                   "converts the sum with its bias to float32 and multiplies by a float32 "

@@ -1161,9 +1161,8 @@ TEST(FamiliesAsked, AreThoseOfTheStepsOfAnOperation) {
     pool.K = 65536;
     others.push_back(pool);
   }
-  for (const Cause& cause : AllCauses()) {
+  for (const Cause& cause : CausesOfFamilies()) {
     const bool of_sums =
-        cause.of_family &&
         (cause.stage == CauseStage::kTail || cause.stage == CauseStage::kAccumulate ||
          cause.stage == CauseStage::kOffset || cause.stage == CauseStage::kGeometry);
     for (const Case& c : others) EXPECT_FALSE(of_sums && cause.applies(c)) << cause.name;

@@ -291,6 +291,8 @@ void CountInByte(PoolWindow& window) {
   if (window.divisor % 256 != 0) window.divisor %= 256;
 }
 
+void CompareWithOtherSign(PoolWindow& window) { window.largest = window.largest_of_other_sign; }
+
 void StartAtMinus127(PoolWindow& window) {
   window.largest = std::max<int64_t>(window.largest, -127);
 }
@@ -348,6 +350,19 @@ bool NarrowDifference(Stages& s) {
   return changes;
 }
 
+template <auto kTensor, auto kQ>
+bool NarrowToOwnType(Stages& s) {
+  return (s.c.*kTensor).dtype() == DType::kU8 ? NarrowDifference<kTensor, kQ, uint8_t, true>(s)
+                                              : NarrowDifference<kTensor, kQ, int8_t, true>(s);
+}
+
+template <auto kQ>
+bool ZeroPointOfChannel0(Stages& s) {
+  std::vector<int32_t>& list = (s.c.*kQ).zero_point;
+  if (list.empty()) return false;
+  return Replace(list, std::vector<int32_t>(list.size(), list.front()));
+}
+
 // From where the products take the weight of term k.
 int64_t HalvesAsNeighbours(int64_t k) {
   const int64_t j = k % 32;
@@ -403,6 +418,8 @@ bool ClampSumFirst(Stages& s) {
 void TakeWeightZeroPointFromInput(SumTerms& t) { t.zx += std::exchange(t.zw, 0); }
 
 void RoundCountUp(SumTerms& t) { t.count = (t.count + 3) / 4 * 4; }
+
+void CountPaddedTaps(SumTerms& t) { t.products += t.padding_taps * t.zx * t.zw; }
 
 void TakeFirstRowSum(SumTerms& t) { t.x_sum = t.x_sums[0]; }
 
@@ -512,7 +529,7 @@ float InFloat(const RealOutput& o) {
   const auto sum = static_cast<float>(f.sum), y = static_cast<float>(f.y);
   if (AddsOperands(o.c.op)) {
     const float scale = o.c.w_q.scale_at(0);
-    return over(multiplier * sum + scale * static_cast<float>(f.offset / scale), y);
+    return over(multiplier, y) * sum + over(scale, y) * static_cast<float>(f.offset / scale);
   }
   return (sum + (o.c.bias ? offset / multiplier : 0)) *
          (over(multiplier, y) / static_cast<float>(f.divisor));
@@ -566,6 +583,7 @@ RoundedOutput Truncate(const RealOutput& o) {
 }
 
 double HalfAwayOfDouble(double value) { return std::round(value); }
+double HalfEvenOfDouble(double value) { return std::nearbyint(value); }
 double CutDouble(double value) { return std::trunc(value); }
 
 // The zero point comes first.
@@ -577,6 +595,51 @@ RoundedOutput TruncateCode(const RealOutput& o) {
   const double code = o.rounded() + o.zero_point();
   return {code + (code * o.exact.rest < 0 ? o.exact.rest : 0), true};
 }
+
+// Both operands times their scales in float32, and the quotient of the sum.
+float OperandsInFloat(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  const float scale = o.c.w_q.scale_at(0);
+  return (static_cast<float>(f.multiplier) * static_cast<float>(f.sum) +
+          scale * static_cast<float>(f.offset / scale)) /
+         static_cast<float>(f.y);
+}
+
+// Both ratios of scales with so many bits behind the point, half up.
+template <int kBits>
+RoundedOutput RatiosInBits(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  const double scale = o.c.w_q.scale_at(0), unit = std::ldexp(1.0, kBits);
+  const double sum = f.sum * std::nearbyint(f.multiplier / f.y * unit) +
+                     f.offset / scale * std::nearbyint(scale / f.y * unit);
+  return {std::floor(sum / unit + 0.5)};
+}
+
+// An average that is a whole number of input steps before it is rescaled.
+template <double (*kRound)(double)>
+RoundedOutput AverageFirst(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  return {std::nearbyint(kRound(f.sum / f.divisor) * f.multiplier / f.y)};
+}
+
+RoundedOutput ClampBeforeZeroPoint(const RealOutput& o) {
+  const CodeRange range = RangeOf(o.c.out_dtype);
+  return {std::clamp<double>(o.rounded(), range.min, range.max)};
+}
+
+RoundedOutput UnscaledSlope(const RealOutput& o) {
+  const int64_t x = int64_t{o.c.x.IntAt(o.index)} - o.c.x_q.zero_point_at(0);
+  return {x < 0 ? std::nearbyint(static_cast<double>(x) * o.c.negative_slope) : o.rounded()};
+}
+
+// scale * code - scale * zero point.
+float TwoProducts(const Case& c, int64_t channel, __int128 integer) {
+  const float scale = c.x_q.scale_at(channel);
+  const int32_t zero = c.x_q.zero_point_at(channel);
+  return scale * static_cast<float>(integer + zero) - scale * static_cast<float>(zero);
+}
+
+__int128 InFloat32(__int128 value) { return static_cast<__int128>(static_cast<float>(value)); }
 
 // Fixed point with 8 bits behind the point, half up.
 RoundedOutput In256ths(const RealOutput& o) {
@@ -638,7 +701,36 @@ bool DropLeftShift(Stages& s) {
   return changes && std::isfinite(y);
 }
 
+// The same of sums, channel by channel.
+bool DropLeftShiftsOfSums(Stages& s) {
+  Case& c = s.c;
+  bool changes = false;
+  const auto drop = [&](double multiplier, float& factor) {
+    int shift = 0;
+    (void)std::frexp(multiplier, &shift);
+    if (shift <= 0) return;
+    factor = std::ldexp(factor, -shift);
+    changes |= std::isnormal(factor);
+  };
+  for (float& factor : c.multiplier) drop(factor, factor);
+  for (float& scale : c.w_q.scale)
+    drop(static_cast<double>(c.x_q.scale_at(0)) * scale / c.out_q.scale_at(0), scale);
+  return changes;
+}
+
 // ---- Clamp.
+
+// What the sum is before its bias.
+bool ReluBeforeBias(Stages& s) {
+  if (!s.c.relu || (!s.c.bias && !s.c.bias_i32)) return false;
+  s.c.relu = false;
+  if (!s.sums) s.sums.emplace();
+  s.sums->edit_bias = [](SumTerms& t) {
+    const int64_t sum = t.products - t.zx * t.w_sum - t.zw * t.x_sum + t.count * t.zx * t.zw;
+    if (sum < 0) t.products -= sum;
+  };
+  return true;
+}
 
 bool ReluAtCodeZero(Stages& s) {
   Case& c = s.c;
@@ -725,6 +817,9 @@ const Cause kCauses[] = {
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of taps",
      "adds the products of three taps in an int16 that wraps", Pairs,
      SetSum<&SumSteps::add, AddNarrow<3, true, false>>},
+    {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of nine products",
+     "adds nine products in an int16 that wraps", Pairs, SetSum<&SumSteps::add, AddNarrow<9, true, false>>,
+     Cause::kBitsOfFamily},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int16 product",
      "keeps the product of the two differences in an int16 that wraps", Is<Op::kMul>,
      Set<&Stages::integer, Wrap<int16_t>>},
@@ -925,7 +1020,8 @@ const Cause kCauses[] = {
      SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true>>>, 5},
     {Stage::kRound, Kind::kRounding, "x * fl(1/s), NaN is 0",
      "multiplies by the float32 reciprocal of the scale, and converts NaN, 0 times infinity, to 0",
-     Quantizes, SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true, true>>>, true},
+     Quantizes, SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true, true>>>,
+     Cause::kBitsOfFamily},
     {Stage::kRound, Kind::kRounding, "fl(x / s)",
      "rounds the quotient to float32 before it rounds to a code", Quantizes,
      SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<false>>>, 5},
@@ -1037,6 +1133,89 @@ const Cause kMistakes[] = {
     {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} subtracted in uint8",
      "subtracts the {x_zero_point} in a uint8 that wraps", CodesOfInput,
      NarrowDifference<&Case::x, &Case::x_q, uint8_t, true>},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} subtracted in 8 bits",
+     "subtracts the {w_zero_point} in 8 bits that wrap, those of the codes", Weights,
+     NarrowToOwnType<&Case::w, &Case::w_q>},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} subtracted in 8 bits",
+     "subtracts the {x_zero_point} in 8 bits that wrap, those of the codes", CodesOfInput,
+     NarrowToOwnType<&Case::x, &Case::x_q>},
+    {Stage::kOffset, Kind::kZeroPoint, "taps in the padding in K*zx*zw",
+     "counts the taps in the padding in the product of the two zero points",
+     [](const Case& c) { return IsConv(c.op); },
+     SetSum<&SumSteps::edit_terms, CountPaddedTaps>},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "zero point of the first operand for both",
+     "takes the zero point of the first operand for both", Is<Op::kConcat>,
+     [](Stages& s) { return Replace(s.c.w_q.zero_point, s.c.x_q.zero_point); }},
+    {Stage::kIndex, Kind::kIndex, "output zero point of channel 0",
+     "takes the output zero point of every channel from channel 0", Is<Op::kQuantize>,
+     ZeroPointOfChannel0<&Case::out_q>},
+    {Stage::kIndex, Kind::kIndex, "input zero point of channel 0",
+     "takes the zero point of every channel from channel 0", Is<Op::kDequantize>,
+     ZeroPointOfChannel0<&Case::x_q>},
+    {Stage::kAccumulate, Kind::kRounding, "integer in float32",
+     "rounds the integer to float32 before it is scaled",
+     [](const Case& c) { return Multiplies(c) || (Converts(c) && c.op == Op::kRequantize); },
+     Set<&Stages::integer, InFloat32>},
+    {Stage::kRound, Kind::kRounding, "operands in float32",
+     "adds both operands times their scales in float32, and divides by the output scale",
+     [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
+     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<OperandsInFloat>>},
+    {Stage::kRound, Kind::kRounding, "ratios to 20 bits",
+     "rounds the ratios of scales to 20 bits behind the point",
+     [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
+     SetIn<&Stages::codes, &CodeHooks::round, RatiosInBits<20>>},
+    {Stage::kRound, Kind::kRounding, "average rounded first",
+     "rounds the average to a whole number of input steps, half away from zero, before it rescales",
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>,
+     SetIn<&Stages::codes, &CodeHooks::round, AverageFirst<HalfAwayOfDouble>>},
+    {Stage::kRound, Kind::kRounding, "average rounded first, half to even",
+     "rounds the average to a whole number of input steps, half to even, before it rescales",
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>,
+     SetIn<&Stages::codes, &CodeHooks::round, AverageFirst<HalfEvenOfDouble>>},
+    {Stage::kRound, Kind::kRounding, "slope not rescaled",
+     "does not rescale the negative side of leaky_relu to the output scale",
+     [](const Case& c) { return c.op == Op::kTable && c.function == Function::kLeakyRelu; },
+     SetIn<&Stages::codes, &CodeHooks::round, UnscaledSlope>},
+    {Stage::kRound, Kind::kRounding, "scale * code - scale * zero point",
+     "computes scale * code - scale * zero point in float32, each step rounded", Is<Op::kDequantize>,
+     Set<&Stages::real, TwoProducts>},
+    {Stage::kScale, Kind::kRounding, "left shift of a multiplier dropped",
+     "drops the power of two of a multiplier of 1 or more",
+     [](const Case& c) { return RoundsReal(c) && (HasSums(c.op) || c.op == Op::kRequantize); },
+     DropLeftShiftsOfSums},
+    {Stage::kClamp, Kind::kClamp, "clamp before the zero point",
+     "clamps to the codes before it adds the zero point", Converts,
+     SetIn<&Stages::codes, &CodeHooks::round, ClampBeforeZeroPoint>},
+    {Stage::kClamp, Kind::kClamp, "relu before the bias",
+     "applies the relu to the sum before it adds the bias, and not behind it", SumsOfCodes,
+     ReluBeforeBias},
+    {Stage::kAccumulate, Kind::kIndex, "maximum with other sign",
+     "compares codes with the other signedness", Is<Op::kMaxPool>,
+     SetIn<&Stages::pool, &PoolHooks::under_window, CompareWithOtherSign>},
+    {Stage::kPadding, Kind::kPadding, "left padding as the right", "pads the left as the right",
+     Of<HasWindow>, [](Stages& s) {
+       return EditWindow(s, [](Window& v) { v.pad_left = v.pad_right; });
+     }},
+    {Stage::kPadding, Kind::kPadding, "top padding as the bottom", "pads the top as the bottom",
+     Of<HasWindow>, [](Stages& s) {
+       return EditWindow(s, [](Window& v) { v.pad_top = v.pad_bottom; });
+     }},
+    {Stage::kGeometry, Kind::kIndex, "dilation of columns for both",
+     "spreads rows by the dilation of columns", Of<HasWindow>, [](Stages& s) {
+       return EditWindow(s, [](Window& v) { v.dilation_h = v.dilation_w; });
+     }},
+    {Stage::kGeometry, Kind::kIndex, "dilation of rows for both",
+     "spreads columns by the dilation of rows", Of<HasWindow>, [](Stages& s) {
+       return EditWindow(s, [](Window& v) { v.dilation_w = v.dilation_h; });
+     }},
+    {Stage::kGeometry, Kind::kIndex, "stride of columns for both",
+     "steps rows by the stride of columns", Of<HasWindow>, [](Stages& s) {
+       return EditWindow(s, [](Window& v) { v.stride_h = v.stride_w; });
+     }},
+    {Stage::kGeometry, Kind::kIndex, "stride of rows for both",
+     "steps columns by the stride of rows", Of<HasWindow>, [](Stages& s) {
+       return EditWindow(s, [](Window& v) { v.stride_w = v.stride_h; });
+     }},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} subtracted, saturating",
      "subtracts the {w_zero_point} in an int8 that saturates", Weights,
      NarrowDifference<&Case::w, &Case::w_q, int8_t, false>},

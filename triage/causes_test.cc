@@ -890,10 +890,11 @@ TEST(CauseOfRounding, SumsOfTwoOperandsInFloats) {
        {"float32 multiplier", "float32 reciprocal", "float64 multiplier"}) {
     EXPECT_EQ(Answer(c, name), Values{5}) << name;
   }
-  c = Elements(Op::kAdd, kU8, {50}, {41});
-  c.out_q.scale = {14};
-  EXPECT_EQ(Answer(c, "float32 multiplier"), Values{6}) << "fl(91 / 14) is 6.5";
-  EXPECT_EQ(Answer(c, "float32 reciprocal"), Values{7}) << "91 * fl(1/14) is above";
+  c = Elements(Op::kAdd, kU8, {1}, {14});
+  c.out_q.scale = {6};
+  EXPECT_EQ(Answer(c, "operands in float32"), Values{2}) << "fl(15 / 6) is 2.5";
+  EXPECT_EQ(Answer(c, "float32 multiplier"), Values{3}) << "fl(1/6) + 14 * fl(1/6) is above";
+  EXPECT_EQ(Answer(c, "float32 reciprocal"), Values{3}) << "so it is where fl(1/6) is a factor";
   c = Elements(Op::kAdd, kU8, {18}, {3});
   c.out_q.scale = {14};
   EXPECT_EQ(Answer(c, "float64 multiplier"), Values{2}) << "21 / 14, not 18 / 14 + 3 / 14";

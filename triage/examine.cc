@@ -28,11 +28,13 @@ namespace {
 constexpr size_t kPlenty = 6;
 // The least number of drawn cases on which a cause is compared with the subject, even if borne out.
 constexpr int kDrawn = 6;
+// And on cases with less of what a condition may be about.
+constexpr int kReduced = 12;
 
 // The properties of a case on which a fault may depend: sizes, and modes such as types.
 struct Shape {
   int64_t k = 0, n = 0, m = 0;
-  std::array<std::string, 15> modes;
+  std::array<std::string, 16> modes;
 };
 constexpr std::array<std::pair<const char*, int64_t Shape::*>, 3> kSizes{
     {{"K", &Shape::k}, {"N", &Shape::n}, {"M", &Shape::m}}};
@@ -56,21 +58,25 @@ Shape ShapeOf(const Case& c) {
   const auto flag = [](const char* what, bool value) {
     return fmt::format("where {} is {}", what, value);
   };
-  const auto whether = [](const char* yes, const char* no, bool value) {
-    return std::string("where ") + (value ? yes : no);
+  const auto whether = [](std::string_view yes, std::string_view no, bool value) {
+    return "where " + std::string(value ? yes : no);
   };
+  const bool pair = HasTwoInputs(c.op);
+  const std::string x = pair ? "a" : "x", w = pair ? "b" : "w";
   return {
       c.K,
       c.N,
       c.M,
-      {type("x", c.x), type("w", c.w), fmt::format("where the output is {}", Name(c.out_dtype)),
+      {type(x.c_str(), c.x), type(w.c_str(), c.w), fmt::format("where the output is {}", Name(c.out_dtype)),
        flag("per_channel", c.per_channel), flag("ceil_mode", c.window.ceil_mode),
        flag("count_include_pad", c.window.count_include_pad),
        whether("there is a bias", "there is no bias", c.bias || c.bias_i32),
        whether("there is a relu", "there is no relu", c.relu),
-       whether("the zero point of x is 0", "the zero point of x is not 0",
+       whether("M is 1", "M is 2 or more", c.M == 1),
+       whether("the zero point of " + x + " is 0", "the zero point of " + x + " is not 0",
                AllZero(c.x_q.zero_point)),
-       whether("the zero points of w are 0", "a zero point of w is not 0",
+       whether(pair ? "the zero point of b is 0" : "the zero points of w are 0",
+               pair ? "the zero point of b is not 0" : "a zero point of w is not 0",
                AllZero(c.w_q.zero_point)),
        whether("the output zero point is 0", "the output zero point is not 0",
                AllZero(c.out_q.zero_point)),
@@ -94,7 +100,7 @@ struct Tested {
   size_t order = 0;
   std::vector<Answered> answers;
   bool refuted = false;
-  int drawn = 0;
+  int drawn = 0, reduced = 0;
 
   int64_t count(bool Answered::* what) const {
     return std::ranges::count_if(answers, [&](const Answered& each) { return each.*what; });
@@ -132,11 +138,13 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
       if (each.against) out.insert(each.shape.*size_of);
     }
     if (out.empty()) continue;
-    constexpr double kBitsOfBound = 4, kBitsOfRest = 5;  // which size, and which side or remainder
+    // Which size, and which bound or remainder. Kernels seldom fail on small sizes alone.
+    const double bits_of_bound = 1 + std::log2(static_cast<double>(in.size() + out.size()));
+    constexpr double kBitsOfUpper = 3, kBitsOfRest = 6;
     const int64_t least = *in.begin(), most = *in.rbegin();
-    candidates.push_back({fmt::format("where {} is {} or more", name, least), kBitsOfBound,
+    candidates.push_back({fmt::format("where {} is {} or more", name, least), bits_of_bound,
                           [=](const Shape& s) { return s.*size_of >= least; }, size_of});
-    candidates.push_back({fmt::format("where {} is {} or less", name, most), kBitsOfBound,
+    candidates.push_back({fmt::format("where {} is {} or less", name, most), bits_of_bound + kBitsOfUpper,
                           [=](const Shape& s) { return s.*size_of <= most; }, size_of});
     for (const int64_t lanes : {2, 4, 8, 16, 32, 64}) {
       const int64_t rest = base.*size_of % lanes;
@@ -189,8 +197,11 @@ class Examiner {
     constexpr uint64_t kLeastTries = 600;
     for (uint64_t i = 0; i < kMostTries && !(Done() && (i >= kLeastTries || Spent())); ++i) {
       const bool near = i % 4 != 3;
-      const std::optional<Case> c = near ? Varied(base_, MixSeed(kSeed, i)) : Drawn(i);
-      if (c) Try(*c, near);
+      const uint64_t seed = MixSeed(kSeed, i);
+      const bool reduced = i % 4 == 1;
+      std::optional<Case> c = near ? Varied(base_, seed) : Drawn(i);
+      if (c && reduced) c = Reduced(*c, seed);
+      if (c) Try(*c, near, reduced);
     }
     return Result();
   }
@@ -235,7 +246,7 @@ class Examiner {
     return Counterfactual(c, causes, model_) != predicted.alone;
   }
 
-  void Try(const Case& c, bool near) {
+  void Try(const Case& c, bool near, bool reduced) {
     const Tensor right = RightOutput(c, model_);
     const Predicted without = Predict(c, {}, right);
     work_ += (Alive() + 1) * (c.M * c.N * std::max<int64_t>(c.K, 1) + c.x.size() + c.w.size());
@@ -249,7 +260,9 @@ class Examiner {
         continue;
       }
       Predicted y = Predict(c, tested.causes, right);
-      worth |= (!tested.settled() || (!near && tested.drawn < kDrawn)) && y != without;
+      worth |= (!tested.settled() || (!near && tested.drawn < kDrawn) ||
+                (reduced && tested.reduced < kReduced)) &&
+               y != without;
       differ |= first && *first != y;
       if (!first) first = y;
       predicted.emplace_back(std::move(y));
@@ -264,7 +277,9 @@ class Examiner {
     ++examination_.asked;
     if (!outcome.ok() || outcome.y.shape() != right.shape()) return;
     for (size_t i = 0; i < tested_.size(); ++i) {
-      if (predicted[i]) Hold(*predicted[i], c, without, outcome.y, near, tested_[i]);
+      if (!predicted[i]) continue;
+      Hold(*predicted[i], c, without, outcome.y, near, tested_[i]);
+      tested_[i].reduced += reduced && tested_[i].answers.back().departs;
     }
   }
 

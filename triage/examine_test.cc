@@ -162,7 +162,7 @@ class ExamineTest : public testing::Test {
     if (!y) outcome.status = RunStatus::kCrashed;
     return outcome;
   }};
-  const Cause one_ = Adds(1);
+  const Cause one_ = Adds(3);
   const Hypothesis cause_{&one_};
 };
 

@@ -453,7 +453,7 @@ TEST(ClearCase, IsLookedForWithTheCauseThatIsKnown) {
       Minimize(WithZeroPoints(2), subject, MatchesExact(), {.max_calls = 400});
   ASSERT_TRUE(result.minimized.observed);
   EXPECT_FALSE(IsAmbiguous(ProblemOf(result.minimized), result.minimized.observed->y));
-  EXPECT_LE(result.calls, 160);
+  EXPECT_LE(result.calls, 260);
 }
 
 TEST(ClearCase, ThatIsFoundInASearchCutShortKnowsNoNeeds) {

@@ -101,6 +101,7 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
   const std::vector<int64_t> x_sums = x.RowSums(c.M * groups), w_sums = w.RowSums(c.N);
   const auto first = static_cast<size_t>(std::min(steps.first_added, c.K));
   const auto added = static_cast<size_t>(std::min(steps.added, c.K - static_cast<int64_t>(first)));
+  const std::vector<int32_t> ones(static_cast<size_t>(c.K), 1);
   std::vector<__int128> sums;
   sums.reserve(static_cast<size_t>(c.M * c.N));
   for (int64_t m = 0; m < c.M; ++m) {
@@ -123,6 +124,7 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
         terms.x_sums = x_sums;
         terms.row = row, terms.channel = n;
         terms.padding_w_sum = PaddingWeights(x, row, terms.w);
+        terms.padding_taps = PaddingWeights(x, row, ones);
       }
       if (steps.edit_terms) steps.edit_terms(terms);
       if (steps.edit_bias) steps.edit_bias(terms);
@@ -148,6 +150,11 @@ PoolWindow WindowUnder(const Case& c, int64_t m, int64_t n) {
     const int32_t code = c.x.IntAt(tap.x_row + n);
     window.sum += code;
     window.largest = std::max<int64_t>(window.largest, code);
+    const auto otherwise = [&](int64_t of) {  // in the order of the other type
+      return c.x.dtype() == DType::kS8 ? of & 0xFF : of ^ 0x80;
+    };
+    if (window.inside == 0 || otherwise(code) > otherwise(window.largest_of_other_sign))
+      window.largest_of_other_sign = code;
     ++window.inside;
   }
   window.terms = window.inside;

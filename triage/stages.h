@@ -36,6 +36,7 @@ struct SumTerms {
   std::span<const int64_t> x_sums;  // of every row
   int64_t row = 0, channel = 0;
   int64_t padding_w_sum = 0;  // of the weights whose taps lie in the padding
+  int64_t padding_taps = 0;   // how many these are
 };
 
 // Linear, and a convolution laid out as a matrix (im2col): products of codes are added, then
@@ -69,7 +70,8 @@ struct PoolWindow {
   int64_t sum = 0;    // of the codes inside the image
   int64_t terms = 0;  // how many zero points are subtracted from `sum`
   int64_t divisor = 1;
-  int64_t largest = INT32_MIN;  // code
+  int64_t largest = INT32_MIN;                // code
+  int64_t largest_of_other_sign = INT32_MIN;  // the code whose bits are largest as the other type's
 };
 
 // A real output before it is rounded to a code.

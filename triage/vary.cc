@@ -164,4 +164,61 @@ std::optional<Case> Varied(const Case& c, uint64_t seed) {
   return varied;
 }
 
+namespace {
+
+// Codes of the other type, and a zero point that moves with them; false where it leaves int32.
+bool TakeOtherType(DType& dtype, std::vector<int32_t>& zero_points, int32_t& moved) {
+  if (!IsCode(dtype)) return false;
+  moved = dtype == DType::kU8 ? -128 : 128;
+  dtype = dtype == DType::kU8 ? DType::kS8 : DType::kU8;
+  for (int32_t& zero : zero_points) {
+    const int64_t to = int64_t{zero} + moved;
+    if (to < INT32_MIN || to > INT32_MAX) return false;
+    zero = static_cast<int32_t>(to);
+  }
+  return true;
+}
+
+bool RetypeCodes(Tensor& codes, QParams& q) {
+  DType dtype = codes.dtype();
+  int32_t moved = 0;
+  if (!TakeOtherType(dtype, q.zero_point, moved)) return false;
+  Tensor to(dtype, codes.shape());
+  for (int64_t i = 0; i < codes.size(); ++i) to.SetInt(i, codes.IntAt(i) + moved);
+  codes = std::move(to);
+  return true;
+}
+
+bool RetypeOutput(Case& c) {
+  int32_t moved = 0;
+  if (!HasOutQParams(c.op) || !TakeOtherType(c.out_dtype, c.out_q.zero_point, moved)) return false;
+  c.out_min += moved, c.out_max += moved;
+  return true;
+}
+
+}  // namespace
+
+std::optional<Case> Reduced(const Case& c, uint64_t seed) {
+  Rng rng(seed);
+  Case reduced = ProblemOf(c);
+  const auto some_of = [&](int64_t size) { return slice::Range(0, rng.Between(1, size - 1)); };
+  const bool plain = !HasWindow(c.op) && !RowOf(c.op).observer && c.op != Op::kConcat;
+  bool changed = false;
+  switch (rng.Below(5)) {
+    case 0:
+      if (HasSums(c.op) && !IsConv(c.op) && c.K > 1)
+        reduced = slice::Terms(reduced, some_of(c.K)), changed = true;
+      break;
+    case 1:
+      if (plain && c.N > 1) reduced = slice::Channels(reduced, some_of(c.N)), changed = true;
+      break;
+    case 2:
+      if (plain && c.M > 1) reduced = slice::Rows(reduced, some_of(c.M)), changed = true;
+      break;
+    case 3: changed = RowOf(c.op).x_qparams && RetypeCodes(reduced.x, reduced.x_q); break;
+    default: changed = RetypeOutput(reduced); break;
+  }
+  return changed && Validate(reduced).empty() ? std::optional(std::move(reduced)) : std::nullopt;
+}
+
 }  // namespace qualm::triage

@@ -152,10 +152,10 @@ class Audit {
   Audit(const Options& options, Session& session)
       : options_(options),
         session_(session),
-        known_(session.known),
-        names_(SubjectNames(options.subjects, kDefaultSubjects)) {
+        known_(session.known) {
     cases_ = DocumentedCases(options.corpus);
     RequireWritable(options);
+    names_ = SubjectNames(options.subjects, kDefaultSubjects);
     session.Open(names_, "");
     ReadTheRunBefore();
     ClearFolder();

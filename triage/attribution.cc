@@ -515,23 +515,30 @@ std::vector<Weighed> WeighedByOneAnswer(const Case& c, const Tensor& right, cons
 
 // Nothing that was asked speaks against it.
 bool HoldsEverywhere(const Weighed& each) { return each.against == 0 && each.otherwise == 0; }
-// Other faults may show now and then, in one answer of four; and one answer of ten may be right where
-// a condition that nobody has a word for is not met. How a kernel rounds depends on no condition.
+// How a kernel rounds depends on no condition, and shows in every answer. Of all else one answer of ten
+// may be right where a condition that nobody has a word for is not met, and of narrow sums, whose
+// numbers nothing else gives, one of two; other faults may show in one answer of four.
 bool Holds(const Weighed& each) {
-  const bool rounds = std::ranges::any_of(each.causes, [](const Cause* cause) {
-    return cause->stage == CauseStage::kRound || cause->stage == CauseStage::kScale;
-  });
-  return (rounds ? each.against == 0 : 10 * each.against <= each.bearing_out) &&
+  constexpr double kSurely = 10 * kMargin;
+  const auto is_at = [&](CauseStage stage) {
+    return std::ranges::any_of(each.causes,
+                               [&](const Cause* cause) { return cause->stage == stage; });
+  };
+  if (is_at(CauseStage::kRound) || is_at(CauseStage::kScale)) return HoldsEverywhere(each);
+  const bool narrow = is_at(CauseStage::kAccumulate) && each.causes.size() == 1 && each.bits >= kSurely;
+  return (narrow ? 1 : 10) * each.against <= each.bearing_out &&
          4 * each.otherwise <= each.bearing_out;
 }
 
-// Of two causes each has to be worth what it takes to choose it.
+// Of two causes each has to be worth what it takes to choose it, and a condition may only hide that one
+// of them does nothing.
 void RemoveIdleHalves(std::vector<Weighed>& all) {
   std::map<const Cause*, double> alone;
   for (const Weighed& each : all)
     if (each.causes.size() == 1) alone[each.causes.front()] = each.bits;
   std::erase_if(all, [&](const Weighed& each) {
-    return each.causes.size() > 1 && each.causes.back()->stage != CauseStage::kPlace &&
+    if (each.causes.size() < 2 || each.causes.back()->stage == CauseStage::kPlace) return false;
+    return !each.where.text.empty() ||
            std::ranges::any_of(each.causes, [&](const Cause* cause) {
              const auto found = alone.find(cause);
              return found != alone.end() && found->second > each.bits - kMargin;
@@ -933,9 +940,10 @@ std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject
                             (layout == Layout::kConv && c.window.groups == 1);
   if (!has_channels || RowOf(c.op).out_q == OutQParams::kFixed) return std::nullopt;
   const Convention* const model = ModelOf(subject.contract());
-  const int64_t width = TailWidth(c, RightOutput(c, model), answer.y);
+  const Tensor right = RightOutput(c, model);
+  const int64_t width = TailWidth(c, right, answer.y);
   if (width == 0) return std::nullopt;
-  int again = 0;
+  int again = 0, of_others = 0;
   for (const int64_t by : {1, 2, 3, 5, 7, 11}) {
     std::vector<int64_t> channels = slice::Range(0, c.N);
     std::ranges::rotate(channels, channels.begin() + by % c.N);
@@ -946,8 +954,15 @@ std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject
     if (*actual == expected) continue;
     if (TailWidth(turned, expected, *actual) != width) return std::nullopt;
     ++again;
+    // A channel that was right elsewhere is wrong where it stands now.
+    bool other = false;
+    for (int64_t i = 0; i < expected.size(); ++i) {
+      const int64_t before = i - i % c.N + channels[static_cast<size_t>(i % c.N)];
+      other |= actual->BitsAt(i) != expected.BitsAt(i) && answer.y.BitsAt(before) == right.BitsAt(before);
+    }
+    of_others += other;
   }
-  if (again < 3) return std::nullopt;
+  if (again < 3 || of_others < 2) return std::nullopt;
   Attribution attribution = Stated(
       FindingKind::kTail,
       fmt::format("only the last N % {} outputs of a row are wrong, whatever channels they are of",
@@ -1048,12 +1063,14 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     if (attribution && attribution->complete) return attribution;
     if (attribution) {
       open.insert(open.end(), attribution->open.begin(), attribution->open.end());
+      if (!told.empty()) return std::nullopt;  // the likeliest explanations say enough
       told.push_back(attribution->diagnosis);
       told.insert(told.end(), attribution->evidence.begin(), attribution->evidence.end());
     } else {
       for (const Hypothesis& causes : fits)
         if (std::ranges::find(contradicted, causes) == contradicted.end())
           contradicted.push_back(causes);
+      if (!told.empty()) return std::nullopt;
       told.push_back(fmt::format("{} further cases asked: {} {} the output, and other answers "
                                  "contradict {}",
                                  examination.asked, ListOf(c.op, fits),

@@ -162,7 +162,7 @@ class ExamineTest : public testing::Test {
     if (!y) outcome.status = RunStatus::kCrashed;
     return outcome;
   }};
-  const Cause one_ = Adds(3);
+  const Cause one_ = Adds(1);
   const Hypothesis cause_{&one_};
 };
 
@@ -170,9 +170,11 @@ class ExamineTest : public testing::Test {
 
 TEST_F(ExamineTest, EachAnswerThatBearsACauseOutIsWorthMore) {
   AskOneShapeOnly();
+  const Cause three = Adds(3);
+  const Hypothesis cause{&three};
   double before = 0;
   for (const size_t answers : {0, 1, 3, 6}) {
-    const auto weighed = Ask({cause_}, Answers(cause_, answers, 0)).weighed.front();
+    const auto weighed = Ask({cause}, Answers(cause, answers, 0)).weighed.front();
     EXPECT_EQ(weighed.bearing_out, static_cast<int64_t>(answers));
     EXPECT_GT(weighed.bits, before) << answers;
     before = weighed.bits;

@@ -75,7 +75,10 @@ Case RandomCase::DrawWhole(Op op) {
   if (rng_.Chance(1, 3)) c.contract = rng_.Chance(1, 2) ? "exact" : "model:fbgemm@avx2+nofma";
   c.note = Text();
   if (rng_.Chance(1, 3)) c.expected = AnyTensor(c.out_dtype, c.output_shape());
-  if (rng_.Chance(1, 3)) c.observed = Observed{Text(), AnyTensor(c.out_dtype, c.output_shape())};
+  if (rng_.Chance(1, 3)) {
+    c.observed = Observed{Text(), AnyTensor(c.out_dtype, c.output_shape())};
+    if (rng_.Chance(1, 2)) c.observed->why = {"tail", "of " + Text(), Text(), Text()};
+  }
   using List = Printed::List;
   for (const List list :
        {List::kX, List::kXScale, List::kWScale, List::kOutScale, List::kMultiplier, List::kBias}) {

@@ -814,6 +814,38 @@ TEST(TargetsAgree, ComparesWithSiblings) {
   EXPECT_NE(verdict.reason.find("twin@bad"), std::string::npos) << verdict.reason;
 }
 
+// A subject whose answers change in some runs.
+TestSubject WrongWhere(std::function<bool(const RunContext&)> wrong) {
+  return TestSubject([wrong](const Case& c, const RunContext& context) {
+    Tensor y = exact::Evaluate(c);
+    if (!y.empty() && wrong(context)) y.bytes()[0] ^= 1;
+    return TestSubject::Good(std::move(y));
+  });
+}
+
+TEST(Control, ADifferenceThatComesByChanceIsNotPutDownToTheContext) {
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  for (const char* const claim : {"alignment_and_stride", "environment", "layer_strides", "packed_once",
+                                  "concurrent_calls", "poison_is_irrelevant"}) {
+    int runs = 0;
+    TestSubject subject = WrongWhere([&](const RunContext&) { return ++runs % 2 == 0; });
+    const Verdict verdict = Judge(*FindProperty(claim), c, subject);
+    if (verdict.failed()) EXPECT_EQ(verdict.kind, FindingKind::kNondeterminism) << claim;
+    if (verdict.failed()) EXPECT_NE(verdict.reason.find("asked again"), std::string::npos) << claim;
+  }
+}
+
+TEST(Control, ASplitOfThreadsAndARaceAreToldApart) {
+  const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
+  const Property& property = *FindProperty("concurrent_calls");
+  TestSubject split = WrongWhere([](const RunContext& context) { return context.threads > 1; });
+  EXPECT_NE(Judge(property, c, split).reason.find("result, the same way each time"), std::string::npos);
+  int runs = 0;
+  TestSubject race =
+      WrongWhere([&](const RunContext& context) { return context.threads > 1 && ++runs % 2 == 1; });
+  EXPECT_NE(Judge(property, c, race).reason.find("not the same way each time"), std::string::npos);
+}
+
 TEST(Contracts, DecideWhatApplies) {
   Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
   c.requant = Requant::kExact;  // under another one no sweep is linear

@@ -282,7 +282,7 @@ int RunExplain(const Options& options) {
   session.deferred.Try("--emit", [&] { EmitFirst(options, c, session); });
   if (!options.ask.empty()) {
     session.deferred.Try(
-        [&] { session.Print("{}", WithDecimals(AskText(options, c, explained))); });
+        "--ask", [&] { session.Print("{}", WithDecimals(AskText(options, c, explained))); });
   }
   session.Write();
   if (!session.subjects.empty() && !session.Judged(session.subjects.front()->CannotRun(c)))

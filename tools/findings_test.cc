@@ -401,69 +401,6 @@ TEST_F(TriageTest, AFindingWithoutAFolderIsReported) {
 
 // A finding whose cause is a guess is looked into again when another finding of the same subject
 // and operation has shown its cause, and may then be the same fault.
-TEST_F(TriageTest, ASureCauseExplainsFindingsThatHadNone) {
-  // Of all ties only 1/2 is rounded up: cases with other ties show no cause that gives all outputs.
-  const auto subject = SubjectRegistry::Get().Make("faulty:one-tie");
-  std::optional<Finding> sure, unsure, guessed;
-  std::vector<triage::Hypothesis> cause;
-  for (uint64_t seed = 0; !unsure || !guessed; ++seed) {
-    const Case c = gen::Draw(Op::kQuantize, seed);
-    const Verdict verdict = Judge(*FindProperty("matches_exact"), c, *subject);
-    if (!verdict.failed()) continue;
-    const Finding found(c, "matches_exact", "faulty:one-tie", verdict);
-    const triage::Triaged alone(found, *subject);
-    if (alone.sure() && !sure) {
-      EXPECT_EQ(alone.finding().kind, FindingKind::kTie);
-      sure = found;
-      cause = {alone.causes()};
-    } else if (sure && alone.causes().empty() &&
-               triage::Triaged(found, *subject, nullptr, cause).sure()) {
-      unsure = found;
-    } else if (!alone.sure() && !alone.causes().empty()) {
-      guessed = found;
-    }
-  }
-  triage::Hypothesis named;  // the causes of the first diagnosis
-  const auto triaged = [&](const std::vector<Finding>& raw, const KnownFindings& known = {}) {
-    FindingsFolder findings((folder() / "out").string());
-    Deferred deferred;
-    std::vector<Finding> kept = findings.Triage(raw, "", known, deferred, [] { return false; });
-    deferred.Throw();
-    EXPECT_EQ(findings.effort().findings, static_cast<int64_t>(kept.size()));
-    if (!findings.diagnoses().empty()) named = findings.diagnoses().begin()->second.causes;
-    return kept;
-  };
-  const std::vector<Finding> alone = triaged({*unsure});
-  ASSERT_EQ(alone.size(), 1u);
-  EXPECT_EQ(alone[0].kind, FindingKind::kUnknown);
-  for (const std::vector<Finding>& raw :
-       {std::vector{*unsure, *sure}, {*sure, *unsure}, {*unsure, *sure, *unsure}}) {
-    const std::vector<Finding> kept = triaged(raw);
-    ASSERT_EQ(kept.size(), 1u);
-    EXPECT_EQ(kept[0].kind, FindingKind::kTie);
-    EXPECT_EQ(ProblemOf(kept[0].test_case), ProblemOf(sure->test_case));
-  }
-  EXPECT_EQ(triaged({*unsure, *unsure}).size(), 1u) << "one of each";
-  // What is only guessed explains nothing: two causes where one is sure.
-  EXPECT_EQ(triaged({*guessed, *sure}).size(), 1u);
-  EXPECT_EQ(named, cause[0]);
-  // A known fault explains too.
-  Finding tie = *sure;
-  tie.kind = FindingKind::kTie;
-  EXPECT_EQ(triaged({*unsure, *sure}, Knowing({tie})).size(), 1u);
-  // A sure cause of another subject explains nothing, and the order of the findings stays.
-  const std::vector<Finding> both = triaged({*unsure, Found()});
-  ASSERT_EQ(both.size(), 2u);
-  EXPECT_EQ(both[0].kind, FindingKind::kUnknown);
-  EXPECT_EQ(both[1].kind, FindingKind::kTail);
-  // What is known without a sure cause is looked into all the same, and leaves no file.
-  std::filesystem::remove_all(folder() / "out");
-  const std::vector<Finding> known = triaged({*unsure}, Knowing(alone));
-  ASSERT_EQ(known.size(), 1u);
-  EXPECT_NE(known[0].explanation.find("; minimized: "), std::string::npos) << known[0].explanation;
-  EXPECT_FALSE(std::filesystem::exists(Folder(alone[0].fingerprint())));
-}
-
 // A subject that loses the tails of its sums, but for the cases of the linear operation in which a
 // test has it answer otherwise.
 class OneSubjectTest : public TriageTest {
@@ -569,13 +506,13 @@ TEST_F(OneSubjectTest, AGuessIsMadeSmallerBeforeItIsTakenForOneThatIsKept) {
 // What the smallest case of a finding has shown explains those that come after it, even where no
 // time is left for theirs.
 TEST_F(OneSubjectTest, ACauseThatASmallestCaseHasShownExplainsOthers) {
-  // Of three rows and more it loses the tails of this case alone, which cases near it contradict.
+  // Of two rows and more it loses the tails of this case alone, which cases near it contradict.
   const Case alone = Rows(3);
   Case rows = Rows(4);
   rows.x_q.zero_point = {77};
   otherwise_ = [&](const Case& c) -> std::optional<Tensor> {
     if (ProblemOf(c) == rows) return OddFrom(c, 2);
-    if (c.M <= 2 || ProblemOf(c) == alone) return std::nullopt;
+    if (c.M <= 1 || ProblemOf(c) == alone) return std::nullopt;
     return exact::Evaluate(c);
   };
   const Finding hidden = FoundOn(rows), seldom = FoundOn(alone);

@@ -161,7 +161,7 @@ std::string LayersText(const std::vector<AnsweredLayer>& layers) {
     }
     text += fmt::format("  of {}: {} exact",
                         Plural(static_cast<int64_t>(by_who[who].size()), "layer"), exact);
-    if (named != 0) text += fmt::format(", {} not exact in the way of a known library", named);
+    if (named != 0) text += fmt::format(", {} not exact in a known way", named);
     if (printed != 0) text += fmt::format(", {} exact within the printed digits", printed);
     if (undefined != 0) text += fmt::format(", {} not exact and defined by nobody", undefined);
     text += wrong.empty() ? ".\n"

@@ -330,9 +330,10 @@ std::optional<Attribution> OneCause(const Evidence& evidence) {
   return attribution;
 }
 
-// Pairs of causes that give the output, the cheapest first: at most `most`, of at most `bits`.
+// Pairs of causes that give the output, the cheapest first: at most `most`, of at most `bits`; with
+// `slips` also of slips with zero points.
 std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_t most,
-                                  double bits = INFINITY) {
+                                  double bits = INFINITY, bool slips = true) {
   // On a small case all pairs; on a large one only pairs of causes that each change the output.
   constexpr int64_t kSmall = 4096;
   std::vector<const Cause*> usable;
@@ -340,7 +341,8 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
     return cause.stage == CauseStage::kXZeroPoint || cause.stage == CauseStage::kWZeroPoint;
   };
   for (const Cause& cause : AllCauses()) {
-    if (bits == INFINITY ? cause.of_family && !of_zero_point(cause) : cause.bits >= bits) continue;
+    if (bits == INFINITY ? cause.of_family && !(slips && of_zero_point(cause)) : cause.bits >= bits)
+      continue;
     if (Work(c) <= kSmall || evidence.Explained(cause)) usable.push_back(&cause);
   }
   std::vector<Hypothesis> pairs;
@@ -1122,7 +1124,7 @@ Attribution ByWorth(const Case& c, const Tensor& actual, const Tensor& right,
 Attribution Likeliest(const Case& c, const Tensor& actual, const Tensor& right,
                       const Evidence& evidence) {
   if (auto one = OneCause(evidence)) return *one;
-  const std::vector<Hypothesis> two = TwoCauses(c, evidence, 1);
+  const std::vector<Hypothesis> two = TwoCauses(c, evidence, 1, INFINITY, false);
   if (!two.empty()) return Shown(evidence, two.front());
   return Guess(c, right, actual, evidence);
 }

@@ -29,7 +29,7 @@ constexpr size_t kPlenty = 6;
 // The least number of drawn cases on which a cause is compared with the subject, even if borne out.
 constexpr int kDrawn = 6;
 // And on cases with less of what a condition may be about.
-constexpr int kReduced = 12;
+constexpr int kReduced = 24;
 
 // The properties of a case on which a fault may depend: sizes, and modes such as types.
 struct Shape {
@@ -363,7 +363,10 @@ class Examiner {
         const bool of_size = where.size_of != nullptr;
         const int64_t in = of_size ? std::ssize(sizes_in) : weighed.bearing_out;
         const int64_t out = of_size ? std::ssize(sizes_out) : outside;
-        if (weighed.against > 0 || lost > 0 || Log2Choose(in + out, out) < where.bits + kMargin)
+        // Faults that are known beside it hide it now and then.
+        const int64_t hidden = established_.empty() ? 0 : weighed.bearing_out / 10;
+        if (weighed.against > hidden || lost > hidden ||
+            Log2Choose(in + out, out) < where.bits + kMargin)
           continue;
         weighed.where.text = where.text;
         weighed.where.holds = [holds = where.holds](const Case& c) { return holds(ShapeOf(c)); };

@@ -318,12 +318,6 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     result.attribution = descent->OfTheBest(c, begun);
     result.calls += descent->calls() - before;
   }
-  // A smaller case that fails outside the condition refutes it.
-  Attribution& told = result.attribution;
-  if (!told.where.holds(result.minimized)) {
-    told.diagnosis = WithoutCondition(told.diagnosis, told.where);
-    told.where = {};
-  }
   result.irrelevant = Irrelevant(c, result.minimized);
   if (ended) result.needs = Needs(result.minimized);
 
@@ -341,6 +335,14 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     result.minimized.observed = Observed{std::string(subject.name()), outcome.y};
     if (!subject.Version().empty()) result.minimized.observed->by += " " + subject.Version();
     if (outcome.y != result.minimized.expected) break;
+  }
+  // A smaller case that fails outside the condition refutes it. (A claim may fail on a derived case.)
+  Attribution& told = result.attribution;
+  const bool fails_itself =
+      result.minimized.observed && result.minimized.observed->y != result.minimized.expected;
+  if (fails_itself && !told.where.holds(result.minimized)) {
+    told.diagnosis = WithoutCondition(told.diagnosis, told.where);
+    told.where = {};
   }
   result.minimized.note = result.attribution.diagnosis;
   if (result.minimized.observed)

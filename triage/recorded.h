@@ -56,7 +56,7 @@ struct RecordedAnswer {
   bool undefined = false;
 
   // Exact with other numbers that print as those of the case (triage/printed.h). Looked at where
-  // no convention gives it.
+  // no convention of a library gives it.
   bool within_digits = false;
 
   bool exact() const { return departing == 0; }

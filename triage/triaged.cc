@@ -82,7 +82,8 @@ void Triaged::Minimize(const MinimizeOptions& options) {
     small_.reset();
     return;
   }
-  if (!attribution_.where.holds(small_->minimized)) {
+  if (small_->attribution.causes == attribution_.causes &&
+      small_->attribution.where.text != attribution_.where.text) {
     finding_.explanation = WithoutCondition(finding_.explanation, attribution_.where);
     attribution_.diagnosis = WithoutCondition(attribution_.diagnosis, attribution_.where);
     attribution_.where = {};

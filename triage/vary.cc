@@ -204,19 +204,18 @@ std::optional<Case> Reduced(const Case& c, uint64_t seed) {
   const auto some_of = [&](int64_t size) { return slice::Range(0, rng.Between(1, size - 1)); };
   const bool plain = !HasWindow(c.op) && !RowOf(c.op).observer && c.op != Op::kConcat;
   bool changed = false;
-  switch (rng.Below(5)) {
+  switch (rng.Below(8)) {  // on the number of terms most of all
     case 0:
-      if (HasSums(c.op) && !IsConv(c.op) && c.K > 1)
-        reduced = slice::Terms(reduced, some_of(c.K)), changed = true;
-      break;
-    case 1:
       if (plain && c.N > 1) reduced = slice::Channels(reduced, some_of(c.N)), changed = true;
       break;
-    case 2:
+    case 1:
       if (plain && c.M > 1) reduced = slice::Rows(reduced, some_of(c.M)), changed = true;
       break;
-    case 3: changed = RowOf(c.op).x_qparams && RetypeCodes(reduced.x, reduced.x_q); break;
-    default: changed = RetypeOutput(reduced); break;
+    case 2: changed = RowOf(c.op).x_qparams && RetypeCodes(reduced.x, reduced.x_q); break;
+    case 3: changed = RetypeOutput(reduced); break;
+    default:
+      if (HasSums(c.op) && !IsConv(c.op) && c.K > 1)
+        reduced = slice::Terms(reduced, some_of(c.K)), changed = true;
   }
   return changed && Validate(reduced).empty() ? std::optional(std::move(reduced)) : std::nullopt;
 }

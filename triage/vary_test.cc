@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "oracles/exact/exact.h"
 #include "properties/gen/gen.h"
 
 namespace qualm::triage {
@@ -62,6 +63,28 @@ using Asks = std::function<bool(const Case&)>;
 double Share(const std::vector<Case>& cases, const Asks& asks) {
   return static_cast<double>(std::ranges::count_if(cases, asks)) /
          static_cast<double>(cases.size());
+}
+
+TEST(Reduced, HasLessOfOneThingOrOtherCodesForTheSameNumbers) {
+  const Case c = Base();
+  int smaller = 0, retyped = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const std::optional<Case> r = Reduced(c, seed);
+    if (!r) continue;
+    EXPECT_EQ(Validate(*r), "");
+    EXPECT_EQ(r, Reduced(c, seed));
+    const int less = (r->M < c.M) + (r->N < c.N) + (r->K < c.K);
+    EXPECT_EQ(less + (r->x.dtype() != c.x.dtype()) + (r->out_dtype != c.out_dtype), 1);
+    smaller += less;
+    if (less == 0) {
+      ++retyped;
+      const Tensor was = exact::Evaluate(c), is = exact::Evaluate(*r);
+      for (int64_t i = 0; i < was.size(); ++i)
+        EXPECT_EQ(is.IntAt(i) - r->out_q.zero_point_at(0), was.IntAt(i) - c.out_q.zero_point_at(0));
+    }
+  }
+  EXPECT_GT(smaller, 50);
+  EXPECT_GT(retyped, 30);
 }
 
 TEST(Varied, IsTheSameForTheSameSeedAndAProblemAlone) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes cases: every field that has a meaning for the op, in the order of CaseKey.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -66,7 +64,7 @@ class Writer {
                                      {"cause", &why.cause},
                                      {"causes", &why.causes},
                                      {"evidence", &why.evidence}})
-      if (!value->empty()) text += fmt::format(", \"{}\": {}", key, JsonQuote(*value));
+      if (!value->empty()) text += std::string(", \"") + key + "\": " + JsonQuote(*value);
     return text;
   }
 

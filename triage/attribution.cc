@@ -517,9 +517,9 @@ std::vector<Weighed> WeighedByOneAnswer(const Case& c, const Tensor& right, cons
 
 // Nothing that was asked speaks against it.
 bool HoldsEverywhere(const Weighed& each) { return each.against == 0 && each.otherwise == 0; }
-// How a kernel rounds depends on no condition, and shows in every answer. Of all else one answer of ten
-// may be right where a condition that nobody has a word for is not met, and of narrow sums, whose
-// numbers nothing else gives, one of two; other faults may show in one answer of four.
+// How a kernel rounds depends on no condition, and shows in every answer. Of narrow sums, whose numbers
+// nothing else gives, one answer of two may be right where a condition that nobody has a word for is
+// not met. Other faults may show in one answer of four.
 bool Holds(const Weighed& each) {
   constexpr double kSurely = 10 * kMargin;
   const auto is_at = [&](CauseStage stage) {
@@ -528,7 +528,7 @@ bool Holds(const Weighed& each) {
   };
   if (is_at(CauseStage::kRound) || is_at(CauseStage::kScale)) return HoldsEverywhere(each);
   const bool narrow = is_at(CauseStage::kAccumulate) && each.causes.size() == 1 && each.bits >= kSurely;
-  return (narrow ? 1 : 10) * each.against <= each.bearing_out &&
+  return each.against <= (narrow ? each.bearing_out : 0) &&
          4 * each.otherwise <= each.bearing_out;
 }
 

@@ -293,6 +293,8 @@ void CountInByte(PoolWindow& window) {
 
 void CompareWithOtherSign(PoolWindow& window) { window.largest = window.largest_of_other_sign; }
 
+void StartAtZero(PoolWindow& window) { window.largest = std::max<int64_t>(window.largest, 0); }
+
 void StartAtMinus127(PoolWindow& window) {
   window.largest = std::max<int64_t>(window.largest, -127);
 }
@@ -1146,6 +1148,16 @@ const Cause kMistakes[] = {
     {Stage::kWZeroPoint, Kind::kZeroPoint, "zero point of the first operand for both",
      "takes the zero point of the first operand for both", Is<Op::kConcat>,
      [](Stages& s) { return Replace(s.c.w_q.zero_point, s.c.x_q.zero_point); }},
+    {Stage::kClamp, Kind::kZeroPoint, "input zero point in place of the output's",
+     "adds the {x_zero_point} instead of the output zero point",
+     [](const Case& c) { return HasCodesOut(c) && RowOf(c.op).x_qparams && !HasSums(c.op); },
+     [](Stages& s) {
+       const std::vector<int32_t> zero(s.c.out_q.zero_point.size(), s.c.x_q.zero_point_at(0));
+       return Replace(s.c.out_q.zero_point, zero);
+     }},
+    {Stage::kAccumulate, Kind::kClamp, "maximum from code 0", "starts the maximum of s8 codes at 0",
+     [](const Case& c) { return c.op == Op::kMaxPool && c.x.dtype() == DType::kS8; },
+     SetIn<&Stages::pool, &PoolHooks::under_window, StartAtZero>},
     {Stage::kIndex, Kind::kIndex, "output zero point of channel 0",
      "takes the output zero point of every channel from channel 0", Is<Op::kQuantize>,
      ZeroPointOfChannel0<&Case::out_q>},

@@ -8,6 +8,7 @@
 //     g++ -O1 -std=c++20 -shared -fPIC -I adapters -DFAULT=kAddSwappedZeroPoints -o faulty.so
 //         bench/strange_operations.cc -lquadmath
 #include <quadmath.h>
+#include <qualm_plugin.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
@@ -18,8 +19,6 @@
 #include <cstring>
 #include <thread>
 #include <vector>
-
-#include <qualm_plugin.h>
 
 #ifndef FAULT
 #define FAULT kNone
@@ -281,12 +280,11 @@ void Quantize(const qualm_problem* p) {
     if (std::isnan(x)) {
       code = Is(kQuantizeNanToLowest) ? -far : zero_point;
     } else {
-      int64_t whole = std::isinf(x) ? (x > 0 ? far : -far)
-                                    : Quotient(Exactly(x), Exactly(scale),
-                                               Is(kQuantizeTailHalfAway) &&
-                                                       InTail(n, p->y->dims[1])
-                                                   ? kAway
-                                                   : kToEven);
+      int64_t whole =
+          std::isinf(x)
+              ? (x > 0 ? far : -far)
+              : Quotient(Exactly(x), Exactly(scale),
+                         Is(kQuantizeTailHalfAway) && InTail(n, p->y->dims[1]) ? kAway : kToEven);
       if (Is(kQuantizeReciprocal)) whole = FromFloat(x * (1 / scale));
       if (Is(kQuantizeCallerRounding)) whole = FromFloat(static_cast<double>(x) / scale);
       if (Is(kQuantizeBeyondInt32) && whole != static_cast<int32_t>(whole)) whole = INT32_MIN;
@@ -517,14 +515,13 @@ const Packed& KeptPack(const qualm_problem* p) {
 // The raw sum of one output. Terms come in pairs, as vectors add them.
 int64_t Dot(const qualm_problem* p, const Packed& w, const std::vector<int32_t>& row, int64_t n) {
   const bool signed_weights = p->w->dtype == QUALM_S8;
-  const bool saturates =
-      Is(kLinearPairSaturation) && p->x->dtype == QUALM_U8 && signed_weights;
+  const bool saturates = Is(kLinearPairSaturation) && p->x->dtype == QUALM_U8 && signed_weights;
   const bool wraps = Is(kLinearPairWrap) && p->x->dtype == QUALM_S8 && signed_weights;
   const int64_t depth = Is(kLinearDroppedTail) && w.depth >= 64 ? w.depth / 4 * 4 : w.padded;
   int64_t sum = 0;
   for (int64_t k = 0; k < depth; k += 2) {
-    int64_t pair = int64_t{row[k]} * w.codes[w.Place(n, k)] +
-                   int64_t{row[k + 1]} * w.codes[w.Place(n, k + 1)];
+    int64_t pair =
+        int64_t{row[k]} * w.codes[w.Place(n, k)] + int64_t{row[k + 1]} * w.codes[w.Place(n, k + 1)];
     if (saturates) pair = std::clamp<int64_t>(pair, -32768, 32767);
     if (wraps) pair = static_cast<int16_t>(pair);
     sum += pair;
@@ -551,12 +548,10 @@ void Linear(const qualm_problem* p) {
       int64_t w_zero = p->w_q.zero_point[Index(p->w_q, n)];
       if (Is(kLinearOneRowSymmetric) && rows == 1) w_zero = 0;
       const int64_t sum = Dot(p, w, row, n);
-      const int64_t correction =
-          w.depth * x_zero * w_zero - x_zero * w.sums[n] - w_zero * x_sum;
+      const int64_t correction = w.depth * x_zero * w_zero - x_zero * w.sums[n] - w_zero * x_sum;
       int64_t corrected = sum + correction;
       if (Is(kLinearFloatCompensation)) {
-        corrected =
-            static_cast<int64_t>(static_cast<float>(sum) + static_cast<float>(correction));
+        corrected = static_cast<int64_t>(static_cast<float>(sum) + static_cast<float>(correction));
       }
       const int64_t blocks = Is(kLinearBiasPerBlock) && w.depth > 64 ? (w.depth + 63) / 64 : 1;
       Finish(p, m * p->y->strides[0] + n, n, corrected,
@@ -580,8 +575,8 @@ void Convolve(const qualm_problem* p) {
                          (!steps || (Is(kConvPointwiseStride) && conv));
   ForRows(p, y->dims[0] * y->dims[1], [&](int64_t line) {
     const int64_t image = line / y->dims[1], oy = line % y->dims[1];
-    const int64_t image_at = Is(kConvBatchOffset) && conv ? image * width * x->strides[1]
-                                                          : image * x->strides[0];
+    const int64_t image_at =
+        Is(kConvBatchOffset) && conv ? image * width * x->strides[1] : image * x->strides[0];
     std::vector<int64_t> at(taps);  // offsets of the pixels of a window, -1 in the padding
     for (int64_t ox = 0; ox < y->dims[2]; ++ox) {
       int64_t padded = 0;
@@ -633,8 +628,8 @@ void Convolve(const qualm_problem* p) {
         const bool empty = Is(kDepthwiseEmptyWindow) && depthwise && padded == taps;
         int64_t y_at = line / y->dims[1] * y->strides[0] + oy * y->strides[1] + ox * y->strides[2];
         if (Is(kConvDenseOutput) && conv) y_at = (line * y->dims[2] + ox) * outputs;
-        Finish(p, y_at + n, n, sum,
-               Index(p->w_q, Is(kConvGroupScale) && conv ? n % out_group : n), empty ? 0 : 1);
+        Finish(p, y_at + n, n, sum, Index(p->w_q, Is(kConvGroupScale) && conv ? n % out_group : n),
+               empty ? 0 : 1);
       }
     }
   });
@@ -648,8 +643,7 @@ void ForPixels(const qualm_problem* p, const Body& body) {
     const int64_t image = line / y->dims[1], oy = line % y->dims[1];
     for (int64_t ox = 0; ox < y->dims[2]; ++ox) {
       for (int64_t c = 0; c < y->dims[3]; ++c) {
-        body(image, oy, ox, c,
-             image * y->strides[0] + oy * y->strides[1] + ox * y->strides[2] + c);
+        body(image, oy, ox, c, image * y->strides[0] + oy * y->strides[1] + ox * y->strides[2] + c);
       }
     }
   });
@@ -684,8 +678,8 @@ void AvgPool(const qualm_problem* p) {
       sum = Quotient({sum, 0}, {count, 0});
       divisor = out_scale;
     }
-    const int64_t whole = Quotient({scale.m * sum, scale.e}, divisor,
-                                   Is(kAvgPoolHalfAway) ? kAway : kToEven);
+    const int64_t whole =
+        Quotient({scale.m * sum, scale.e}, divisor, Is(kAvgPoolHalfAway) ? kAway : kToEven);
     Put(p->y, at, Clamped(p, whole + zero_point, zero_point));
   });
 }
@@ -716,8 +710,8 @@ std::vector<int64_t> Indirection(const qualm_problem* p) {
 const std::vector<int64_t>& KeptIndirection(const qualm_problem* p) {
   static std::vector<int64_t> kept, key;
   const qualm_window& v = *p->window;
-  std::vector<int64_t> wanted = {v.kernel_h,   v.kernel_w,   v.stride_h,   v.stride_w,
-                                 v.pad_top,    v.pad_left,   v.dilation_h, v.dilation_w,
+  std::vector<int64_t> wanted = {v.kernel_h,    v.kernel_w,    v.stride_h,    v.stride_w,
+                                 v.pad_top,     v.pad_left,    v.dilation_h,  v.dilation_w,
                                  p->x->dims[1], p->x->dims[2], p->y->dims[1], p->y->dims[2]};
   if (key != wanted) {
     key = wanted;
@@ -729,8 +723,7 @@ const std::vector<int64_t>& KeptIndirection(const qualm_problem* p) {
 void MaxPool(const qualm_problem* p) {
   const qualm_window& v = *p->window;
   const int64_t taps = v.kernel_h * v.kernel_w, channels = p->y->dims[3];
-  const std::vector<int64_t> own =
-      Is(kMaxPoolCachedTaps) ? std::vector<int64_t>() : Indirection(p);
+  const std::vector<int64_t> own = Is(kMaxPoolCachedTaps) ? std::vector<int64_t>() : Indirection(p);
   const std::vector<int64_t>& offsets = Is(kMaxPoolCachedTaps) ? KeptIndirection(p) : own;
   const int64_t whole_windows =
       (p->x->dims[2] + v.pad_left + v.pad_right - v.dilation_w * (v.kernel_w - 1) - 1) /

@@ -34,9 +34,9 @@ Verdict EnvironmentIsIrrelevant(const Case& c, Subject& subject) {
     const Answer answer = Ask(subject, c, context);
     if (answer.verdict) return *answer.verdict;
     // Rounding is the cause, even if the base answer is right.
-    if (auto failed = relation::ChangedIn(context, c, base.y, answer.y, subject,
-                                          std::string("the result changes with ") + environment.text,
-                                          FindingKind::kRounding))
+    if (auto failed = relation::ChangedIn(
+            context, c, base.y, answer.y, subject,
+            std::string("the result changes with ") + environment.text, FindingKind::kRounding))
       return *failed;
   }
   return Verdict::Passed();

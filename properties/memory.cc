@@ -108,10 +108,9 @@ Verdict SameBitsTwice(const Case& c, Subject& subject) {
   if (first.y.empty()) return Verdict::Vacuous("the output is empty");
   const Answer again = Ask(subject, c, context);
   if (again.verdict) return *again.verdict;
-  return AsMemory(
-      relation::Difference(c, first.y, again.y, "the second run differs from the first")
-          .value_or(Verdict::Passed()),
-      FindingKind::kNondeterminism);
+  return AsMemory(relation::Difference(c, first.y, again.y, "the second run differs from the first")
+                      .value_or(Verdict::Passed()),
+                  FindingKind::kNondeterminism);
 }
 
 Verdict PoisonIsIrrelevant(const Case& c, Subject& subject) {

@@ -825,8 +825,8 @@ TestSubject WrongWhere(std::function<bool(const RunContext&)> wrong) {
 
 TEST(Control, ADifferenceThatComesByChanceIsNotPutDownToTheContext) {
   const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
-  for (const char* const claim : {"alignment_and_stride", "environment", "layer_strides", "packed_once",
-                                  "concurrent_calls", "poison_is_irrelevant"}) {
+  for (const char* const claim : {"alignment_and_stride", "environment", "layer_strides",
+                                  "packed_once", "concurrent_calls", "poison_is_irrelevant"}) {
     int runs = 0;
     TestSubject subject = WrongWhere([&](const RunContext&) { return ++runs % 2 == 0; });
     const Verdict verdict = Judge(*FindProperty(claim), c, subject);
@@ -839,7 +839,8 @@ TEST(Control, ASplitOfThreadsAndARaceAreToldApart) {
   const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
   const Property& property = *FindProperty("concurrent_calls");
   TestSubject split = WrongWhere([](const RunContext& context) { return context.threads > 1; });
-  EXPECT_NE(Judge(property, c, split).reason.find("result, the same way each time"), std::string::npos);
+  EXPECT_NE(Judge(property, c, split).reason.find("result, the same way each time"),
+            std::string::npos);
   int runs = 0;
   TestSubject race =
       WrongWhere([&](const RunContext& context) { return context.threads > 1 && ++runs % 2 == 1; });

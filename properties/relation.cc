@@ -206,7 +206,8 @@ std::optional<Verdict> AnswersByChance(const Case& c, Subject& subject, const Ru
   for (int i = 1; i < kTimes && !first.verdict; ++i) {
     const Answer again = Ask(subject, c, fresh);
     if (again.verdict) return std::nullopt;
-    auto differs = Difference(c, first.y, again.y, "the same question, asked again, gets another answer");
+    auto differs =
+        Difference(c, first.y, again.y, "the same question, asked again, gets another answer");
     if (!differs) continue;
     differs->kind = FindingKind::kNondeterminism;
     return differs;
@@ -216,7 +217,8 @@ std::optional<Verdict> AnswersByChance(const Case& c, Subject& subject, const Ru
 
 // Whether two answers differ at most in outputs that hold what their memory held before.
 bool SameButUnwritten(const Tensor& a, uint8_t poison_a, const Tensor& b, uint8_t poison_b) {
-  const std::span<const std::byte> left = std::as_bytes(a.bytes()), right = std::as_bytes(b.bytes());
+  const std::span<const std::byte> left = std::as_bytes(a.bytes()),
+                                   right = std::as_bytes(b.bytes());
   for (size_t i = 0; i < left.size(); ++i) {
     if (left[i] != right[i] && (left[i] != std::byte{poison_a} || right[i] != std::byte{poison_b}))
       return false;
@@ -233,12 +235,12 @@ std::optional<Verdict> ChangedIn(const RunContext& context, const Case& c, const
   fresh.poison = 0x3C;
   const Answer again = Ask(subject, c, fresh);
   if (!again.verdict && !SameButUnwritten(base, RunContext{}.poison, again.y, fresh.poison)) {
-    auto differs = Difference(c, base, again.y,
-                              "the same question, asked after others, gets another answer");
+    auto differs =
+        Difference(c, base, again.y, "the same question, asked after others, gets another answer");
     differs->kind = FindingKind::kNondeterminism;
     return differs;
   }
-  const char* const how = AnswersByChance(c, subject, context)    ? ", not the same way each time"
+  const char* const how = AnswersByChance(c, subject, context)   ? ", not the same way each time"
                           : kind == FindingKind::kNondeterminism ? ", the same way each time"
                                                                  : "";
   auto differs = Difference(c, base, actual, what + how);

@@ -192,7 +192,8 @@ Verdict OneThingChanged(const Case& c, Subject& subject) {
                                   "the first problem, asked again after one with " + changed->what +
                                       " changed, gets another answer");
     if (failed)
-      return As(FindingKind::kNondeterminism, relation::AnswersByChance(c, subject).value_or(*failed));
+      return As(FindingKind::kNondeterminism,
+                relation::AnswersByChance(c, subject).value_or(*failed));
   }
   return tried == 0 ? Verdict::Vacuous("nothing can be changed alone") : Verdict::Passed();
 }

@@ -150,9 +150,7 @@ class Audit {
  public:
   // Throws before any file is changed where a subject, a case or an output cannot be had.
   Audit(const Options& options, Session& session)
-      : options_(options),
-        session_(session),
-        known_(session.known) {
+      : options_(options), session_(session), known_(session.known) {
     cases_ = DocumentedCases(options.corpus);
     RequireWritable(options);
     names_ = SubjectNames(options.subjects, kDefaultSubjects);

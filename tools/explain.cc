@@ -62,8 +62,8 @@ double CostOf(const Case& c) {
 // A folder: the answers in its case files and the answers of the named subjects, layer by layer.
 int RunExplainModel(const Options& options) {
   Session session(options);
-  if (options.at >= 0 || !options.ask.empty() || !options.emit.empty() || !options.contract.empty() ||
-      !options.reference.empty()) {
+  if (options.at >= 0 || !options.ask.empty() || !options.emit.empty() ||
+      !options.contract.empty() || !options.reference.empty()) {
     throw InputError(
         "--at, --ask, --emit, --contract and --reference are about one case, expected a file");
   }

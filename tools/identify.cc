@@ -240,8 +240,9 @@ std::string FileByFile(const Question& question, Op op) {
       names.resize(kMostNames);
       names.back() += fmt::format(" ({} more)", more);
     }
-    lines.push_back(fmt::format("{} to {}", fs::path(file.file).filename().string(),
-                                names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+    lines.push_back(
+        fmt::format("{} to {}", fs::path(file.file).filename().string(),
+                    names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
   if (!any || lines.size() < 2 || lines.size() > kMostFiles) return "";
   return fmt::format("{}", fmt::join(lines, "; "));

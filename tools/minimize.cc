@@ -89,11 +89,9 @@ int RunMinimize(const Options& options) {
   const Outcome first = subject.CannotRun(c).empty() ? subject.Run(c, RunContext{}) : Outcome{};
   const std::optional<triage::Attribution> kept =
       first.ok() ? triage::Kept(c, first.y, &subject) : std::nullopt;
-  const triage::MinimizeResult result =
-      triage::Minimize(c, subject, property,
-                       {.max_calls = options.max_calls,
-                        .stop = stop,
-                        .attribution = kept ? &*kept : nullptr});
+  const triage::MinimizeResult result = triage::Minimize(
+      c, subject, property,
+      {.max_calls = options.max_calls, .stop = stop, .attribution = kept ? &*kept : nullptr});
 
   session.totals.cases = 1;
   session.totals.Add(result.verdict.judgement);
@@ -138,8 +136,8 @@ int RunMinimize(const Options& options) {
           fmt::format("cut short {}, after {:.0f} s: a smaller case may exist\n",
                       Stopped() ? "by a signal" : "by --max-calls", session.stopwatch.seconds());
     }
-    text += triage::Explain(result.minimized, session.pointers(),
-                            {.attribution = &result.attribution});
+    text +=
+        triage::Explain(result.minimized, session.pointers(), {.attribution = &result.attribution});
     if (finding.case_file.empty()) {
       text += CaseToJson(result.minimized);
     } else {

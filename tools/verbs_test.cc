@@ -453,8 +453,7 @@ TEST_F(Verbs, EveryDoorSaysTheSame) {
     }
     return "no line with " + begin;
   };
-  for (const auto& [file, subject, kind] :
-       std::vector<std::array<std::string, 3>>{
+  for (const auto& [file, subject, kind] : std::vector<std::array<std::string, 3>>{
            {"forum/000-linear-sweep", "model:fbgemm@avx2", "pair-saturation"},
            {"regressions/linear-last-product-dropped", "faulty:k-tail", "tail"}}) {
     const Ran small = Qualm({"minimize", Corpus(file + ".case.json"), "--subject", subject,
@@ -462,9 +461,11 @@ TEST_F(Verbs, EveryDoorSaysTheSame) {
     ASSERT_EQ(small.status, 1) << small.err;
     const std::string cause = after(small.out, "cause: ");
     EXPECT_TRUE(cause.ends_with("[" + kind + "]")) << cause;
-    EXPECT_EQ(after(Qualm({"explain", "small.case.json", "--subject", subject}).out, "cause: "), cause);
+    EXPECT_EQ(after(Qualm({"explain", "small.case.json", "--subject", subject}).out, "cause: "),
+              cause);
     EXPECT_EQ(after(Qualm({"explain", "small.case.json"}).out, "cause: "), cause);
-    EXPECT_EQ(after(Qualm({"minimize", "small.case.json", "--subject", subject}).out, "cause: "), cause);
+    EXPECT_EQ(after(Qualm({"minimize", "small.case.json", "--subject", subject}).out, "cause: "),
+              cause);
     // Words that the answer does not bear out are not repeated.
     Case other = ReadCaseFile((folder() / "small.case.json").string());
     other.observed->why.causes = "weight zero point ignored";
@@ -475,25 +476,31 @@ TEST_F(Verbs, EveryDoorSaysTheSame) {
 
 TEST_F(Verbs, IdentifyNamesTheArithmeticOfEachFile) {
   const auto half = [&](const std::string& name, int x, int y) {
-    Write(name, R"({"qualm_case": 1, "op": "requantize", "M": 1, "N": 1, "multiplier": 0.5, "out_zp": 0,
-                    "x": [)" + std::to_string(x) + R"(], "observed": {"by": "somebody", "y": [)" +
-                    std::to_string(y) + "]}}");
+    Write(name,
+          R"({"qualm_case": 1, "op": "requantize", "M": 1, "N": 1, "multiplier": 0.5, "out_zp": 0,
+                    "x": [)" +
+              std::to_string(x) + R"(], "observed": {"by": "somebody", "y": [)" +
+              std::to_string(y) + "]}}");
     return name;
   };
   const Ran ran = Qualm({"identify", half("up.case.json", 1, 1), half("down.case.json", 3, 1)});
   EXPECT_EQ(ran.status, 1);
-  EXPECT_NE(ran.out.find("  bit-equal to no one convention: up.case.json to "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("  bit-equal to no one convention: up.case.json to "), std::string::npos)
+      << ran.out;
   EXPECT_NE(ran.out.find("; down.case.json to plain@floor, "), std::string::npos) << ran.out;
 }
 
 TEST_F(Verbs, ExplainAsksForTheCaseThatTellsExplanationsApart) {
-  Write("one.case.json", R"({"qualm_case": 1, "op": "linear", "M": 1, "N": 1, "K": 2, "x_dtype": "u8",
+  Write("one.case.json",
+        R"({"qualm_case": 1, "op": "linear", "M": 1, "N": 1, "K": 2, "x_dtype": "u8",
       "w_dtype": "s8", "out_dtype": "s32", "x_scale": 1, "x_zp": 1, "w_scale": 1, "w_zp": 1,
       "x": [2, 3], "w": [5, 7], "observed": {"by": "somebody", "y": [21]}})");
   const Ran ran = Qualm({"explain", "one.case.json", "--ask", "next.case.json"});
-  EXPECT_NE(ran.out.find("ask for the answer to next.case.json; at index "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("ask for the answer to next.case.json; at index "), std::string::npos)
+      << ran.out;
   EXPECT_EQ(ReadCaseFile((folder() / "next.case.json").string()).op, Op::kLinear);
-  ExpectBadInput({"explain", Corpus("forum/000-linear-sweep.case.json"), "--ask", "/proc/no"}, "--ask: ");
+  ExpectBadInput({"explain", Corpus("forum/000-linear-sweep.case.json"), "--ask", "/proc/no"},
+                 "--ask: ");
 }
 
 TEST_F(Verbs, GoldenRecordingsAreReproduced) {

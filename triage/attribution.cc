@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <ranges>
 #include <set>
-#include <cmath>
 #include <utility>
 
 #include "core/contract.h"
@@ -361,7 +361,8 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
   return fit;
 }
 
-// These causes with each other one of another stage, where they still give the output, cheapest first.
+// These causes with each other one of another stage, where they still give the output, cheapest
+// first.
 std::vector<Hypothesis> WithAnother(Op op, const Hypothesis& causes, const Evidence& evidence) {
   std::vector<Hypothesis> fit;
   for (const Cause& cause : AllCauses()) {
@@ -374,8 +375,8 @@ std::vector<Hypothesis> WithAnother(Op op, const Hypothesis& causes, const Evide
   return fit;
 }
 
-// Every explanation that gives the output: conventions, single causes, and pairs that cost less than
-// the rare causes of families.
+// Every explanation that gives the output: conventions, single causes, and pairs that cost less
+// than the rare causes of families.
 std::vector<Hypothesis> FitsOf(const Case& c, const Evidence& evidence) {
   std::vector<Hypothesis> fits = ConventionsOf(evidence);
   const auto add = [&](const std::vector<Hypothesis>& more) {
@@ -475,9 +476,11 @@ Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
   return attribution;
 }
 
-// The rows and columns of a few departures say nothing; a part of an answer is no explanation of it.
+// The rows and columns of a few departures say nothing; a part of an answer is no explanation of
+// it.
 Attribution Unexplained(Op op, const Evidence& evidence) {
-  Attribution attribution = Stated(FindingKind::kUnknown, "no known cause gives every output", false);
+  Attribution attribution =
+      Stated(FindingKind::kUnknown, "no known cause gives every output", false);
   const Cause* best = nullptr;
   Agreement most;
   for (const Cause& cause : AllCauses()) {
@@ -517,9 +520,9 @@ std::vector<Weighed> WeighedByOneAnswer(const Case& c, const Tensor& right, cons
 
 // Nothing that was asked speaks against it.
 bool HoldsEverywhere(const Weighed& each) { return each.against == 0 && each.otherwise == 0; }
-// How a kernel rounds depends on no condition, and shows in every answer. Of narrow sums, whose numbers
-// nothing else gives, one answer of two may be right where a condition that nobody has a word for is
-// not met. Other faults may show in one answer of four.
+// How a kernel rounds depends on no condition, and shows in every answer. Of narrow sums, whose
+// numbers nothing else gives, one answer of two may be right where a condition that nobody has a
+// word for is not met. Other faults may show in one answer of four.
 bool Holds(const Weighed& each) {
   constexpr double kSurely = 10 * kMargin;
   const auto is_at = [&](CauseStage stage) {
@@ -527,24 +530,23 @@ bool Holds(const Weighed& each) {
                                [&](const Cause* cause) { return cause->stage == stage; });
   };
   if (is_at(CauseStage::kRound) || is_at(CauseStage::kScale)) return HoldsEverywhere(each);
-  const bool narrow = is_at(CauseStage::kAccumulate) && each.causes.size() == 1 && each.bits >= kSurely;
-  return each.against <= (narrow ? each.bearing_out : 0) &&
-         4 * each.otherwise <= each.bearing_out;
+  const bool narrow =
+      is_at(CauseStage::kAccumulate) && each.causes.size() == 1 && each.bits >= kSurely;
+  return each.against <= (narrow ? each.bearing_out : 0) && 4 * each.otherwise <= each.bearing_out;
 }
 
-// Of two causes each has to be worth what it takes to choose it, and a condition may only hide that one
-// of them does nothing.
+// Of two causes each has to be worth what it takes to choose it, and a condition may only hide that
+// one of them does nothing.
 void RemoveIdleHalves(std::vector<Weighed>& all) {
   std::map<const Cause*, double> alone;
   for (const Weighed& each : all)
     if (each.causes.size() == 1) alone[each.causes.front()] = each.bits;
   std::erase_if(all, [&](const Weighed& each) {
     if (each.causes.size() < 2 || each.causes.back()->stage == CauseStage::kPlace) return false;
-    return !each.where.text.empty() ||
-           std::ranges::any_of(each.causes, [&](const Cause* cause) {
-             const auto found = alone.find(cause);
-             return found != alone.end() && found->second > each.bits - kMargin;
-           });
+    return !each.where.text.empty() || std::ranges::any_of(each.causes, [&](const Cause* cause) {
+      const auto found = alone.find(cause);
+      return found != alone.end() && found->second > each.bits - kMargin;
+    });
   });
 }
 
@@ -571,12 +573,12 @@ class Decision {
       return each->causes.front()->convention->of_no_library;
     };
     if (!std::ranges::all_of(known, is_own)) std::erase_if(known, is_own);
-    // Nothing about places is said while a known arithmetic gives every answer. Its other steps need
-    // no explanation.
+    // Nothing about places is said while a known arithmetic gives every answer. Its other steps
+    // need no explanation.
     std::erase_if(rules, [&](const Weighed* rule) {
-      return known.empty() ? !Holds(*rule)
-                           : !IsArithmetic(rule->causes) || rule->against > 0 ||
-                                 !rule->where.text.empty();
+      return known.empty()
+                 ? !Holds(*rule)
+                 : !IsArithmetic(rule->causes) || rule->against > 0 || !rule->where.text.empty();
     });
     if (known.empty() && rules.empty()) return std::nullopt;
     Attribution attribution = known.empty() ? ByRule(rules) : ByName(known, rules);
@@ -611,13 +613,16 @@ class Decision {
   bool ShownAgain(const Weighed& each) const {
     const bool place = each.causes.back()->stage == CauseStage::kPlace;
     if (asked_ == 0) return !place;
-    // Cases near the one found share its scales, so that the same columns depart for other reasons too.
+    // Cases near the one found share its scales, so that the same columns depart for other reasons
+    // too.
     if (place && (each.drawn < 2 || !HoldsEverywhere(each))) return false;
-    return each.bearing_out >= std::min<int64_t>(asked_, place ? 6 : each.causes.size() > 1 ? 4 : 2);
+    return each.bearing_out >= std::min<int64_t>(asked_, place                    ? 6
+                                                         : each.causes.size() > 1 ? 4
+                                                                                  : 2);
   }
 
-  // A named arithmetic gives every answer, which is no guess. What it does here is told beside it if
-  // one rule says that.
+  // A named arithmetic gives every answer, which is no guess. What it does here is told beside it
+  // if one rule says that.
   Attribution ByName(const std::vector<const Weighed*>& known,
                      const std::vector<const Weighed*>& rules) const {
     const std::string names =
@@ -636,7 +641,8 @@ class Decision {
       if (acts != rules.end()) told = {*acts};
     }
     Attribution attribution = Shown(evidence_, told.empty() ? by_name : told[0]->causes);
-    attribution.diagnosis = "the subject " + (told.empty() ? "computes " : Either(told) + ", ") + names;
+    attribution.diagnosis =
+        "the subject " + (told.empty() ? "computes " : Either(told) + ", ") + names;
     const Cause& pairs = CauseNamed("pair saturation");
     const Agreement of_pairs = evidence_.Explained(pairs).value_or(Agreement{});
     if (told.empty() && convention.pair_saturates &&
@@ -679,7 +685,8 @@ class Decision {
       if (taken->against > 0) text += fmt::format(", {} do not", taken->against);
     }
     for (const Weighed& each : all_) {
-      if (!IsConvention(each.causes) && !Holds(each)) attribution.contradicted.push_back(each.causes);
+      if (!IsConvention(each.causes) && !Holds(each))
+        attribution.contradicted.push_back(each.causes);
     }
     if (!attribution.contradicted.empty())
       text += "; ruled out: " + ListOf(c_.op, attribution.contradicted);
@@ -720,7 +727,8 @@ class Decision {
   std::string Either(const std::vector<const Weighed*>& alike) const {
     std::vector<std::string> sentences;
     for (const Weighed* each : alike) {
-      sentences.push_back(Sentence(c_.op, each->causes).substr(std::string_view("the subject ").size()));
+      sentences.push_back(
+          Sentence(c_.op, each->causes).substr(std::string_view("the subject ").size()));
       if (!each->where.text.empty()) sentences.back() += ", " + each->where.text;
       if (each->where.text.empty() && each->against > 0) sentences.back() += ", in some cases";
     }
@@ -960,7 +968,8 @@ std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject
     bool other = false;
     for (int64_t i = 0; i < expected.size(); ++i) {
       const int64_t before = i - i % c.N + channels[static_cast<size_t>(i % c.N)];
-      other |= actual->BitsAt(i) != expected.BitsAt(i) && answer.y.BitsAt(before) == right.BitsAt(before);
+      other |= actual->BitsAt(i) != expected.BitsAt(i) &&
+               answer.y.BitsAt(before) == right.BitsAt(before);
     }
     of_others += other;
   }
@@ -1013,8 +1022,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   };
   if (options.only_established) {
     if (auto shown = influenced()) return *shown;
-    return in_last_columns().value_or(
-        Stated(FindingKind::kUnknown, "no established cause", false));
+    return in_last_columns().value_or(Stated(FindingKind::kUnknown, "no established cause", false));
   }
   std::vector<Hypothesis> contradicted(options.contradicted.begin(), options.contradicted.end());
   std::vector<Hypothesis> open;
@@ -1034,7 +1042,8 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     for (const Hypothesis& causes : fits) {
       if (causes.size() < 2 || causes.back()->stage == CauseStage::kPlace) continue;
       for (const Cause* cause : causes)
-        if (std::ranges::find(options.contradicted, Hypothesis{cause}) == options.contradicted.end() &&
+        if (std::ranges::find(options.contradicted, Hypothesis{cause}) ==
+                options.contradicted.end() &&
             evidence.Reproduced(Hypothesis{cause}))
           alone.insert(cause);
     }
@@ -1046,7 +1055,8 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
       return Examine(evidence.SmallCase(), actual, answer.context, about, subject, established);
     };
     Examination examination = ask(fits);
-    // What leaves departures unexplained may be half of the fault: it is weighed with each other half.
+    // What leaves departures unexplained may be half of the fault: it is weighed with each other
+    // half.
     const Weighed& best = examination.weighed.front();
     if (best.bits >= kMargin && !HoldsEverywhere(best) && best.where.text.empty() &&
         best.causes.size() == 1) {
@@ -1073,15 +1083,16 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
         if (std::ranges::find(contradicted, causes) == contradicted.end())
           contradicted.push_back(causes);
       if (!told.empty()) return std::nullopt;
-      told.push_back(fmt::format("{} further cases asked: {} {} the output, and other answers "
-                                 "contradict {}",
-                                 examination.asked, ListOf(c.op, fits),
-                                 fits.size() == 1 ? "gives" : "give",
-                                 fits.size() == 1 ? "it" : "each of them"));
+      told.push_back(
+          fmt::format("{} further cases asked: {} {} the output, and other answers "
+                      "contradict {}",
+                      examination.asked, ListOf(c.op, fits), fits.size() == 1 ? "gives" : "give",
+                      fits.size() == 1 ? "it" : "each of them"));
     }
     return std::nullopt;
   };
-  // The cheapest explanations first. If further answers contradict them, the next ones are examined.
+  // The cheapest explanations first. If further answers contradict them, the next ones are
+  // examined.
   const std::vector<Hypothesis> whole = FitsOf(c, evidence);
   // The answers that contradict them may show other faults of the subject.
   if (!options.established.empty()) {
@@ -1099,8 +1110,8 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   Attribution attribution = Unexplained(c.op, evidence);
   if (!told.empty()) {
     const bool undecided = told.front().starts_with("not enough");
-    attribution.diagnosis = undecided ? told.front()
-                                      : "no known cause gives this and what was asked besides";
+    attribution.diagnosis =
+        undecided ? told.front() : "no known cause gives this and what was asked besides";
     attribution.evidence.assign(told.begin() + (undecided ? 1 : 0), told.end());
   }
   attribution.open = open;
@@ -1115,7 +1126,8 @@ Attribution ByWorth(const Case& c, const Tensor& actual, const Tensor& right,
   std::vector<Hypothesis> fits = FitsOf(c, evidence);
   if (fits.empty()) fits = TwoCauses(c, evidence, 12);
   if (fits.empty()) fits = CausesInPlaces(evidence, 12, {});
-  if (auto decided = Decision(c, evidence, WeighedByOneAnswer(c, right, actual, fits), 0, ties).Take())
+  if (auto decided =
+          Decision(c, evidence, WeighedByOneAnswer(c, right, actual, fits), 0, ties).Take())
     return *decided;
   return Unexplained(c.op, evidence);
 }
@@ -1129,7 +1141,8 @@ Attribution Likeliest(const Case& c, const Tensor& actual, const Tensor& right,
   return Guess(c, right, actual, evidence);
 }
 
-// The cause of one answer, without asking its subject; `decide` if it is not exact and not hinted at.
+// The cause of one answer, without asking its subject; `decide` if it is not exact and not hinted
+// at.
 Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cause* const> hint,
                         const Convention* model,
                         Attribution (*decide)(const Case&, const Tensor& actual,
@@ -1188,7 +1201,8 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
   // The first answer with one unambiguous cause decides; until then the best guess is kept.
   std::optional<Attribution> guess;
   for (const Recorded* answer : departing) {
-    Attribution attribution = OfOneAnswer(answer->problem, answer->y, options.hint, model, Likeliest);
+    Attribution attribution =
+        OfOneAnswer(answer->problem, answer->y, options.hint, model, Likeliest);
     if (attribution.complete && !attribution.ambiguous) return attribution;
     const bool is_better = !guess || (attribution.complete && !guess->complete) ||
                            guess->kind == FindingKind::kUnknown;
@@ -1207,7 +1221,8 @@ std::string WithoutCondition(std::string text, const Condition& where) {
 
 Explanation ExplanationOf(const Attribution& attribution, Op op) {
   if (!attribution.complete) return {};
-  return {std::string(Name(attribution.kind)), attribution.diagnosis, NamesOf(attribution.causes, op),
+  return {std::string(Name(attribution.kind)), attribution.diagnosis,
+          NamesOf(attribution.causes, op),
           fmt::format("{}", fmt::join(attribution.evidence, "\n"))};
 }
 

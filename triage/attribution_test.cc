@@ -1259,8 +1259,9 @@ TEST(Examined, ACauseThatOtherAnswersContradictIsNotNamed) {
   EXPECT_EQ(std::ranges::count(found.contradicted, cause), 1);
   EXPECT_TRUE(found.open.empty());
   const std::string& text = found.evidence.front();
-  EXPECT_TRUE(text.ends_with(" further cases asked: weight zero point ignored gives the output, and "
-                             "other answers contradict it"))
+  EXPECT_TRUE(
+      text.ends_with(" further cases asked: weight zero point ignored gives the output, and "
+                     "other answers contradict it"))
       << text;
 }
 
@@ -1531,8 +1532,8 @@ TEST(Examined, CausesOfOneKindThatAreBorneOutAlikeAreNamedTogether) {
   EXPECT_TRUE(found.evidence[2].ends_with(" bear it out")) << found.evidence[2];
 }
 
-// Where the first row has no codes, its sum in place of that of another row is no sum at all: the one
-// that takes fewer bits to say is named, and the other one told.
+// Where the first row has no codes, its sum in place of that of another row is no sum at all: the
+// one that takes fewer bits to say is named, and the other one told.
 TEST(Examined, OfTwoThatNoAnswerTellsApartTheLikelierIsNamed) {
   Case c = Layer(2, 2, 3);
   c.x_q.zero_point = {0};
@@ -1677,9 +1678,7 @@ TEST(Examined, AShortCaseIsExaminedWithAllItsRows) {
       [&](const Case& of, const RunContext&) { return of.M >= 6 ? With(of, cause) : Right(of); });
   const Attribution found = JudgedBy(AskOnce, c, subject, kExamines).attribution;
   EXPECT_EQ(found.causes, cause);
-  EXPECT_EQ(
-      found.diagnosis,
-      "the subject ignores the weight zero point, where M is 6 or more");
+  EXPECT_EQ(found.diagnosis, "the subject ignores the weight zero point, where M is 6 or more");
 }
 
 // The case found shows one of two faults, further cases show both. What is known of the other does
@@ -1758,15 +1757,16 @@ TEST(Named, OneCodeIsNot) {
 
 TEST(Named, AKnownArithmeticStandsBeforePlacesAndTails) {
   // Of one row of seven columns every output is among the last N % 8.
-  Case c = CaseOver(Op::kQuantize, Tensor::Of<float>({1, 7}, std::vector<float>{1, 2, 3, 4, 5, 6, 7}),
-                    DType::kU8);
+  Case c = CaseOver(Op::kQuantize,
+                    Tensor::Of<float>({1, 7}, std::vector<float>{1, 2, 3, 4, 5, 6, 7}), DType::kU8);
   c.out_q = {{0.1f}, {3}};
   ASSERT_EQ(Validate(c), "");
   const Convention& fbgemm = *FindConvention("fbgemm@avx2");
   c.x.as<float>()[3] = 0x1.4ccccep+0f;  // 13 * fl(0.1): the reciprocal of 0.1 is not exact
   for (int i = 0; i < 4000 && fbgemm.run(c).y == Right(c); ++i)
     c.x.as<float>()[3] = std::nextafter(c.x.FloatAt(3), 2.0f);
-  if (fbgemm.run(c).y == Right(c)) c.out_q.scale = {0.00214854861f}, c.x.as<float>()[3] = 0.273939937f;
+  if (fbgemm.run(c).y == Right(c))
+    c.out_q.scale = {0.00214854861f}, c.x.as<float>()[3] = 0.273939937f;
   ASSERT_NE(fbgemm.run(c).y, Right(c));
   const Attribution found = Attribute(c, fbgemm.run(c).y);
   EXPECT_TRUE(found.complete);

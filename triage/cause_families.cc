@@ -1050,8 +1050,7 @@ void AddRounding(std::vector<Cause>& rows) {
                   RoundsSumsOrRequantizes, RequantizesAs<Requant::kFixedQ31>});
   rows.push_back({Stage::kRound, Kind::kRounding, "rounded half up in fixed point",
                   "multiplies by a 31-bit multiplier, shifts and rounds half up",
-                  RoundsSumsOrRequantizes,
-                  RequantizesAs<Requant::kFixedRndnu>});
+                  RoundsSumsOrRequantizes, RequantizesAs<Requant::kFixedRndnu>});
   rows.push_back({Stage::kRound, Kind::kRounding, "float32 requantization",
                   "converts the sum with its bias to float32 and multiplies by a float32 "
                   "multiplier",

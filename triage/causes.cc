@@ -340,10 +340,10 @@ bool NarrowDifference(Stages& s) {
   for (int64_t i = 0; i < codes.size(); ++i) {
     const int64_t difference =
         int64_t{codes.IntAt(i)} - zero_points[static_cast<size_t>(i / of_channel)];
-    const int64_t kept =
-        kWraps ? int64_t{static_cast<Narrow>(difference)}
-               : std::clamp<int64_t>(difference, std::numeric_limits<Narrow>::min(),
-                                     std::numeric_limits<Narrow>::max());
+    const int64_t kept = kWraps
+                             ? int64_t{static_cast<Narrow>(difference)}
+                             : std::clamp<int64_t>(difference, std::numeric_limits<Narrow>::min(),
+                                                   std::numeric_limits<Narrow>::max());
     changes |= kept != difference;
     differences.SetInt(i, static_cast<int32_t>(kept));
   }
@@ -820,8 +820,8 @@ const Cause kCauses[] = {
      "adds the products of three taps in an int16 that wraps", Pairs,
      SetSum<&SumSteps::add, AddNarrow<3, true, false>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of nine products",
-     "adds nine products in an int16 that wraps", Pairs, SetSum<&SumSteps::add, AddNarrow<9, true, false>>,
-     Cause::kBitsOfFamily},
+     "adds nine products in an int16 that wraps", Pairs,
+     SetSum<&SumSteps::add, AddNarrow<9, true, false>>, Cause::kBitsOfFamily},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int16 product",
      "keeps the product of the two differences in an int16 that wraps", Is<Op::kMul>,
      Set<&Stages::integer, Wrap<int16_t>>},
@@ -1143,8 +1143,7 @@ const Cause kMistakes[] = {
      NarrowToOwnType<&Case::x, &Case::x_q>},
     {Stage::kOffset, Kind::kZeroPoint, "taps in the padding in K*zx*zw",
      "counts the taps in the padding in the product of the two zero points",
-     [](const Case& c) { return IsConv(c.op); },
-     SetSum<&SumSteps::edit_terms, CountPaddedTaps>},
+     [](const Case& c) { return IsConv(c.op); }, SetSum<&SumSteps::edit_terms, CountPaddedTaps>},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "zero point of the first operand for both",
      "takes the zero point of the first operand for both", Is<Op::kConcat>,
      [](Stages& s) { return Replace(s.c.w_q.zero_point, s.c.x_q.zero_point); }},
@@ -1189,8 +1188,8 @@ const Cause kMistakes[] = {
      [](const Case& c) { return c.op == Op::kTable && c.function == Function::kLeakyRelu; },
      SetIn<&Stages::codes, &CodeHooks::round, UnscaledSlope>},
     {Stage::kRound, Kind::kRounding, "scale * code - scale * zero point",
-     "computes scale * code - scale * zero point in float32, each step rounded", Is<Op::kDequantize>,
-     Set<&Stages::real, TwoProducts>},
+     "computes scale * code - scale * zero point in float32, each step rounded",
+     Is<Op::kDequantize>, Set<&Stages::real, TwoProducts>},
     {Stage::kScale, Kind::kRounding, "left shift of a multiplier dropped",
      "drops the power of two of a multiplier of 1 or more",
      [](const Case& c) { return RoundsReal(c) && (HasSums(c.op) || c.op == Op::kRequantize); },
@@ -1205,29 +1204,23 @@ const Cause kMistakes[] = {
      "compares codes with the other signedness", Is<Op::kMaxPool>,
      SetIn<&Stages::pool, &PoolHooks::under_window, CompareWithOtherSign>},
     {Stage::kPadding, Kind::kPadding, "left padding as the right", "pads the left as the right",
-     Of<HasWindow>, [](Stages& s) {
-       return EditWindow(s, [](Window& v) { v.pad_left = v.pad_right; });
-     }},
+     Of<HasWindow>,
+     [](Stages& s) { return EditWindow(s, [](Window& v) { v.pad_left = v.pad_right; }); }},
     {Stage::kPadding, Kind::kPadding, "top padding as the bottom", "pads the top as the bottom",
-     Of<HasWindow>, [](Stages& s) {
-       return EditWindow(s, [](Window& v) { v.pad_top = v.pad_bottom; });
-     }},
+     Of<HasWindow>,
+     [](Stages& s) { return EditWindow(s, [](Window& v) { v.pad_top = v.pad_bottom; }); }},
     {Stage::kGeometry, Kind::kIndex, "dilation of columns for both",
-     "spreads rows by the dilation of columns", Of<HasWindow>, [](Stages& s) {
-       return EditWindow(s, [](Window& v) { v.dilation_h = v.dilation_w; });
-     }},
+     "spreads rows by the dilation of columns", Of<HasWindow>,
+     [](Stages& s) { return EditWindow(s, [](Window& v) { v.dilation_h = v.dilation_w; }); }},
     {Stage::kGeometry, Kind::kIndex, "dilation of rows for both",
-     "spreads columns by the dilation of rows", Of<HasWindow>, [](Stages& s) {
-       return EditWindow(s, [](Window& v) { v.dilation_w = v.dilation_h; });
-     }},
+     "spreads columns by the dilation of rows", Of<HasWindow>,
+     [](Stages& s) { return EditWindow(s, [](Window& v) { v.dilation_w = v.dilation_h; }); }},
     {Stage::kGeometry, Kind::kIndex, "stride of columns for both",
-     "steps rows by the stride of columns", Of<HasWindow>, [](Stages& s) {
-       return EditWindow(s, [](Window& v) { v.stride_h = v.stride_w; });
-     }},
+     "steps rows by the stride of columns", Of<HasWindow>,
+     [](Stages& s) { return EditWindow(s, [](Window& v) { v.stride_h = v.stride_w; }); }},
     {Stage::kGeometry, Kind::kIndex, "stride of rows for both",
-     "steps columns by the stride of rows", Of<HasWindow>, [](Stages& s) {
-       return EditWindow(s, [](Window& v) { v.stride_w = v.stride_h; });
-     }},
+     "steps columns by the stride of rows", Of<HasWindow>,
+     [](Stages& s) { return EditWindow(s, [](Window& v) { v.stride_w = v.stride_h; }); }},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} subtracted, saturating",
      "subtracts the {w_zero_point} in an int8 that saturates", Weights,
      NarrowDifference<&Case::w, &Case::w_q, int8_t, false>},
@@ -1269,8 +1262,9 @@ const Cause kMistakes[] = {
        return !c.relu && (IsCode(c.out_dtype) ? HasOutQParams(c.op) : c.out_dtype == DType::kF32);
      },
      AddRelu, 7},
-    {Stage::kRound, Kind::kTie, "zero point half away", "rounds ties of the zero point away from zero",
-     Observes, SetIn<&Stages::choice, &ChoiceHooks::round_zero_point, HalfAwayOfDouble>, 6},
+    {Stage::kRound, Kind::kTie, "zero point half away",
+     "rounds ties of the zero point away from zero", Observes,
+     SetIn<&Stages::choice, &ChoiceHooks::round_zero_point, HalfAwayOfDouble>, 6},
     {Stage::kRound, Kind::kRounding, "zero point truncated", "truncates the zero point", Observes,
      SetIn<&Stages::choice, &ChoiceHooks::round_zero_point, CutDouble>, 7},
     {Stage::kOffset, Kind::kZeroPoint, "range without zero, zero point beyond the codes",
@@ -1349,7 +1343,9 @@ std::span<const Cause> KnownArithmetic() {
   static const std::vector<Cause> all = [] {
     std::vector<Cause> list;
     for (const Convention& convention : AllConventions()) {
-      Cause cause{Stage::kConvention, Kind::kRounding, convention.name,
+      Cause cause{Stage::kConvention,
+                  Kind::kRounding,
+                  convention.name,
                   "computes as " + convention.name + " does",
                   [&convention](const Case& c) { return convention.cannot_run(c).empty(); },
                   [](Stages&) { return true; },
@@ -1371,8 +1367,7 @@ double BitsOf(std::span<const Cause* const> causes) {
 bool Cause::is_arithmetic() const {
   return stage == Stage::kConvention || kind == Kind::kPairSaturation ||
          kind == Kind::kInt32Overflow || kind == Kind::kRounding || kind == Kind::kTie ||
-         kind == Kind::kZeroPoint ||
-         (kind == Kind::kClamp && stage != Stage::kPlace);
+         kind == Kind::kZeroPoint || (kind == Kind::kClamp && stage != Stage::kPlace);
 }
 
 const Cause& CauseNamed(std::string_view name) {
@@ -1441,8 +1436,8 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const
     changes |= cause->stage != Stage::kPlace;
   }
   if (!changes) return std::nullopt;
-  const auto named = std::ranges::find_if(
-      causes, [](const Cause* cause) { return cause->convention != nullptr; });
+  const auto named =
+      std::ranges::find_if(causes, [](const Cause* cause) { return cause->convention != nullptr; });
   if (named != causes.end()) model = (*named)->convention;
   std::optional<Tensor> y = model == nullptr ? stages.Evaluate() : ChangedModel(stages, *model);
   if (!y || !stages.only_at) return y;

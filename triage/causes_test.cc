@@ -194,8 +194,8 @@ TEST(CauseOfZeroPoints, OneTooLargeOrSmallAndDifferencesIn8Bits) {
   EXPECT_FALSE(IsAsked(c, "weight zero point subtracted in int8")) << "6 fits";
   c.w_q.zero_point = {30};
   EXPECT_EQ(Answer(c, "weight zero point subtracted in uint8"), Values{181 * 236});
-  const std::optional<Tensor> both = AnswerOf(
-      c, {"input zero point subtracted in int8", "weight zero point subtracted in uint8"});
+  const std::optional<Tensor> both =
+      AnswerOf(c, {"input zero point subtracted in int8", "weight zero point subtracted in uint8"});
   ASSERT_TRUE(both);
   EXPECT_EQ(both->IntAt(0), -75 * 236);
 }
@@ -223,9 +223,11 @@ TEST(CauseOfScales, TwiceHalfAndNone) {
   EXPECT_EQ(Answer(c, "multiplier ignored"), Values{43});
   EXPECT_EQ(Answer(c, "output zero point ignored"), Values{10});
   EXPECT_EQ(Answer(ToCodes(Layer(kU8, {200}, kS8, {2}), kU8, 4, 3), "sum clamped early"),
-            Values{67}) << "255 / 4 and 3";
+            Values{67})
+      << "255 / 4 and 3";
   EXPECT_EQ(Answer(ToCodes(Layer(kU8, {200}, kS8, {2}), kS8, 4, 3), "sum clamped early"),
-            Values{35}) << "127 / 4 and 3";
+            Values{35})
+      << "127 / 4 and 3";
 }
 
 TEST(CauseOfClamps, ReluThatIsNotAskedForOrOnTheWrongSide) {

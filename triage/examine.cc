@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -67,9 +67,9 @@ Shape ShapeOf(const Case& c) {
       c.K,
       c.N,
       c.M,
-      {type(x.c_str(), c.x), type(w.c_str(), c.w), fmt::format("where the output is {}", Name(c.out_dtype)),
-       flag("per_channel", c.per_channel), flag("ceil_mode", c.window.ceil_mode),
-       flag("count_include_pad", c.window.count_include_pad),
+      {type(x.c_str(), c.x), type(w.c_str(), c.w),
+       fmt::format("where the output is {}", Name(c.out_dtype)), flag("per_channel", c.per_channel),
+       flag("ceil_mode", c.window.ceil_mode), flag("count_include_pad", c.window.count_include_pad),
        whether("there is a bias", "there is no bias", c.bias || c.bias_i32),
        whether("there is a relu", "there is no relu", c.relu),
        whether("M is 1", "M is 2 or more", c.M == 1),
@@ -90,7 +90,7 @@ Shape ShapeOf(const Case& c) {
 struct Answered {
   Shape shape = {};
   double saved = 0;      // bits, by the prediction
-  bool departs = false;      // the hypothesis predicts so
+  bool departs = false;  // the hypothesis predicts so
   bool near = false;
   bool bears_out = false, against = false, otherwise = false;
 };
@@ -128,8 +128,9 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
   constexpr double kBitsOfMode = 5;  // one of 15, or its contrary
   for (size_t i = 0; i < base.modes.size(); ++i) {
-    candidates.push_back({base.modes[i], kBitsOfMode,
-                          [i, mode = base.modes[i]](const Shape& s) { return s.modes[i] == mode; }});
+    candidates.push_back({base.modes[i], kBitsOfMode, [i, mode = base.modes[i]](const Shape& s) {
+                            return s.modes[i] == mode;
+                          }});
   }
   for (const auto& [name, size_of] : kSizes) {
     std::set<int64_t> in{base.*size_of}, out;
@@ -144,7 +145,8 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
     const int64_t least = *in.begin(), most = *in.rbegin();
     candidates.push_back({fmt::format("where {} is {} or more", name, least), bits_of_bound,
                           [=](const Shape& s) { return s.*size_of >= least; }, size_of});
-    candidates.push_back({fmt::format("where {} is {} or less", name, most), bits_of_bound + kBitsOfUpper,
+    candidates.push_back({fmt::format("where {} is {} or less", name, most),
+                          bits_of_bound + kBitsOfUpper,
                           [=](const Shape& s) { return s.*size_of <= most; }, size_of});
     for (const int64_t lanes : {2, 4, 8, 16, 32, 64}) {
       const int64_t rest = base.*size_of % lanes;
@@ -356,9 +358,9 @@ class Examiner {
         if (each.against) sizes_out.insert(each.shape.*where.size_of);
       }
       if (!where.text.empty()) {
-        // A condition is told if it holds of every answer, and if chance would not separate them so:
-        // which of them are right has to take more bits than choosing the condition. Answers of one
-        // size are one.
+        // A condition is told if it holds of every answer, and if chance would not separate them
+        // so: which of them are right has to take more bits than choosing the condition. Answers of
+        // one size are one.
         constexpr double kMargin = 2;
         const bool of_size = where.size_of != nullptr;
         const int64_t in = of_size ? std::ssize(sizes_in) : weighed.bearing_out;

@@ -100,7 +100,8 @@ class ExamineTest : public testing::Test {
     script_ = script;
     asked_.clear();
     limits_ = limits;
-    return Examine(base_, With(base_, hypotheses.front()), context_, hypotheses, subject_, established_, limits_);
+    return Examine(base_, With(base_, hypotheses.front()), context_, hypotheses, subject_,
+                   established_, limits_);
   }
   // A script that has no more answers ends the examination, which would go on for the asking.
   std::optional<Tensor> End() {
@@ -227,7 +228,8 @@ TEST_F(ExamineTest, AnAnswerOfAKnownFaultSpeaksNeitherForNorAgainstACause) {
 TEST_F(ExamineTest, WhatIsNoAnswerSaysNothing) {
   EXPECT_EQ(Ask({cause_}, Crash).weighed.front().bearing_out, 0);
   const Tensor other(base_.out_dtype, {1, 1});
-  EXPECT_EQ(Ask({cause_}, [&](const Case&, size_t) { return other; }).weighed.front().bearing_out, 0);
+  EXPECT_EQ(Ask({cause_}, [&](const Case&, size_t) { return other; }).weighed.front().bearing_out,
+            0);
 }
 
 // ---- Where a cause holds.
@@ -298,7 +300,8 @@ TEST_F(ExamineTest, AFewAnswersDoNotTellACondition) {
   AskDrawnCasesOnly();
   const auto of_u8 = [](const Case& c) { return c.x.dtype() == DType::kU8; };
   EXPECT_EQ(Ask({cause_}, Answers(cause_, 3, 1, of_u8)).weighed.front().where.text, "");
-  EXPECT_EQ(Ask({cause_}, Answers(cause_, 9, 9, of_u8)).weighed.front().where.text, "where x is u8");
+  EXPECT_EQ(Ask({cause_}, Answers(cause_, 9, 9, of_u8)).weighed.front().where.text,
+            "where x is u8");
 }
 
 TEST_F(ExamineTest, ACauseThatHoldsHereAndThereHasNoCondition) {
@@ -326,7 +329,8 @@ TEST_F(ExamineTest, ASizeIsToldWhereManySizesTellIt) {
   EXPECT_TRUE(weighed.where.text.ends_with(" or more")) << weighed.where.text;
   // One size on either side is one answer, however often it is given.
   AskOnly([](const Case& c) { return c.K == 16 || c.K == 17; });
-  const auto two = Ask({cause_}, Balanced(cause_, [](const Case& c) { return c.K == 16; }), kPatient);
+  const auto two =
+      Ask({cause_}, Balanced(cause_, [](const Case& c) { return c.K == 16; }), kPatient);
   EXPECT_EQ(two.weighed.front().where.text.find("K"), std::string::npos)
       << two.weighed.front().where.text;
 }

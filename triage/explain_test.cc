@@ -107,12 +107,11 @@ TEST(ExplanationText, OfARecordedAnswerSaysWhoseArithmeticItIs) {
   Case c = TwoOutputs();
   c.observed = Observed{"somebody", Plus(Right(c), 0, 9999)};
   TestSubject a = Called("a", kExact);
-  EXPECT_EQ(Explain(c, {&a}),
-            std::string(kDerivationOf0) +
-                "  observed (somebody): 10025, exact is 26\n"
-                "    cause: no known cause gives every output [unknown]\n"
-                "    bit-equal to no known convention\n"
-                "  a: 26, all outputs exact\n");
+  EXPECT_EQ(Explain(c, {&a}), std::string(kDerivationOf0) +
+                                  "  observed (somebody): 10025, exact is 26\n"
+                                  "    cause: no known cause gives every output [unknown]\n"
+                                  "    bit-equal to no known convention\n"
+                                  "  a: 26, all outputs exact\n");
   c.observed->y = Right(c);
   const std::string who = BitEqualConventions(c, Right(c));
   EXPECT_NE(who, "");

@@ -336,7 +336,8 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     if (!subject.Version().empty()) result.minimized.observed->by += " " + subject.Version();
     if (outcome.y != result.minimized.expected) break;
   }
-  // A smaller case that fails outside the condition refutes it. (A claim may fail on a derived case.)
+  // A smaller case that fails outside the condition refutes it. (A claim may fail on a derived
+  // case.)
   Attribution& told = result.attribution;
   const bool fails_itself =
       result.minimized.observed && result.minimized.observed->y != result.minimized.expected;

@@ -23,7 +23,8 @@ struct Cause;  // causes.h
 // Causes that act together; most often one.
 using Hypothesis = std::vector<const Cause*>;
 
-// Where a fault shows, in words and as a rule. A condition is an explanation too, and pays its bits.
+// Where a fault shows, in words and as a rule. A condition is an explanation too, and pays its
+// bits.
 struct Condition {
   std::string text;  // "where K is 33 or more"; "" for everywhere
   std::function<bool(const Case&)> holds = [](const Case&) { return true; };
@@ -53,7 +54,8 @@ struct Attribution {
 // `hint`: causes to try before all others, as found for a similar case; they are taken if they fit.
 Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause* const> hint = {});
 // What a case file keeps of an attribution, and back: nullopt where the case has none of the answer
-// `actual`, or one whose causes do not give it, or one of another subject than this, if it is given.
+// `actual`, or one whose causes do not give it, or one of another subject than this, if it is
+// given.
 Explanation ExplanationOf(const Attribution& attribution, Op op);
 std::optional<Attribution> Kept(const Case& c, const Tensor& actual, const Subject* subject);
 // The same, of the answer `actual` of a subject, which is asked further cases.

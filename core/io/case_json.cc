@@ -498,7 +498,8 @@ class Builder {
       return {};
     }
     const std::string& kind = fields_.at(kObservedKind).text;
-    if (!ParseFindingKind(kind)) Fail(kObservedKind, "is " + Shown(kind) + ", expected a kind of findings");
+    if (!ParseFindingKind(kind))
+      Fail(kObservedKind, "is " + Shown(kind) + ", expected a kind of findings");
     return {kind, Need(kObservedCause).text, fields_.at(kObservedCauses).text,
             fields_.at(kObservedEvidence).text};
   }

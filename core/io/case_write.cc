@@ -48,9 +48,8 @@ class Writer {
     if (HasW(c.op)) Put(keys.w, Matrix(c.w));
     if (c.expected) Put(CaseKey::kExpected, Matrix(*c.expected));
     if (c.observed) {
-      Put(CaseKey::kObserved,
-          "{\"by\": " + JsonQuote(c.observed->by) + ", \"y\": " + Matrix(c.observed->y) +
-              WhyOf(*c.observed) + "}");
+      Put(CaseKey::kObserved, "{\"by\": " + JsonQuote(c.observed->by) +
+                                  ", \"y\": " + Matrix(c.observed->y) + WhyOf(*c.observed) + "}");
     }
     return Text();
   }

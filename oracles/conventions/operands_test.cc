@@ -266,8 +266,7 @@ TEST(OperandConventionsTest, ConventionsAgreeWithTheExactOracle) {
     for (const Op op : {Op::kAdd, Op::kMul}) {
       const bool has = Has(convention, op);
       const bool asked = compared.contains(convention.name + " " + std::string(Name(op)));
-      const bool takes =
-          RoundsOnceToNearest(convention) && !convention.name.starts_with("onednn");
+      const bool takes = RoundsOnceToNearest(convention) && !convention.name.starts_with("onednn");
       EXPECT_EQ(asked, has && takes) << convention.name;
     }
   }

@@ -198,6 +198,7 @@ int RunExplain(const Options& options) {
       in_file ? ParseContract(c.contract) : ContractFor(options, c.op, Contract{});
   for (const auto& subject : session.subjects) subject->set_contract(subject->contract(c.op));
   RequireEmittable(options, {options.path});
+  RequireWritable(options, {{"--ask", options.ask}}, {options.path});
   session.Begin();
   auto progress = std::make_unique<StepProgress>("explaining: ");
   progress->At(0, "deriving the output and looking for the cause");

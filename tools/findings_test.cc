@@ -503,27 +503,6 @@ TEST_F(OneSubjectTest, AGuessIsMadeSmallerBeforeItIsTakenForOneThatIsKept) {
             (Kinds{FindingKind::kUnknown, FindingKind::kTail}));
 }
 
-// What the smallest case of a finding has shown explains those that come after it, even where no
-// time is left for theirs.
-TEST_F(OneSubjectTest, ACauseThatASmallestCaseHasShownExplainsOthers) {
-  // Of two rows and more it loses the tails of this case alone, which cases near it contradict.
-  const Case alone = Rows(3);
-  Case rows = Rows(4);
-  rows.x_q.zero_point = {77};
-  otherwise_ = [&](const Case& c) -> std::optional<Tensor> {
-    if (ProblemOf(c) == rows) return OddFrom(c, 2);
-    if (c.M <= 1 || ProblemOf(c) == alone) return std::nullopt;
-    return exact::Evaluate(c);
-  };
-  const Finding hidden = FoundOn(rows), seldom = FoundOn(alone);
-  int64_t asked = 0;
-  ASSERT_EQ(Kept({hidden}, [&] { return ++asked == 0; }).size(), 1u);
-  const int64_t most = std::exchange(asked, 0);
-  EXPECT_EQ(KindsOf(Kept({seldom}, [] { return true; })), Kinds{FindingKind::kUnknown});
-  EXPECT_EQ(KindsOf(Kept({hidden, seldom}, [&] { return ++asked > most; })),
-            Kinds{FindingKind::kTail});
-}
-
 // Where several causes give an answer, the one that makes it a known finding is taken.
 TEST_F(TriageTest, ACauseThatIsKnownIsPreferred) {
   const auto subject = SubjectRegistry::Get().Make("faulty:int32-wraps");

@@ -349,7 +349,7 @@ TEST_F(ExamineTest, TheEnvironmentOfTheFailureStaysAndNothingRememberedAnswers) 
 
 TEST_F(ExamineTest, QuestionsAreBoundedAndASettledCauseIsNotAskedAboutAnyMore) {
   EXPECT_LE(Ask({cause_}, InTurn(cause_, 999, 999)).asked, ExamineLimits{}.most_calls);
-  EXPECT_LE(Ask({cause_}, Always(cause_)).asked, 24);
+  EXPECT_LE(Ask({cause_}, Always(cause_)).asked, 48);
   EXPECT_EQ(Ask({cause_}, Always(cause_), {.most_calls = 2}).asked, 2);
   const Cause nowhere = Adds(1, CauseStage::kBias, [](const Case&) { return false; });
   EXPECT_EQ(Ask({{&nowhere}}, Always({})).asked, 0);

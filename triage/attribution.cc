@@ -540,7 +540,7 @@ bool Holds(const Weighed& each) {
 void RemoveIdleHalves(std::vector<Weighed>& all) {
   std::map<const Cause*, double> alone;
   for (const Weighed& each : all)
-    if (each.causes.size() == 1) alone[each.causes.front()] = each.bits;
+    if (each.causes.size() == 1 && Holds(each)) alone[each.causes.front()] = each.bits;
   std::erase_if(all, [&](const Weighed& each) {
     if (each.causes.size() < 2 || each.causes.back()->stage == CauseStage::kPlace) return false;
     return !each.where.text.empty() || std::ranges::any_of(each.causes, [&](const Cause* cause) {

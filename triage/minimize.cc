@@ -118,7 +118,8 @@ class Descent {
   Attribution OfTheBest(const Case& original, const Attribution& begun) {
     counting_.SpendReserve(options_.max_calls);
     AttributionOptions how;
-    how.contradicted = begun.contradicted;
+    // What is ruled out alone may be one of two causes.
+    if (begun.causes.size() < 2) how.contradicted = begun.contradicted;
     how.established = options_.established;
     how.examine = true;
     Attribution found = JudgeAndAttribute(property_, best_, memo_, how).attribution;

@@ -248,7 +248,9 @@ std::string FileByFile(const Question& question, Op op) {
   return fmt::format("{}", fmt::join(lines, "; "));
 }
 
-std::string ResultText(const Question& question, const Identified& result, bool between) {
+// `files`: FileByFile of the operation.
+std::string ResultText(const Question& question, const Identified& result, bool between,
+                       const std::string& files) {
   std::string text =
       fmt::format("{}: {} of {} cases answered{}\n", Name(result.op), result.answered, result.drawn,
                   result.out_of_time ? ", then the time was up" : "");
@@ -277,7 +279,6 @@ std::string ResultText(const Question& question, const Identified& result, bool 
   }
   if (!equal.empty()) text += "  bit-equal to " + equal + "\n";
   if (equal.empty() && !between && result.any_compared()) {
-    const std::string files = FileByFile(question, result.op);
     text += files.empty() ? "  bit-equal to no known convention\n"
                           : "  bit-equal to no one convention: " + files + "\n";
   }
@@ -324,7 +325,7 @@ std::string ConventionOf(const Contract& contract) {
 // The finding of one operation, if there is one: the subject broke, has an arithmetic without a
 // name, or not the one that --contract names; or two conventions differ.
 std::optional<Finding> FindingOf(const Question& question, const Identified& result,
-                                 const Options& options) {
+                                 const Options& options, const std::string& files) {
   const bool between = !options.between.empty();
   const auto finding = [&](const std::string& why, const triage::Witness* witness = nullptr) {
     Finding found(Name(result.op), between ? "same_arithmetic" : "named_arithmetic", question.name,
@@ -362,7 +363,6 @@ std::optional<Finding> FindingOf(const Question& question, const Identified& res
     return std::nullopt;
   }
   if (!result.bit_equal().empty() || !result.any_compared()) return std::nullopt;
-  const std::string files = FileByFile(question, result.op);
   return finding(files.empty() ? "is bit-equal to no known convention"
                                : "is bit-equal to no one convention: " + files);
 }
@@ -426,7 +426,9 @@ int RunIdentify(Options options) {
     if (std::string not_compared = NotCompared(result, options); !not_compared.empty())
       missing.push_back(std::move(not_compared));
     for (const Comparison& comparison : result.conventions) compared += comparison.cases;
-    if (const auto finding = FindingOf(question, result, options)) {
+    const std::string files =
+        result.bit_equal().empty() ? FileByFile(question, result.op) : std::string();
+    if (const auto finding = FindingOf(question, result, options, files)) {
       totals.Add(Judgement::kFailed);
       findings.push_back(*finding);
     } else {
@@ -434,7 +436,7 @@ int RunIdentify(Options options) {
     }
     // A subject that is asked for every operation has few of them: the others are not worth a line.
     if (result.answered != 0 || result.broken != 0 || !options.ops.empty()) {
-      text += ResultText(question, result, between);
+      text += ResultText(question, result, between, files);
     }
   }
   session.Print("{}", text);

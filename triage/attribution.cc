@@ -135,12 +135,9 @@ class Evidence {
   }
 
   int64_t departures() const { return departures_; }
-  const Tensor& ActualOfSmallCase() const { return actual_rows_; }
-  // The whole case, or two rows of it if it is long.
-  const Case& SmallCase() const {
-    constexpr int64_t kLong = int64_t{1} << 14;
-    return two_rows_ && Work(c_) > kLong ? *two_rows_ : c_;
-  }
+  // The whole case, or two rows of it if it is long; and what the subject answered.
+  const Case& SmallCase() const { return IsCutDown() ? *two_rows_ : c_; }
+  const Tensor& ActualOfSmallCase() const { return IsCutDown() ? actual_rows_ : actual_; }
 
   bool Reproduced(const Hypothesis& causes) const {
     if (two_rows_ && std::ranges::none_of(causes, MindsOtherRows)) {
@@ -207,6 +204,11 @@ class Evidence {
   }
 
  private:
+  bool IsCutDown() const {
+    constexpr int64_t kLong = int64_t{1} << 14;
+    return two_rows_ && Work(c_) > kLong;
+  }
+
   const Case& c_;
   const Tensor& actual_;
   const Tensor& exact_y_;
@@ -1049,10 +1051,9 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     }
     for (const Cause* half : alone)
       if (std::ranges::find(fits, Hypothesis{half}) == fits.end()) fits.push_back({half});
-    const bool small = &evidence.SmallCase() != &c;
-    const Tensor actual = small ? evidence.ActualOfSmallCase() : answer.y;
     const auto ask = [&](const std::vector<Hypothesis>& about) {
-      return Examine(evidence.SmallCase(), actual, answer.context, about, subject, established);
+      return Examine(evidence.SmallCase(), evidence.ActualOfSmallCase(), answer.context, about,
+                     subject, established);
     };
     Examination examination = ask(fits);
     // What leaves departures unexplained may be half of the fault: it is weighed with each other

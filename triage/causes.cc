@@ -188,6 +188,12 @@ bool EditWindow(Stages& s, void (*edit)(Window& window)) {
   return v != before.window && s.c.output_shape() == before.output_shape() && Validate(s.c).empty();
 }
 
+// Takes one number of the window for another one too.
+template <auto kTo, auto kFrom>
+bool TakeForBoth(Stages& s) {
+  return EditWindow(s, [](Window& v) { v.*kTo = v.*kFrom; });
+}
+
 void IgnoreDilation(Window& v) { v.dilation_h = v.dilation_w = 1; }
 
 int64_t NotBeyondHeight(const Window& window, int64_t, const Tap& tap) {
@@ -1204,23 +1210,21 @@ const Cause kMistakes[] = {
      "compares codes with the other signedness", Is<Op::kMaxPool>,
      SetIn<&Stages::pool, &PoolHooks::under_window, CompareWithOtherSign>},
     {Stage::kPadding, Kind::kPadding, "left padding as the right", "pads the left as the right",
-     Of<HasWindow>,
-     [](Stages& s) { return EditWindow(s, [](Window& v) { v.pad_left = v.pad_right; }); }},
+     Of<HasWindow>, TakeForBoth<&Window::pad_left, &Window::pad_right>},
     {Stage::kPadding, Kind::kPadding, "top padding as the bottom", "pads the top as the bottom",
-     Of<HasWindow>,
-     [](Stages& s) { return EditWindow(s, [](Window& v) { v.pad_top = v.pad_bottom; }); }},
+     Of<HasWindow>, TakeForBoth<&Window::pad_top, &Window::pad_bottom>},
     {Stage::kGeometry, Kind::kIndex, "dilation of columns for both",
      "spreads rows by the dilation of columns", Of<HasWindow>,
-     [](Stages& s) { return EditWindow(s, [](Window& v) { v.dilation_h = v.dilation_w; }); }},
+     TakeForBoth<&Window::dilation_h, &Window::dilation_w>},
     {Stage::kGeometry, Kind::kIndex, "dilation of rows for both",
      "spreads columns by the dilation of rows", Of<HasWindow>,
-     [](Stages& s) { return EditWindow(s, [](Window& v) { v.dilation_w = v.dilation_h; }); }},
+     TakeForBoth<&Window::dilation_w, &Window::dilation_h>},
     {Stage::kGeometry, Kind::kIndex, "stride of columns for both",
      "steps rows by the stride of columns", Of<HasWindow>,
-     [](Stages& s) { return EditWindow(s, [](Window& v) { v.stride_h = v.stride_w; }); }},
+     TakeForBoth<&Window::stride_h, &Window::stride_w>},
     {Stage::kGeometry, Kind::kIndex, "stride of rows for both",
      "steps columns by the stride of rows", Of<HasWindow>,
-     [](Stages& s) { return EditWindow(s, [](Window& v) { v.stride_w = v.stride_h; }); }},
+     TakeForBoth<&Window::stride_w, &Window::stride_h>},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} subtracted, saturating",
      "subtracts the {w_zero_point} in an int8 that saturates", Weights,
      NarrowDifference<&Case::w, &Case::w_q, int8_t, false>},

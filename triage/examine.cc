@@ -97,7 +97,6 @@ struct Answered {
 
 struct Tested {
   Hypothesis causes;
-  size_t order = 0;
   std::vector<Answered> answers;
   bool refuted = false;
   int drawn = 0, reduced = 0;
@@ -181,10 +180,7 @@ class Examiner {
         model_(ModelOf(subject.contract())),
         established_(established),
         limits_(limits) {
-    for (const Hypothesis& causes : hypotheses) {
-      tested_.emplace_back().order = tested_.size();
-      tested_.back().causes = causes;
-    }
+    for (const Hypothesis& causes : hypotheses) tested_.emplace_back().causes = causes;
     about_rounding_ = std::ranges::any_of(tested_, [](const Tested& tested) {
       return std::ranges::any_of(
           tested.causes, [](const Cause* cause) { return cause->stage == CauseStage::kRound; });

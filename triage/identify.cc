@@ -474,17 +474,21 @@ std::vector<std::string> BitEqual(const Case& c, const Tensor& y,
 }
 
 std::string BitEqualConventions(const Case& c, const Tensor& y) {
-  std::vector<std::string> names;
+  return ConventionsText(BitEqual(c, y, AllConventionsAndExact().subspan(1)));
+}
+
+std::string ConventionsText(std::span<const std::string> names) {
+  std::vector<std::string> listed;
   int variants = 0;
-  for (const std::string& name : BitEqual(c, y, AllConventionsAndExact().subspan(1))) {
+  for (const std::string& name : names) {
     const std::string base = name.substr(0, name.find('+'));
-    if (std::ranges::find(names, base) != names.end()) {
+    if (std::ranges::find(listed, base) != listed.end()) {
       ++variants;
     } else {
-      names.push_back(name);
+      listed.push_back(name);
     }
   }
-  std::string text = fmt::format("{}", fmt::join(names, ", "));
+  std::string text = fmt::format("{}", fmt::join(listed, ", "));
   if (variants != 0) text += fmt::format(" ({} variants too)", variants);
   return text;
 }

@@ -142,15 +142,15 @@ RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y) {
     ++answer.departing;
     answer.worst_lsb = std::max(answer.worst_lsb, DistanceLsb(exact, y, i));
   }
-  answer.arithmetic = BitEqualConventions(c, y);
+  const std::vector<std::string> names = BitEqual(c, y, AllConventionsAndExact().subspan(1));
+  answer.arithmetic = ConventionsText(names);
   answer.undefined =
       std::ranges::all_of(AllConventionsAndExact().subspan(1), [&](const ConventionOrExact& known) {
         return known.convention->of_no_library || !known.CannotRun(c).empty();
       });
   // Other numbers that print so are likelier than a rounding that no library has.
-  const bool of_library = std::ranges::any_of(AllConventions(), [&](const Convention& known) {
-    return !known.of_no_library && known.cannot_run(c).empty() && known.run(c).y == y;
-  });
+  const bool of_library = std::ranges::any_of(
+      names, [](const std::string& name) { return !FindConvention(name)->of_no_library; });
   answer.within_digits =
       !of_library && ExaminePrinted(c, y).verdict == PrintedAnswer::Verdict::kWithin;
   if (answer.within_digits) answer.arithmetic.clear();

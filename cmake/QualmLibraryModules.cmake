@@ -12,6 +12,9 @@
 function(qualm_library_modules subject)
   cmake_parse_arguments(ARG "" "ELSE;FOR"
     "IF;MODULES;SOURCES;INCLUDES;LINK;OPTIONS;OPTIONS_OF" ${ARGN})
+  if(NOT ARG_FOR)
+    message(FATAL_ERROR "qualm_library_modules(${subject}): expected FOR \"which versions\"")
+  endif()
   if(NOT (${ARG_IF}))
     message(STATUS "${ARG_ELSE}: the subject ${subject} will be absent")
     qualm_remove_modules(${ARG_MODULES})

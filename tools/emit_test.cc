@@ -93,8 +93,8 @@ TEST_F(Emit, BadUseIsOneLine) {
 TEST_F(Emit, ListNamesTheKinds) {
   const Ran ran = Qualm({"list", "exporters"});
   EXPECT_EQ(ran.status, 0) << ran.err;
-  for (const char* kind :
-       {"case", "cpp", "gtest", "issue", "numpy", "onednn", "onnx", "pytorch", "xnnpack", "xnnpack2024"})
+  for (const char* kind : {"case", "cpp", "gtest", "issue", "numpy", "onednn", "onnx", "pytorch",
+                           "xnnpack", "xnnpack2024"})
     EXPECT_NE(("\n" + ran.out).find("\n" + std::string(kind) + " "), std::string::npos) << kind;
 }
 

@@ -123,7 +123,15 @@ class Descent {
     how.established = options_.established;
     how.examine = true;
     Attribution found = JudgeAndAttribute(property_, best_, memo_, how).attribution;
-    if (found.causes.empty() || IsBorneOut(original, memo_, found.causes)) return found;
+    const auto is_borne_out = [&] {
+      return found.causes.empty() || IsBorneOut(original, memo_, found.causes);
+    };
+    if (is_borne_out()) return found;
+    // The cause of another fault may give a small case by chance.
+    how.established = {};
+    if (!options_.established.empty())
+      found = JudgeAndAttribute(property_, best_, memo_, how).attribution;
+    if (is_borne_out()) return found;
     found.diagnosis = "it could be that " + found.diagnosis + ", but not in the case found";
     found.kind = FindingKind::kUnknown;
     found.complete = false;
@@ -162,7 +170,8 @@ class Descent {
     AttributionOptions how;
     how.established = keep_;
     how.only_established = true;
-    const bool rerun = attribution_.complete && attribution_.causes.empty();
+    const bool rerun =
+        attribution_.complete && attribution_.causes.empty() && !attribution_.of_subject;
     how.probe_state = rerun;
     *judged = JudgeAndAttribute(property_, candidate, subject, how);
     if (!judged->verdict.failed()) return false;
@@ -313,7 +322,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   }
   result.minimized = descent->best();
   result.verdict = descent->verdict();
-  result.attribution = by_cause ? begun : descent->attribution();
+  result.attribution = by_cause || begun.of_subject ? begun : descent->attribution();
   if (!begun.complete || begun.causes.size() > 1) {
     const int64_t before = descent->calls();
     result.attribution = descent->OfTheBest(c, begun);

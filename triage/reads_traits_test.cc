@@ -197,7 +197,7 @@ const Common kCommon[] = {
     {"Conversion", "conversion overflow", Op::kRequantize, "int32-overflow",
      "is wrong only where the scaled value is 2^31 or more"},
     {"Narrow", "truncating narrow", Op::kQuantize, "clamp",
-     "is wrong only where the value lies beyond the bounds"},
+     "is wrong nearly only where the value lies beyond the bounds"},
     {"Factor", "result doubled", Op::kLinear, "rounding", "multiplies by another number"},
     {"Channel", "input zero point ignored", Op::kLinear, "zero-point",
      "adds a wrong amount to the outputs of a channel"},

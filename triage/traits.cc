@@ -27,7 +27,7 @@ struct Output {
   const Case& c;
   int64_t index = 0;
   bool wrong = false;
-  int64_t off_by = 0;  // codes
+  double off_by = 0;   // codes, or units in the last place
   double integer = 0;  // exact::Integers
   bool is_code = false;
   exact::Code code = {};  // of codes
@@ -57,14 +57,14 @@ struct Trait {
   std::function<bool(const Output&)> nearly = nullptr;
 };
 
+constexpr std::string_view kOnly = "is wrong only where";
 constexpr std::string_view kTies = "rounds ties otherwise, and is right everywhere else";
 
 std::vector<Trait> AllTraits() {
   using Kind = FindingKind;
   std::vector<Trait> all;
   const auto near_tie = [](const Output& o, double distance) {
-    return o.is_code && o.code.tie_distance && *o.code.tie_distance <= distance &&
-           std::abs(o.off_by) <= 1;
+    return o.is_code && o.code.tie_distance && *o.code.tie_distance <= distance && o.off_by <= 1;
   };
   all.push_back({Kind::kTie, std::string(kTies), [=](const Output& o) { return near_tie(o, 0); }});
   for (const int bits : {12, 10, 8, 6, 4, 3}) {
@@ -186,6 +186,7 @@ std::optional<bool> Keeps(Law law, const std::vector<Inside>& outputs) {
 struct Counted {
   explicit Counted(size_t traits) : have(traits), wrong_have(traits), nearly_right(traits) {}
 
+  int64_t asked = 0;
   // Of answers that are wrong somewhere.
   int64_t outputs = 0, wrong = 0, cases_with_wrong = 0;
   std::vector<int64_t> have, wrong_have, nearly_right;
@@ -207,12 +208,17 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
     Output output{.c = c, .index = i, .wrong = y.BitsAt(i) != right.BitsAt(i), .is_code = is_code};
     if (!output.wrong && i % step != 0) continue;
     output.integer = static_cast<double>(outputs.integers().values[static_cast<size_t>(i)]);
+    if (output.wrong) {
+      const auto values = [&](const Tensor& t) {
+        return t.dtype() == DType::kF32 ? double{t.FloatAt(i)} : t.IntAt(i);
+      };
+      output.off_by = DistanceLsb(right, y, i);
+      counted.by_more_than_one |= output.off_by > 1;
+      counted.up |= values(y) > values(right);
+      counted.down |= values(y) < values(right);
+    }
     if (is_code) {
       output.code = outputs.CodeAt(i / c.N, i % c.N);
-      output.off_by = y.IntAt(i) - right.IntAt(i);
-      counted.by_more_than_one |= std::abs(output.off_by) > 1;
-      counted.up |= output.off_by > 0;
-      counted.down |= output.off_by < 0;
       const auto is_inside = [&](__int128 code) {
         return code > output.code.lo && code < c.out_max;
       };
@@ -289,81 +295,94 @@ std::optional<CommonTrait> LawOf(const Counted& counted) {
   return std::nullopt;
 }
 
-}  // namespace
+// "8 of 20 answers are wrong: 30 of their 400 outputs"
+std::string Shares(const Counted& counted) {
+  return fmt::format("{} of {} answers are wrong: {} of their {} outputs", counted.cases_with_wrong,
+                     counted.asked, counted.wrong, counted.outputs);
+}
 
-std::optional<CommonTrait> FindCommonTrait(const Case& c, Subject& subject) {
-  constexpr uint64_t kSeed = 20261128;
-  constexpr int kMostTries = 800, kMostAsked = 240;
-  constexpr int64_t kLargest = 4096, kFewCases = 6;
+// The trait that chance is least likely to give to all wrong outputs.
+std::optional<CommonTrait> TraitOf(const Counted& counted, const std::vector<Trait>& traits) {
   // What it takes to choose a trait, and what chance is worth in one of 2^8 faults.
   constexpr double kBitsOfTrait = 5, kMargin = 8;
-  if (c.op == Op::kChooseQParams || RowOf(c.op).dynamic) return std::nullopt;
-  const Convention* const model = ModelOf(subject.contract());
-  const std::vector<Trait> traits = AllTraits();
-  Counted counted(traits.size());
-  RunContext context;
-  context.poison = 0x3C;
-  int asked = 0;
-  for (uint64_t i = 0; i < kMostTries && asked < kMostAsked; ++i) {
-    const uint64_t seed = MixSeed(kSeed, i);
-    std::optional<Case> next;
-    if (i == 0) {
-      next = ProblemOf(c);
-    } else if (i % 3 == 0) {
-      next = Varied(c, seed);
-    } else {
-      const gen::Theme theme = i % 8 == 1   ? gen::Theme::kTies
-                               : i % 8 == 3 ? gen::Theme::kNearTies
-                                            : gen::ThemeOf(c.op, seed);
-      next = AdaptTo(subject, gen::Draw(c.op, theme, seed));
-    }
-    if (!next || next->M * next->N * std::max<int64_t>(next->K, 1) > kLargest * (i == 0 ? 16 : 1))
-      continue;
-    if (!subject.CannotRun(*next).empty() ||
-        (model != nullptr && !model->cannot_run(*next).empty()))
-      continue;
-    const Outcome outcome = subject.Run(*next, context);
-    ++asked;
-    if (!outcome.ok() || !next->HoldsOutput(outcome.y)) return std::nullopt;
-    Count(*next, RightOutput(*next, model), outcome.y, traits, counted);
-  }
-  if (counted.cases_with_wrong < kFewCases) return std::nullopt;
+  constexpr int64_t kFewNextToTies = 16, kFewBeside = 4;
   // The wrong outputs of one case are no independent witnesses.
   const auto witnesses = static_cast<double>(std::min(counted.wrong, 4 * counted.cases_with_wrong));
-  constexpr int64_t kFewNextToTies = 16;
-  const Trait* best = nullptr;
+  size_t best = traits.size();
   double most = kMargin;
-  int64_t having = 0;
   for (size_t t = 0; t < traits.size(); ++t) {
-    if (counted.wrong_have[t] < counted.wrong) continue;
-    // What is off next to a tie as well would not have been seen.
-    constexpr int64_t kFewBeside = 4;
+    // One in a hundred wrong outputs may have another reason, which is said.
+    const bool only = traits[t].sentence.starts_with(kOnly);
+    if (counted.wrong - counted.wrong_have[t] > (only ? counted.wrong / 100 : 0)) continue;
     if (traits[t].nearly && counted.nearly_right[t] < kFewBeside) continue;
+    // What is off next to a tie as well would not have been seen.
     if (traits[t].sentence == kTies && counted.next_to_ties_right < kFewNextToTies) continue;
     const double share =
         static_cast<double>(counted.have[t] + 1) / static_cast<double>(counted.outputs + 1);
     const double bits = -witnesses * std::log2(share) - kBitsOfTrait;
     if (bits <= most) continue;
     most = bits;
-    best = &traits[t];
-    having = counted.have[t];
+    best = t;
   }
-  if (best == nullptr) {
-    if (auto law = LawOf(counted)) return law;
-    constexpr int64_t kManyCases = 12;
-    if (counted.by_more_than_one || !counted.up || !counted.down || !IsCode(c.out_dtype) ||
-        counted.cases_with_wrong < kManyCases)
-      return std::nullopt;
-    return CommonTrait{
-        FindingKind::kRounding, "is off by one at most, in either direction: it rounds on the way",
-        fmt::format("{} of {} answers are wrong: {} of their {} outputs", counted.cases_with_wrong,
-                    asked, counted.wrong, counted.outputs)};
+  if (best == traits.size()) return std::nullopt;
+  CommonTrait trait{traits[best].kind, traits[best].sentence, ""};
+  const bool all = counted.wrong_have[best] == counted.wrong;
+  if (!all) trait.sentence.replace(0, kOnly.size(), "is wrong nearly only where");
+  trait.evidence =
+      fmt::format("{}, {} of them such; so are {} that are right", Shares(counted),
+                  all ? "all" : "nearly all", counted.have[best] - counted.wrong_have[best]);
+  return trait;
+}
+
+// Rounding on the way moves an output by one code, to either side.
+std::optional<CommonTrait> OffByOne(const Counted& counted) {
+  constexpr int64_t kManyCases = 12;
+  if (counted.by_more_than_one || !counted.up || !counted.down ||
+      counted.cases_with_wrong < kManyCases)
+    return std::nullopt;
+  return CommonTrait{FindingKind::kRounding,
+                     "is off by one at most, in either direction: it rounds on the way",
+                     Shares(counted)};
+}
+
+// A case near `c`, or a drawn one; nullopt where the edits made none.
+std::optional<Case> NextCase(const Case& c, Subject& subject, uint64_t i) {
+  constexpr uint64_t kSeed = 20261128;
+  const uint64_t seed = MixSeed(kSeed, i);
+  if (i == 0) return ProblemOf(c);
+  if (i % 3 == 0) return Varied(c, seed);
+  const gen::Theme theme = i % 8 == 1   ? gen::Theme::kTies
+                           : i % 8 == 4 ? gen::Theme::kNearTies
+                                        : gen::ThemeOf(c.op, seed);
+  return AdaptTo(subject, gen::Draw(c.op, theme, seed));
+}
+
+}  // namespace
+
+std::optional<CommonTrait> FindCommonTrait(const Case& c, Subject& subject) {
+  constexpr uint64_t kMostTries = 800;
+  constexpr int64_t kMostAsked = 240, kLargest = 4096, kFewCases = 6;
+  if (c.op == Op::kChooseQParams || RowOf(c.op).dynamic) return std::nullopt;
+  const Convention* const model = ModelOf(subject.contract());
+  const std::vector<Trait> traits = AllTraits();
+  Counted counted(traits.size());
+  RunContext context;
+  context.poison = 0x3C;
+  for (uint64_t i = 0; i < kMostTries && counted.asked < kMostAsked; ++i) {
+    const std::optional<Case> next = NextCase(c, subject, i);
+    if (!next || next->M * next->N * std::max<int64_t>(next->K, 1) > (i == 0 ? 16 : 1) * kLargest ||
+        !subject.CannotRun(*next).empty() ||
+        (model != nullptr && !model->cannot_run(*next).empty()))
+      continue;
+    const Outcome outcome = subject.Run(*next, context);
+    ++counted.asked;
+    if (!outcome.ok() || !next->HoldsOutput(outcome.y)) return std::nullopt;
+    Count(*next, RightOutput(*next, model), outcome.y, traits, counted);
   }
-  return CommonTrait{
-      best->kind, best->sentence,
-      fmt::format("{} answers: {} of {} outputs are wrong, and all of them are such; "
-                  "so are {} that are right",
-                  asked, counted.wrong, counted.outputs, having - counted.wrong)};
+  if (counted.cases_with_wrong < kFewCases) return std::nullopt;
+  if (auto trait = TraitOf(counted, traits)) return trait;
+  if (auto law = LawOf(counted)) return law;
+  return OffByOne(counted);
 }
 
 }  // namespace qualm::triage

@@ -188,10 +188,10 @@ struct Common {
   std::string kind, sentence;  // the beginning; "": nothing is said
 };
 const Common kCommon[] = {
-    {"Ties", "half away from zero", Op::kRequantize, "tie", "rounds ties otherwise"},
+    {"Ties", "half away from zero", Op::kRequantize, "tie", "is off by one on some exact ties"},
     {"NextToTies", "float32 multiplier", Op::kRequantize, "rounding",
      "is off by one where the value lies"},
-    {"OffByOne", "float32 multiplier", Op::kConv2d, "rounding", "is off by one at most"},
+    {"SomeTies", "float32 multiplier", Op::kMul, "tie", "is off by one on some exact ties"},
     {"Wrap", "int32 wrap", Op::kLinear, "int32-overflow",
      "is wrong only where the integer that is scaled is 2^31 or more"},
     {"Conversion", "conversion overflow", Op::kRequantize, "int32-overflow",

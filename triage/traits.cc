@@ -58,15 +58,15 @@ struct Trait {
 };
 
 constexpr std::string_view kOnly = "is wrong only where";
-constexpr std::string_view kTies = "rounds ties otherwise, and is right everywhere else";
-
 std::vector<Trait> AllTraits() {
   using Kind = FindingKind;
   std::vector<Trait> all;
   const auto near_tie = [](const Output& o, double distance) {
     return o.is_code && o.code.tie_distance && *o.code.tie_distance <= distance && o.off_by <= 1;
   };
-  all.push_back({Kind::kTie, std::string(kTies), [=](const Output& o) { return near_tie(o, 0); }});
+  all.push_back({Kind::kTie,
+                 "is off by one on some exact ties: it rounds them otherwise, or rounds on the way",
+                 [=](const Output& o) { return near_tie(o, 0); }});
   for (const int bits : {12, 10, 8, 6, 4, 3}) {
     all.push_back(
         {Kind::kRounding,
@@ -190,7 +190,6 @@ struct Counted {
   // Of answers that are wrong somewhere.
   int64_t outputs = 0, wrong = 0, cases_with_wrong = 0;
   std::vector<int64_t> have, wrong_have, nearly_right;
-  int64_t next_to_ties_right = 0;
   bool by_more_than_one = false, up = false, down = false;
   std::array<int64_t, kLaws.size()> kept = {}, broken = {};
   bool wrong_without_bias = false;
@@ -232,9 +231,6 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
       inside.push_back({i / c.N, i % c.N, outputs.RealAt(i / c.N, i % c.N).value, given,
                         std::abs(given) * 0x1p-23});
     }
-    const bool next_to_tie = output.code.tie_distance && *output.code.tie_distance > 0 &&
-                             *output.code.tie_distance <= 0x1p-9;
-    counted.next_to_ties_right += !output.wrong && next_to_tie;
     seen.outputs += output.wrong ? 1 : step;  // those that were left out count too
     seen.wrong += output.wrong;
     for (size_t t = 0; t < traits.size(); ++t) {
@@ -305,18 +301,16 @@ std::string Shares(const Counted& counted) {
 std::optional<CommonTrait> TraitOf(const Counted& counted, const std::vector<Trait>& traits) {
   // What it takes to choose a trait, and what chance is worth in one of 2^8 faults.
   constexpr double kBitsOfTrait = 5, kMargin = 8;
-  constexpr int64_t kFewNextToTies = 16, kFewBeside = 4;
+  constexpr int64_t kFewBeside = 4;
   // The wrong outputs of one case are no independent witnesses.
   const auto witnesses = static_cast<double>(std::min(counted.wrong, 4 * counted.cases_with_wrong));
   size_t best = traits.size();
   double most = kMargin;
   for (size_t t = 0; t < traits.size(); ++t) {
-    // One in a hundred wrong outputs may have another reason, which is said.
+    // One in a thousand wrong outputs may have another reason, which is said.
     const bool only = traits[t].sentence.starts_with(kOnly);
-    if (counted.wrong - counted.wrong_have[t] > (only ? counted.wrong / 100 : 0)) continue;
+    if (counted.wrong - counted.wrong_have[t] > (only ? counted.wrong / 1000 : 0)) continue;
     if (traits[t].nearly && counted.nearly_right[t] < kFewBeside) continue;
-    // What is off next to a tie as well would not have been seen.
-    if (traits[t].sentence == kTies && counted.next_to_ties_right < kFewNextToTies) continue;
     const double share =
         static_cast<double>(counted.have[t] + 1) / static_cast<double>(counted.outputs + 1);
     const double bits = -witnesses * std::log2(share) - kBitsOfTrait;

@@ -73,12 +73,24 @@ int SaysOf(FindingKind kind) {
 // fault and no other, failures of unknown cause belong to it. Outputs that are read from elsewhere,
 // in the padding, and outputs that are wrong only at the end of a row, are one fault.
 void JoinUnknown(std::span<const Failure> failures, std::vector<Covered>& covered) {
+  const auto of_subject = std::ranges::find_if(covered, [&](const Covered& each) {
+    return failures[each.by].of_subject && failures[each.by].kind != FindingKind::kUnknown;
+  });
+  if (of_subject != covered.end()) {
+    const size_t by = of_subject->by;
+    for (Covered& each : covered) {
+      const Failure& row = failures[each.by];
+      if (row.of_subject || row.kind == FindingKind::kUnknown) each.by = by;
+    }
+  }
   std::optional<size_t> shown;
   for (const Covered& each : covered) {
     const Failure& row = failures[each.by];
     if (!row.causes.empty()) return;
     if (row.kind == FindingKind::kUnknown || (shown && *shown == each.by)) continue;
-    if (row.kind == FindingKind::kCrash || row.kind == FindingKind::kHang) return;
+    const bool by_experiment = SaysOf(row.kind) > 0 || row.kind == FindingKind::kMemory ||
+                               row.kind == FindingKind::kNondeterminism;
+    if (!by_experiment) return;
     if (!shown) {
       shown = each.by;
       continue;

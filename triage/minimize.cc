@@ -123,15 +123,13 @@ class Descent {
     how.established = options_.established;
     how.examine = true;
     Attribution found = JudgeAndAttribute(property_, best_, memo_, how).attribution;
-    const auto is_borne_out = [&] {
-      return found.causes.empty() || IsBorneOut(original, memo_, found.causes);
-    };
-    if (is_borne_out()) return found;
-    // The cause of another fault may give a small case by chance.
+    if (found.causes.empty() || IsBorneOut(original, memo_, found.causes)) return found;
+    // The cause of another fault gave the small case by chance.
     how.established = {};
-    if (!options_.established.empty())
-      found = JudgeAndAttribute(property_, best_, memo_, how).attribution;
-    if (is_borne_out()) return found;
+    if (!options_.established.empty()) {
+      Attribution again = JudgeAndAttribute(property_, best_, memo_, how).attribution;
+      if (again.of_subject) return again;
+    }
     found.diagnosis = "it could be that " + found.diagnosis + ", but not in the case found";
     found.kind = FindingKind::kUnknown;
     found.complete = false;
@@ -352,8 +350,17 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   const bool fails_itself =
       result.minimized.observed && result.minimized.observed->y != result.minimized.expected;
   if (fails_itself && !told.where.holds(result.minimized)) {
-    told.diagnosis = WithoutCondition(told.diagnosis, told.where);
-    told.where = {};
+    // Outside of it other answers contradicted the cause: it is kept if it alone explains this case
+    // and what is asked near it.
+    const int64_t before = descent->calls();
+    Attribution own = descent->OfTheBest(c, begun);
+    result.calls += descent->calls() - before;
+    if (own.causes == told.causes || own.of_subject) {
+      told = std::move(own);
+    } else {
+      told = {};
+      told.diagnosis = "no known cause gives this and what was asked besides";
+    }
   }
   result.minimized.note = result.attribution.diagnosis;
   if (result.minimized.observed)

@@ -575,8 +575,13 @@ std::optional<Misreading> FindMisreading(const Case& c, const Tensor& right, con
   const bool use_fitting = of_fitting && !of_fitting->empty();
   if (use_fitting) readings = std::move(of_fitting);
   if (!readings) return std::nullopt;
-  // An output that reads nothing at all says nothing of where it reads.
-  std::erase_if(*readings, [](const auto& each) { return each.second.is.empty(); });
+  // An output that reads nothing at all says nothing of where it reads. Of one or two elements one
+  // that has no effect may be clamped away.
+  const bool by_element = !HasTerms(c) && !HasWindow(c.op);
+  std::erase_if(*readings, [&](const auto& each) {
+    return each.second.is.empty() ||
+           (by_element && Without(All(each.second.is), All(each.second.should)).empty());
+  });
   if (readings->empty()) return std::nullopt;
   const Case& shown = use_fitting ? *fitting : c;
   const Speaker speaker(shown, *readings);

@@ -97,9 +97,10 @@ std::vector<Trait> AllTraits() {
          from(bits), from(bits - 2)});
   };
   for (const int bits : {7, 8, 15, 16, 23, 24, 29, 30, 31, 32}) {
-    large(bits, "the integer that is scaled", [](const Output& o) {
-      const bool is_sum = o.c.op != Op::kQuantize && o.c.op != Op::kSoftmax;
-      return is_sum ? std::abs(o.integer) : 0;
+    large(bits, "the integer that is scaled", [bits](const Output& o) {
+      const bool is_number =
+          o.c.op != Op::kQuantize && o.c.op != Op::kSoftmax && (bits > 8 || !HasSums(o.c.op));
+      return is_number ? std::abs(o.integer) : 0;
     });
     large(bits, "the scaled value",
           [](const Output& o) { return o.is_code ? std::abs(o.scaled()) : 0; });
@@ -313,8 +314,10 @@ std::optional<CommonTrait> TraitOf(const Counted& counted, const std::vector<Tra
     if (traits[t].nearly && counted.nearly_right[t] < kFewBeside) continue;
     const double share =
         static_cast<double>(counted.have[t] + 1) / static_cast<double>(counted.outputs + 1);
+    // What most outputs have says little, however many are wrong.
+    constexpr double kMostShare = 0.5;
     const double bits = -witnesses * std::log2(share) - kBitsOfTrait;
-    if (bits <= most) continue;
+    if (bits <= most || share > kMostShare) continue;
     most = bits;
     best = t;
   }

@@ -134,8 +134,8 @@ struct Interval {
   bool empty() const { return low > high; }
 };
 
-// All outputs are the right ones times a factor, or plus an amount; one for the whole case, one for
-// each channel, or one for each row.
+// All outputs are the right ones times a factor (of each channel, where it has a scale of its own),
+// or plus an amount; one for the whole case, one for each channel, or one for each row.
 enum class Law : uint8_t { kFactor, kAmount, kAmountOfChannel, kAmountOfRow };
 constexpr std::array kLaws{Law::kFactor, Law::kAmount, Law::kAmountOfChannel, Law::kAmountOfRow};
 
@@ -148,7 +148,7 @@ struct Inside {
 
 // Whether the answer keeps to the law; nullopt: too few outputs tell, or what the law adds is so
 // little that it turns outputs next to a tie alone.
-std::optional<bool> Keeps(Law law, const std::vector<Inside>& outputs) {
+std::optional<bool> Keeps(Law law, const std::vector<Inside>& outputs, bool per_channel) {
   constexpr int64_t kSurplus = 6;  // outputs beyond those that fix the numbers of the law
   struct Group {
     Interval interval;
@@ -158,9 +158,8 @@ std::optional<bool> Keeps(Law law, const std::vector<Inside>& outputs) {
   int64_t telling = 0;
   double unit = 0;
   for (const Inside& o : outputs) {
-    const int64_t key = law == Law::kAmountOfChannel ? o.column
-                        : law == Law::kAmountOfRow   ? o.row
-                                                     : 0;
+    const bool of_channel = law == Law::kAmountOfChannel || (law == Law::kFactor && per_channel);
+    const int64_t key = of_channel ? o.column : law == Law::kAmountOfRow ? o.row : 0;
     if (law == Law::kFactor && std::abs(o.value) < o.rounding / 2) continue;  // any factor
     const double by = law == Law::kFactor ? o.value : 1;
     const double least = (o.given - o.rounding - o.value) / by,
@@ -255,7 +254,7 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
   }
   counted.wrong_without_bias |= !c.bias && !c.bias_i32;
   for (size_t i = 0; i < kLaws.size(); ++i) {
-    const std::optional<bool> keeps = Keeps(kLaws[i], inside);
+    const std::optional<bool> keeps = Keeps(kLaws[i], inside, c.per_channel);
     if (keeps) (*keeps ? counted.kept : counted.broken)[i] += 1;
   }
 }
@@ -273,8 +272,8 @@ std::optional<CommonTrait> LawOf(const Counted& counted) {
     switch (kLaws[i]) {
       case Law::kFactor:
         return CommonTrait{FindingKind::kRounding,
-                           "multiplies by another number than the scales give: all outputs are off "
-                           "by one factor",
+                           "multiplies by another number than the scales give: all outputs of a "
+                           "scale are off by one factor",
                            evidence};
       case Law::kAmount:
         return CommonTrait{kind, "adds a wrong amount to all outputs, the same to each" + of,

@@ -341,7 +341,7 @@ Case DrawSmall(Op op, Rng& rng) {
   Case c;
   for (int tries = 0; tries < 4; ++tries) {
     uint64_t seed = rng.Next();
-    while (gen::ThemeOf(op, seed) == gen::Theme::kLayer) seed = rng.Next();  // never small
+    while (gen::HasSizesOfLayers(gen::ThemeOf(op, seed))) seed = rng.Next();  // never small
     c = gen::Draw(op, seed);
     if (IsSmall(c)) break;
   }

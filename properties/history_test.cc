@@ -3,11 +3,13 @@
 // in their zero points, in one thing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -209,17 +211,39 @@ std::set<std::string> ThingsThatDiffer(const Case& a, const Case& b) {
   add(a.out_q.scale != b.out_q.scale, "the output scale");
   add(a.out_q.zero_point != b.out_q.zero_point, "the output zero point");
   add(a.bias != b.bias || a.bias_i32 != b.bias_i32, "the bias");
-  add(a.out_min != b.out_min || a.out_max != b.out_max, "the clamp");
+  add(a.out_max != b.out_max, "the clamp");
+  add(a.out_min != b.out_min, "the lower clamp");
   add(a.x.shape() != b.x.shape(), "the number of rows");
+  add(a.x.dtype() != b.x.dtype(), "the type of x");
+  add(a.w.dtype() != b.w.dtype(), "the type of w");
+  const Window &v = a.window, &u = b.window;
+  const bool dilation = v.dilation_h != u.dilation_h || v.dilation_w != u.dilation_w;
+  add(dilation, "the dilation");  // with padding for what the kernel is longer by
+  add(v.stride_h != u.stride_h || v.stride_w != u.stride_w, "the stride");
+  add(v.groups != u.groups, "the groups");
+  add(!dilation && (v.pad_top != u.pad_top || v.pad_left != u.pad_left ||
+                    v.pad_bottom != u.pad_bottom || v.pad_right != u.pad_right),
+      "the padding");
   ForEachParameter(a, b, [&]<class T>(const Field& field, const T& one, const T& other) {
     if constexpr (requires { static_cast<double>(one); })
       add(one != other, std::string(field.name));
   });
   // All else is the same.
   if (a.x.shape() == b.x.shape()) {
-    add(!(a.x == b.x), "x");
-    add(!(a.w == b.w), "w");
-    add(a.output_shape() != b.output_shape(), "the shape");
+    const auto differ = [](const Tensor& one, const Tensor& other) {
+      int64_t count = one.size() != other.size();
+      for (size_t i = 0; count == 0 && i + 1 < one.bytes().size(); ++i)
+        count += one.bytes()[i] != other.bytes()[i];
+      return count != 0                                   ? "many elements"
+             : one.bytes().empty()                        ? ""
+             : one.bytes().back() != other.bytes().back() ? "the last element"
+                                                          : "";
+    };
+    const std::string x = differ(a.x, b.x), w = v.groups == u.groups ? differ(a.w, b.w) : "";
+    add(!x.empty(), x + " of x");
+    add(!w.empty(), w + " of w");
+    const bool sizes = a.output_shape() != b.output_shape();
+    add(sizes && v.stride_h == u.stride_h && v.stride_w == u.stride_w, "the shape");
   }
   return things;
 }
@@ -238,7 +262,14 @@ std::set<std::string> ThingsOf(Op op) {
   add(HasOutQParams(op), {"the output scale", "the output zero point"});
   add(row.multiplier, {"the multiplier"});
   add(row.bias || row.bias_i32, {"the bias"});
-  add(row.clamp, {"the clamp"});
+  add(row.clamp, {"the clamp", "the lower clamp"});
+  things.insert("the last element of x");
+  add(HasW(op), {"the last element of w"});
+  add(HasWeights(op), {"the type of w"});
+  add(IsCode(row.x_types.front()) && op != Op::kMaxPool, {"the type of x"});
+  add(HasWindow(op) && op != Op::kGlobalAvgPool, {"the padding", "the stride"});
+  add(row.dilation, {"the dilation"});
+  add(op == Op::kConv2d, {"the groups"});
   const Case any;
   ForEachParameter(any, [&]<class T>(const Field& field, const T& value) {
     if constexpr (requires { static_cast<double>(value); }) {
@@ -246,6 +277,8 @@ std::set<std::string> ThingsOf(Op op) {
     }
   });
   if (row.dynamic) things.erase("dtype");  // u8 alone
+  // Where the output, or the other input, has the type of x.
+  if (op == Op::kSoftmax || HasTwoInputs(op)) things.erase("the type of x");
   return things;
 }
 
@@ -256,7 +289,7 @@ class OneThingChangedOf : public testing::TestWithParam<Op> {};
 TEST_P(OneThingChangedOf, IsOneAndIsNamed) {
   const Op op = GetParam();
   std::set<std::string> met;
-  ForCases(OneThing(), op, 40, [&](const Case& c, const auto& asked) {
+  ForCases(OneThing(), op, 100, [&](const Case& c, const auto& asked) {
     ASSERT_EQ(asked.size() % 2, 1u);
     ASSERT_LE(asked.size(), 5u) << "two of them at most";
     for (size_t run = 1; run < asked.size(); run += 2) {
@@ -278,6 +311,15 @@ TEST_P(OneThingChangedOf, IsOneAndIsNamed) {
                 0u)
           << reason(run + 1);
     }
+    // What seldom tells is seldom asked where anything else does.
+    for (const std::string& thing : ThingsOf(op)) {
+      if (met.contains(thing)) continue;
+      Spoiled subject;
+      subject.refuses = [&](const Case& problem) {
+        return !(problem == ProblemOf(c)) && ThingsThatDiffer(c, problem) != std::set{thing};
+      };
+      if (Judge(OneThing(), c, subject).judgement == Judgement::kPassed) met.insert(thing);
+    }
   });
   EXPECT_EQ(met, ThingsOf(op));
 }
@@ -294,6 +336,9 @@ Case With(Case c, const std::string& thing) {
       c.x.SetInt(0, number);
     }
     Spoiled subject;
+    subject.refuses = [&](const Case& problem) {
+      return !(problem == c) && ThingsThatDiffer(c, problem) != std::set{thing};
+    };
     Judge(OneThing(), c, subject);
     for (const auto& [problem, context] : subject.asked) {
       if (ThingsThatDiffer(c, problem) == std::set<std::string>{thing}) return problem;
@@ -424,16 +469,40 @@ TEST(History, IsRunAndNotRemembered) {
 
 TEST(SeveralStates, OneThatTheSubjectTakesIsEnough) {
   const Case c = SmallLinear();
-  const Property& property = *FindProperty("concurrent_calls");
   for (const auto& [first, second] : std::vector<std::pair<bool, bool>>{
            {true, false}, {false, true}, {false, false}, {true, true}}) {
     Spoiled subject([&](size_t at, const Case&, const RunContext&, Outcome& outcome) {
       if ((at == 1 && !first) || (at == 2 && !second))
-        outcome = Broken(RunStatus::kSkipped, at == 1 ? "not two" : "not three");
+        outcome = Broken(RunStatus::kSkipped, at == 1 ? "not one" : "not two");
     });
-    const Verdict verdict = Judge(property, c, subject);
+    const Verdict verdict = Judge(*FindProperty("layer_strides"), c, subject);
     EXPECT_EQ(verdict.judgement, first || second ? Judgement::kPassed : Judgement::kSkipped);
-    EXPECT_EQ(verdict.reason, first || second ? "" : "not three");
+    EXPECT_EQ(verdict.reason, first || second ? "" : "not two");
+  }
+}
+
+// One thread has nothing to share. Else the rows are repeated, all but the first turned.
+TEST(SeveralThreads, HaveWorkForEachOfThem) {
+  const Property& property = *FindProperty("several_threads");
+  Spoiled alone([](size_t, const Case&, const RunContext& context, Outcome& outcome) {
+    if (context.threads > 1) outcome = Broken(RunStatus::kSkipped, "runs on one thread");
+  });
+  EXPECT_EQ(Judge(property, SmallLinear(), alone).reason, "runs on one thread");
+  EXPECT_EQ(alone.asked.size(), 1u);
+  for (const Op op : AllOps()) {
+    const int met = ForCases(property, op, 10, [&](const Case& c, const auto& asked) {
+      ASSERT_EQ(asked.size(), 2u);
+      EXPECT_EQ(asked[0].first, asked[1].first);
+      EXPECT_EQ(asked[0].second.rounding, asked[1].second.rounding);
+      EXPECT_EQ(asked[0].second.flush_denormals, asked[1].second.flush_denormals);
+      const Case& many = asked[0].first;
+      EXPECT_EQ(Validate(many), "");
+      EXPECT_GE(many.M, c.M);
+      if (op == Op::kAdd) EXPECT_TRUE(many.M >= 15) << Describe(c);
+      const std::span<const uint8_t> before = c.x.bytes(), after = many.x.bytes();
+      EXPECT_TRUE(std::ranges::equal(before, after.first(before.size())));
+    });
+    EXPECT_GT(met, 0) << Name(op);
   }
 }
 

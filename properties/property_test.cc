@@ -398,13 +398,19 @@ std::vector<Plant> Plants() {
       });
     };
   };
+  for (Op op : AllOps()) {
+    add("several_threads", op, "threads share scratch memory",
+        when([](const RunContext& context) { return context.threads > 1; }));
+    add("several_threads", op, "threads round in the caller's mode",
+        when([](const RunContext& context) {
+          return context.threads > 1 && context.rounding == Rounding::kUp;
+        }));
+  }
   for (Op op : OpsOf("packed_once")) {
     add("packed_once", op, "an accumulator is not cleared",
         when([](const RunContext& context) { return context.calls > 1; }));
     add("concurrent_calls", op, "callers share scratch memory",
         when([](const RunContext& context) { return context.callers > 1; }));
-    add("concurrent_calls", op, "threads share scratch memory",
-        when([](const RunContext& context) { return context.threads > 1; }));
     add("layer_strides", op, "weights taken to be dense",
         when([](const RunContext& context) { return context.w_row_gap > 0; }));
   }
@@ -837,7 +843,7 @@ TEST(Control, ADifferenceThatComesByChanceIsNotPutDownToTheContext) {
 
 TEST(Control, ASplitOfThreadsAndARaceAreToldApart) {
   const Case c = gen::Draw(Op::kLinear, gen::Theme::kUniform, 1);
-  const Property& property = *FindProperty("concurrent_calls");
+  const Property& property = *FindProperty("several_threads");
   TestSubject split = WrongWhere([](const RunContext& context) { return context.threads > 1; });
   EXPECT_NE(Judge(property, c, split).reason.find("result, the same way each time"),
             std::string::npos);

@@ -26,6 +26,8 @@ Verdict As(FindingKind kind, Verdict verdict) {
   return verdict;
 }
 
+constexpr int kThreads = 3;
+
 // One change of a case with outputs. Where there is nothing to change, it changes nothing; the
 // changed case may be invalid. Parameters that are a number, a flag or a choice have no row:
 // AlterParameter changes them.
@@ -55,7 +57,35 @@ void DropLastRow(Case& c) {
   }
 }
 
-constexpr std::array<Change, 10> kChanges{
+// The highest bit of the last element, where a key made of the first ones does not look.
+void FlipLast(Tensor& tensor) {
+  if (!tensor.empty()) tensor.bytes().back() ^= 0x80;
+}
+
+// The same bytes, as codes of the other type.
+void Retype(Tensor& codes) {
+  if (!IsCode(codes.dtype())) return;
+  Tensor other(codes.dtype() == DType::kU8 ? DType::kS8 : DType::kU8, codes.shape());
+  std::ranges::copy(codes.bytes(), other.bytes().begin());
+  codes = std::move(other);
+}
+
+// Two groups where there was one, over the leading half of each channel's weights.
+void SplitIntoGroups(Case& c) {
+  Window& v = c.window;
+  if (c.op != Op::kConv2d || v.groups != 1 || v.in_c % 2 != 0 || c.N % 2 != 0 || c.w.empty())
+    return;
+  v.groups = 2;
+  Tensor half(c.w.dtype(), {c.N, v.kernel_h, v.kernel_w, v.in_c / 2});
+  const auto depth = static_cast<size_t>(v.in_c / 2);
+  for (size_t at = 0; at < half.bytes().size(); at += depth)
+    std::ranges::copy(c.w.bytes().subspan(2 * at, depth),
+                      half.bytes().begin() + static_cast<ptrdiff_t>(at));
+  c.w = std::move(half);
+  DeriveSizes(&c);
+}
+
+constexpr std::array<Change, 19> kChanges{
     {{"the scale of x",
       [](Case& c) {
         if (RowOf(c.op).x_qparams) Double(c.x_q.scale);
@@ -91,6 +121,46 @@ constexpr std::array<Change, 10> kChanges{
         if (!RowOf(c.op).clamp || c.out_dtype == DType::kF32) return;
         c.out_max = static_cast<int32_t>((int64_t{c.out_min} + c.out_max) / 2);
       }},
+     {"the lower clamp",
+      [](Case& c) {
+        if (!RowOf(c.op).clamp || c.out_dtype == DType::kF32) return;
+        c.out_min = static_cast<int32_t>((int64_t{c.out_min} + c.out_max + 1) / 2);
+      }},
+     {"the last element of x", [](Case& c) { FlipLast(c.x); }},
+     {"the last element of w", [](Case& c) { FlipLast(c.w); }},
+     {"the type of x",
+      [](Case& c) {
+        if (!HasTwoInputs(c.op)) Retype(c.x);
+      }},
+     {"the type of w",
+      [](Case& c) {
+        if (HasWeights(c.op)) Retype(c.w);
+      }},
+     {"the padding",  // moved from one side to the other, so that all sizes stay
+      [](Case& c) {
+        Window& v = c.window;
+        if (v.pad_top + v.pad_left == 0) return;
+        const bool rows = v.pad_top > 0;
+        --(rows ? v.pad_top : v.pad_left);
+        ++(rows ? v.pad_bottom : v.pad_right);
+      }},
+     {"the dilation",
+      [](Case& c) {
+        Window& v = c.window;
+        if (!RowOf(c.op).dilation || v.kernel_h * v.kernel_w == 1) return;
+        // Room behind the image for what the kernel is longer by: all sizes stay.
+        const bool rows = v.kernel_h > 1;
+        ++(rows ? v.dilation_h : v.dilation_w);
+        (rows ? v.pad_bottom : v.pad_right) += (rows ? v.kernel_h : v.kernel_w) - 1;
+        DeriveSizes(&c);
+      }},
+     {"the stride",
+      [](Case& c) {
+        if (!HasWindow(c.op) || c.op == Op::kGlobalAvgPool) return;
+        ++(c.window.out_h() > 1 ? c.window.stride_h : c.window.stride_w);
+        DeriveSizes(&c);
+      }},
+     {"the groups", SplitIntoGroups},
      {"the number of rows", DropLastRow}}};
 
 void Alter(bool& flag) { flag = !flag; }
@@ -148,13 +218,14 @@ std::optional<Changed> Apply(size_t change, const Case& c, const Convention* con
   if (!subject.CannotRun(changed.c).empty()) return std::nullopt;
   changed.promised =
       convention == nullptr ? relation::ExactOf(changed.c) : convention->run(changed.c).y;
+  if (changed.promised.empty()) return std::nullopt;
   return changed;
 }
 
 // Asks about `c`, then `c` with one thing changed, then `c` again. A layer that was kept under a
-// key without this thing gives the old answer. Two of the changes are tried; the case decides
-// which. A new instance of a pipe takes seconds, so none is made once a subject has been shown to
-// remember.
+// key without this thing gives the old answer, which only tells where the new one is another. Two
+// such changes are tried, or, where none is met, two of any; the case decides which. A new instance
+// of a pipe takes seconds, so none is made once a subject has been shown to remember.
 Verdict OneThingChanged(const Case& c, Subject& subject) {
   static thread_local std::set<std::pair<std::string, Op>> known;
   const Contract& contract = subject.contract(c.op);
@@ -166,36 +237,47 @@ Verdict OneThingChanged(const Case& c, Subject& subject) {
   const Answer base = Ask(subject, c, context);
   if (base.verdict) return *base.verdict;
   if (base.y.empty()) return Verdict::Vacuous("the output is empty");
-  const size_t changes = kChanges.size() + ParametersOf(c);
-  const uint64_t first = relation::Hash(c) % changes;
   int tried = 0;
-  for (size_t i = 0; i < changes && tried < 2; ++i) {
-    const std::optional<Changed> changed = Apply((first + i) % changes, c, convention, subject);
-    if (!changed) continue;
-    const Answer answer = Ask(subject, changed->c, context);
-    if (answer.skipped()) continue;
+  const auto ask_changed = [&](const Changed& changed) -> std::optional<Verdict> {
+    const Answer answer = Ask(subject, changed.c, context);
+    if (answer.skipped()) return std::nullopt;
     if (answer.verdict) return *answer.verdict;
     ++tried;
     const std::string what =
-        "asked with only " + changed->what + " changed, the answer departs from the promised one";
-    auto failed = relation::Difference(changed->c, changed->promised, answer.y, what);
+        "asked with only " + changed.what + " changed, the answer departs from the promised one";
+    auto failed = relation::Difference(changed.c, changed.promised, answer.y, what);
     const std::pair<std::string, Op> key(subject.name(), c.op);
     // A new instance that is wrong too does not show memory: other properties report that.
     if (failed &&
-        (known.contains(key) || relation::GivesAnew(subject, changed->c, changed->promised))) {
+        (known.contains(key) || relation::GivesAnew(subject, changed.c, changed.promised))) {
       known.insert(key);
       return As(FindingKind::kNondeterminism, *failed);
     }
     const Answer again = Ask(subject, c, context);
     if (again.verdict) return *again.verdict;
     failed = relation::Difference(c, base.y, again.y,
-                                  "the first problem, asked again after one with " + changed->what +
+                                  "the first problem, asked again after one with " + changed.what +
                                       " changed, gets another answer");
-    if (failed)
-      return As(FindingKind::kNondeterminism,
-                relation::AnswersByChance(c, subject).value_or(*failed));
+    if (!failed) return std::nullopt;
+    return As(FindingKind::kNondeterminism,
+              relation::AnswersByChance(c, subject).value_or(*failed));
+  };
+  const size_t changes = kChanges.size() + ParametersOf(c);
+  const uint64_t first = relation::Hash(c) % changes;
+  constexpr int kTried = 2, kLookedAt = 4;
+  for (const bool must_tell : {true, false}) {
+    int looked_at = 0;
+    for (size_t i = 0; i < changes && tried < kTried; ++i) {
+      if (must_tell && looked_at == kLookedAt) break;
+      const std::optional<Changed> changed = Apply((first + i) % changes, c, convention, subject);
+      if (!changed) continue;
+      ++looked_at;
+      if (must_tell && changed->promised == base.y) continue;
+      if (auto failed = ask_changed(*changed)) return *failed;
+    }
+    if (tried > 0) return Verdict::Passed();
   }
-  return tried == 0 ? Verdict::Vacuous("nothing can be changed alone") : Verdict::Passed();
+  return Verdict::Vacuous("nothing can be changed alone");
 }
 
 // All these contexts must give the same bits. Passed if the subject takes one of them.
@@ -228,11 +310,73 @@ Verdict PackedOnce(const Case& c, Subject& subject) {
 }
 
 Verdict ConcurrentCalls(const Case& c, Subject& subject) {
-  std::array<RunContext, 2> contexts;
-  contexts[0].callers = 3;
-  contexts[1].threads = 3;
-  return SameIn(c, subject, contexts, "several threads on one layer change the result",
+  RunContext context;
+  context.callers = 3;
+  return SameIn(c, subject, {&context, 1}, "several callers of one layer change the result",
                 FindingKind::kNondeterminism);
+}
+
+// Turns the elements of each row of x: row i by i / `period`. Rows that were copies of one differ
+// then, so that a thread that reads the row of another one reads something else.
+void TurnRows(int64_t rows, int64_t period, Tensor& x) {
+  if (x.empty()) return;
+  const std::span<uint8_t> bytes = x.bytes();
+  const auto row = static_cast<int64_t>(bytes.size()) / rows;
+  const auto element = static_cast<int64_t>(SizeOf(x.dtype()));
+  for (int64_t i = period; i < rows; ++i) {
+    const auto begin = bytes.begin() + i * row;
+    std::rotate(begin, begin + i / period * element % row, begin + row);
+  }
+}
+
+// The case with its rows, or images, repeated until each of some threads has work for longer than
+// it takes to start the next thread. Else they run one after another, and nothing that they share
+// is used by two of them at once.
+Case WithWorkForThreads(const Case& c) {
+  constexpr int64_t kMostRows = 300;
+  const int64_t most_work = int64_t{1} << (HasSums(c.op) ? 18 : 16);  // products take less time
+  if (RowOf(c.op).layout == Layout::kBatches) return ProblemOf(c);
+  const int64_t rows = HasWindow(c.op) ? c.window.batch : c.M;
+  if (rows == 0) return ProblemOf(c);
+  // An output is as dear as many products.
+  const int64_t work = std::max<int64_t>(1, c.M / rows * c.N * (c.K + 16));
+  // One more than a multiple of the threads: nobody's share is the whole number of rows by them.
+  const int64_t wanted = std::min(kMostRows, most_work / work) / kThreads * kThreads + 1;
+  if (wanted <= rows) return ProblemOf(c);
+  std::vector<int64_t> places = slice::Range(0, wanted);
+  for (int64_t& place : places) place %= rows;
+  Case many = HasWindow(c.op) ? slice::Batches(c, places) : slice::Rows(c, places);
+  TurnRows(wanted, rows, many.x);
+  return Validate(many).empty() ? many : ProblemOf(c);
+}
+
+// Both answers are given in one state, which the number of the case decides: a thread that a kernel
+// starts itself, or has kept, need not compute as the caller's does.
+Verdict SeveralThreads(const Case& c, Subject& subject) {
+  const uint64_t number = relation::Hash(c);
+  constexpr std::array kRoundings{Rounding::kNearest, Rounding::kDown, Rounding::kUp,
+                                  Rounding::kTowardZero};
+  RunContext one;
+  one.rounding = kRoundings[number % kRoundings.size()];
+  one.flush_denormals = number / kRoundings.size() % 2 != 0;
+  one.poison = 0x3C;  // not a run that a MemoSubject answers from memory
+  RunContext several = one;
+  several.threads = kThreads;
+  const Case many = WithWorkForThreads(c);
+  const Answer answer = Ask(subject, many, several);
+  if (answer.skipped()) return Verdict::Vacuous(answer.verdict->reason);
+  if (answer.verdict) return *answer.verdict;
+  const Answer base = Ask(subject, many, one);
+  if (base.verdict) return *base.verdict;
+  if (base.y.empty()) return Verdict::Vacuous("the output is empty");
+  if (answer.y == base.y) return Verdict::Passed();
+  if (auto chance = relation::AnswersByChance(many, subject, one)) return *chance;
+  const char* const how = relation::AnswersByChance(many, subject, several) ? ", not" : ",";
+  return As(FindingKind::kNondeterminism,
+            *relation::Difference(many, base.y, answer.y,
+                                  "with " + std::to_string(many.M) +
+                                      " rows, several threads change the result" + how +
+                                      " the same way each time"));
 }
 
 Verdict LayerStrides(const Case& c, Subject& subject) {
@@ -317,9 +461,12 @@ std::vector<Property> StateProperties() {
        EveryOp(), true, OneThingChanged, kInTurn},
       {"packed_once", "A layer packed once gives the same bits however often it runs.",
        OpsWhere(HasWeights), true, PackedOnce, 2},
-      {"concurrent_calls",
-       "A layer that several threads call at once, or that may use several, gives the same bits.",
+      {"concurrent_calls", "A layer that several threads call at once gives the same bits.",
        OpsWhere(HasWeights), true, ConcurrentCalls, 2 * kSeldom},
+      {"several_threads",
+       "A kernel that may use several threads gives the same bits, in any rounding mode and with "
+       "denormals flushed too.",
+       EveryOp(), true, SeveralThreads, 2 * kSeldom},
       {"layer_strides",
        "Gaps between the rows of weights and between the lines of images change nothing.",
        OpsWhere([](Op op) { return HasWeights(op) || HasWindow(op); }), true, LayerStrides, 2},

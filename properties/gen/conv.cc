@@ -36,8 +36,29 @@ void DrawLongK(Rng& rng, Case& c) {
   }
 }
 
+// One window over many channels, or over as many values in several pixels.
+void DrawOneWindow(Rng& rng, int64_t depth, Case& c) {
+  Window& v = c.window;
+  v.batch = 1;
+  v.kernel_h = v.in_h = rng.Chance(1, 2) ? 1 : rng.Between(1, 3);
+  v.kernel_w = v.in_w = rng.Chance(1, 2) ? 1 : rng.Between(1, 3);
+  v.in_c = std::max<int64_t>(1, depth / (v.kernel_h * v.kernel_w));
+  c.N = depth < 10000 ? rng.Between(1, 3) : 1;
+}
+
+// One window of many taps, as long as a sum over the taps of one channel gets.
+void DrawManyTaps(Rng& rng, Case& c) {
+  Window& v = c.window;
+  v.batch = 1;
+  v.kernel_h = v.in_h = rng.Between(5, 17);
+  v.kernel_w = v.in_w = rng.Between(7, 17);
+  v.in_c = v.groups = rng.Between(1, 3);
+  c.N = v.in_c * rng.Between(1, 2);
+}
+
 void DrawChannels(Rng& rng, Theme theme, Case& c) {
   if (theme == Theme::kLayer) return DrawLayerChannels(rng, c);
+  if (theme == Theme::kMiddling) return DrawMiddlingChannels(rng, c);
   Window& v = c.window;
   const int64_t pixels = std::max<int64_t>(1, v.batch * v.in_h * v.in_w);
   const int64_t outputs = std::max<int64_t>(1, v.batch * v.out_h() * v.out_w());
@@ -147,7 +168,7 @@ void FillValues(Rng& rng, Theme theme, Case& c) {
   const int64_t depth = v.in_c / v.groups;
   c.x = Tensor(c.x.dtype(), {v.batch, v.in_h, v.in_w, v.in_c});
   c.w = Tensor(c.w.dtype(), {c.N, v.kernel_h, v.kernel_w, depth});
-  if (theme == Theme::kLayer) {
+  if (theme == Theme::kLayer || (theme == Theme::kMiddling && rng.Chance(1, 2))) {
     FillLayer(rng, v.in_w * v.in_c, c.x);
     FillLayer(rng, c.K, c.w);
     return;
@@ -175,6 +196,13 @@ Case DrawConv(Rng& rng, Theme theme, Op op) {
   c.op = op;
   if (theme == Theme::kLongK && op == Op::kConv2d) {
     DrawLongK(rng, c);
+  } else if (theme == Theme::kFarValue || theme == Theme::kWideTerms) {
+    const int64_t depth = theme == Theme::kFarValue ? DrawFarLength(rng) : DrawWideDepth(rng);
+    if (op == Op::kDepthwise) {
+      DrawManyTaps(rng, c);
+    } else {
+      DrawOneWindow(rng, depth, c);
+    }
   } else {
     DrawGeometry(rng, theme, true, c.window);
     if (theme == Theme::kLongK) {  // as long as a sum over the taps of one channel gets

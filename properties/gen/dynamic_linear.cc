@@ -15,6 +15,13 @@ enum class Shape : uint8_t { kBothSides, kPositive, kNegative, kConstant, kZero,
 
 void DrawSizes(Rng& rng, Theme theme, Case& c) {
   if (theme == Theme::kLayer) return DrawLayerProducts(rng, c);
+  if (theme == Theme::kMiddling) return DrawMiddlingProducts(rng, c);
+  if (theme == Theme::kFarValue) {
+    c.K = DrawFarLength(rng);
+    c.M = rng.Between(1, 2);
+    c.N = rng.Between(1, 3);
+    return;
+  }
   const int64_t cap = theme == Theme::kTails ? 131 : 40;
   c.K = theme == Theme::kLongK ? rng.Between(255, 2100) : DrawDim(rng, cap);
   c.N = theme == Theme::kLongK ? rng.Between(1, 3) : DrawDim(rng, cap);
@@ -73,7 +80,9 @@ void FillRow(Rng& rng, Theme theme, Shape shape, int exponent, std::span<float> 
     if (theme == Theme::kSpecialFloats && rng.Chance(1, 6)) value = SpecialFloat(rng);
   }
   if (row.empty()) return;
-  const uint64_t place = rng.Below(row.size());
+  const uint64_t place = theme == Theme::kFarValue
+                             ? static_cast<uint64_t>(FarPlace(rng, std::ssize(row)))
+                             : rng.Below(row.size());
   if (shape == Shape::kOutlier) row[place] = scaled(rng.Chance(1, 2) ? 1.0 : -1.0);
   if (shape == Shape::kCodes) row[place] = scaled(255);
 }
@@ -87,6 +96,7 @@ void FillX(Rng& rng, Theme theme, Case& c) {
     if (theme == Theme::kConstantRows && rng.Chance(2, 3))
       shape = rng.Chance(1, 3) ? Shape::kZero : Shape::kConstant;
     if (theme == Theme::kTies && rng.Chance(4, 5)) shape = Shape::kCodes;
+    if (theme == Theme::kFarValue) shape = Shape::kOutlier;
     const int most = shape == Shape::kCodes ? 119 : 127;  // for finite values
     const int moved = std::min(exponent + static_cast<int>(rng.Between(-2, 2)), most);
     FillRow(rng, theme, shape, moved,
@@ -111,7 +121,7 @@ Case DrawDynamicLinear(Rng& rng, Theme theme, Op op) {
   DrawRule(rng, theme, c);
   FillX(rng, theme, c);
   c.w = Tensor(rng.Chance(4, 5) ? DType::kS8 : DType::kU8, {c.N, c.K});
-  if (theme == Theme::kLayer) {
+  if (theme == Theme::kLayer || theme == Theme::kMiddling) {
     FillLayer(rng, c.K, c.w);
   } else {
     FillCodes(rng, theme, c.w);

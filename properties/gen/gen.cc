@@ -2,6 +2,7 @@
 #include "properties/gen/gen.h"
 
 #include <array>
+#include <utility>
 
 #include "core/status.h"
 #include "properties/gen/layer.h"
@@ -12,20 +13,24 @@ namespace {
 
 using internal::Weighted;
 
-constexpr std::array<Theme, 17> kThemes{
-    Theme::kUniform,       Theme::kBoundaryBytes, Theme::kAllExtreme,
-    Theme::kSignAligned,   Theme::kConstantRows,  Theme::kNearPairThreshold,
-    Theme::kLongK,         Theme::kTies,          Theme::kNearTies,
-    Theme::kClampEdges,    Theme::kZeroPoints,    Theme::kScaleExtremes,
-    Theme::kSpecialFloats, Theme::kTails,         Theme::kEmpty,
-    Theme::kLayer,         Theme::kParameterEdges};
-constexpr std::array<std::string_view, 17> kNames{
-    "uniform",        "boundary-bytes", "all-extreme",
-    "sign-aligned",   "constant-rows",  "near-pair-threshold",
-    "long-k",         "ties",           "near-ties",
-    "clamp-edges",    "zero-points",    "scale-extremes",
-    "special-floats", "tails",          "empty",
-    "layer",          "parameter-edges"};
+constexpr std::array<Theme, 20> kThemes{
+    Theme::kUniform,       Theme::kBoundaryBytes,  Theme::kAllExtreme,
+    Theme::kSignAligned,   Theme::kConstantRows,   Theme::kNearPairThreshold,
+    Theme::kLongK,         Theme::kTies,           Theme::kNearTies,
+    Theme::kClampEdges,    Theme::kZeroPoints,     Theme::kScaleExtremes,
+    Theme::kSpecialFloats, Theme::kTails,          Theme::kEmpty,
+    Theme::kLayer,         Theme::kParameterEdges, Theme::kMiddling,
+    Theme::kFarValue,      Theme::kWideTerms};
+constexpr std::array<std::string_view, 20> kNames{"uniform",         "boundary-bytes",
+                                                  "all-extreme",     "sign-aligned",
+                                                  "constant-rows",   "near-pair-threshold",
+                                                  "long-k",          "ties",
+                                                  "near-ties",       "clamp-edges",
+                                                  "zero-points",     "scale-extremes",
+                                                  "special-floats",  "tails",
+                                                  "empty",           "layer",
+                                                  "parameter-edges", "middling",
+                                                  "far-value",       "wide-terms"};
 
 // Only themes that mean something for the op; others fall back to uniform values.
 constexpr std::array<Weighted, 15> kLinear{{{Theme::kUniform, 10},
@@ -154,14 +159,18 @@ constexpr std::array<Weighted, 11> kDynamic{{{Theme::kUniform, 18},
                                              {Theme::kTails, 10},
                                              {Theme::kEmpty, 2}}};
 
-// How cases of an operation are drawn. The numbers say how many of 1000 seeds with theme uniform
-// draw a layer, or edges of parameters, instead (0 if the operation has no multiplier). A layer
-// costs as much as many other cases: with these numbers half of the time of conv2d goes to them.
+// How cases of an operation are drawn. `layers` and `edges` say how many of 1000 seeds with theme
+// uniform draw a layer, or edges of parameters, instead (0 if the operation has no multiplier). A
+// layer costs as much as many other cases: with these numbers half of the time of conv2d goes to
+// them. The numbers behind say how many of 1000 seeds of any theme draw that theme instead.
 struct Generator {
   std::span<const Weighted> themes;
   Case (*draw)(Rng&, Theme, Op);
   uint64_t layers = 0;
   uint64_t edges = 0;
+  uint64_t middling = 0;
+  uint64_t far_value = 0;
+  uint64_t wide_terms = 0;
 };
 
 Generator GeneratorOf(Op op) {
@@ -169,25 +178,26 @@ Generator GeneratorOf(Op op) {
   const bool average = row.out_q == OutQParams::kOwn;
   switch (row.layout) {
     case Layout::kProducts:
-      if (row.dynamic) return {kDynamic, internal::DrawDynamicLinear, 25, 0};
-      return {kLinear, internal::DrawLinear, 80, 100};
-    case Layout::kConv: return {kConv, internal::DrawConv, 90, 50};
+      if (row.dynamic) return {kDynamic, internal::DrawDynamicLinear, 25, 0, 12, 14, 0};
+      return {kLinear, internal::DrawLinear, 80, 100, 14, 15, 25};
+    case Layout::kConv: return {kConv, internal::DrawConv, 90, 50, 13, 15, 25};
     case Layout::kPool:
-      if (average) return {kAvgPool, internal::DrawPool, 20, 40};
-      return {kMaxPool, internal::DrawPool, 15, 0};
+      if (average) return {kAvgPool, internal::DrawPool, 20, 40, 0, 15, 15};
+      return {kMaxPool, internal::DrawPool, 15, 0, 0, 15, 0};
     case Layout::kColumns: return {kOperands, internal::DrawConcat, 25, 50};
-    case Layout::kBatches: return {kObserver, internal::DrawObserver, 25, 0};
+    case Layout::kBatches: return {kObserver, internal::DrawObserver, 25, 0, 0, 20, 0};
     case Layout::kElements: break;
   }
   QUALM_CHECK(row.second != Second::kWeights);  // no generator draws weights element by element
   if (row.multiplier) return {kRequantize, internal::DrawRequantize, 32, 90};
   if (row.function) return {kTable, internal::DrawTable, 30, 40};
-  if (row.out_q == OutQParams::kFixed) return {kSoftmax, internal::DrawSoftmax, 40, 0};
+  if (row.out_q == OutQParams::kFixed) return {kSoftmax, internal::DrawSoftmax, 40, 0, 0, 20, 0};
   if (!row.x_qparams) return {kQuantize, internal::DrawQuantize, 25, 50};
   if (row.out_q == OutQParams::kNone) return {kDequantize, internal::DrawDequantize, 18, 0};
   // Codes of one or two inputs become codes of the output.
   QUALM_CHECK(row.out_q == OutQParams::kOwn && IsCode(row.x_types.front()));
-  return {kOperands, internal::DrawOperands, 25, 50};
+  const bool products = row.combine == Combine::kProduct;
+  return {kOperands, internal::DrawOperands, 25, 50, 0, 0, products ? uint64_t{20} : 0};
 }
 
 // Operations whose layers are small cases repeated: all but those with sums, windows or weights.
@@ -215,11 +225,18 @@ Case DrawFrom(Rng& rng, Op op, Theme theme) {
   return c;
 }
 
-// The two rare themes take seeds of the plainest theme. A random generator of their own decides, so
-// that all other seeds draw the same cases as before there were rare themes.
+// The rare themes take seeds of any theme, or of the plainest one. A random generator of their own
+// decides, so that all other seeds draw the same cases as before there were rare themes.
 Theme ThemeOrRare(Op op, uint64_t seed, Theme theme) {
-  if (theme != Theme::kUniform) return theme;
   const Generator generator = GeneratorOf(op);
+  uint64_t left = Rng(MixSeed(seed, 3000 + static_cast<uint64_t>(op))).Below(1000);
+  for (const auto& [rare, share] : {std::pair{Theme::kMiddling, generator.middling},
+                                    {Theme::kFarValue, generator.far_value},
+                                    {Theme::kWideTerms, generator.wide_terms}}) {
+    if (left < share) return rare;
+    left -= share;
+  }
+  if (theme != Theme::kUniform) return theme;
   const uint64_t at = Rng(MixSeed(seed, 2000 + static_cast<uint64_t>(op))).Below(1000);
   if (at < generator.layers) return Theme::kLayer;
   return at < generator.layers + generator.edges ? Theme::kParameterEdges : theme;
@@ -230,6 +247,11 @@ Theme ThemeOrRare(Op op, uint64_t seed, Theme theme) {
 std::span<const Theme> AllThemes() { return kThemes; }
 
 std::string_view Name(Theme theme) { return kNames[static_cast<size_t>(theme)]; }
+
+bool HasSizesOfLayers(Theme theme) {
+  return theme == Theme::kLayer || theme == Theme::kMiddling || theme == Theme::kFarValue ||
+         theme == Theme::kWideTerms;
+}
 
 Theme ThemeOf(Op op, uint64_t seed) {
   Rng rng(MixSeed(seed, static_cast<uint64_t>(op)));

@@ -34,9 +34,14 @@ enum class Theme : uint8_t {
   kEmpty,
   kLayer,           // sizes of real layers: gen/layer.h
   kParameterEdges,  // multipliers, shifts and terms of the zero-point correction at their ends
+  kMiddling,        // M, N and K of a small layer, none of them small: gen/layer.h
+  kFarValue,        // one element, far along a long row, decides
+  kWideTerms,       // products with zero points beyond float32 and int32 that cancel
 };
 std::span<const Theme> AllThemes();
 std::string_view Name(Theme theme);
+// Whether its cases are too large for a place that wants small ones.
+bool HasSizesOfLayers(Theme theme);
 
 // The theme of Draw(op, seed).
 Theme ThemeOf(Op op, uint64_t seed);

@@ -77,7 +77,7 @@ void DrawInput(Rng& rng, int64_t out, Axis& axis) {
 
 void DrawGeometry(Rng& rng, Theme theme, bool dilated, Window& v) {
   Axis rows, columns;
-  const uint64_t style = rng.Below(100);
+  const uint64_t style = rng.Below(theme == Theme::kMiddling ? 55 : 100);
   if (style < 12) {
     rows.stride = columns.stride = rng.Chance(2, 3) ? 1 : 2;
     if (rng.Chance(1, 5)) rows.before = rows.after = columns.before = columns.after = 1;
@@ -93,9 +93,10 @@ void DrawGeometry(Rng& rng, Theme theme, bool dilated, Window& v) {
   OutputPixels out{rng.Between(1, 4), 0};
   out.w = rng.Between(1, theme == Theme::kTails ? 9 : 5);
   if (theme == Theme::kLayer) out = DrawLayerPixels(rng);
+  if (theme == Theme::kMiddling) out = DrawMiddlingPixels(rng);
   DrawInput(rng, out.h, rows);
   DrawInput(rng, out.w, columns);
-  v.batch = theme == Theme::kLayer || rng.Chance(1, 2) ? 1 : rng.Between(2, 3);
+  v.batch = HasSizesOfLayers(theme) || rng.Chance(1, 2) ? 1 : rng.Between(2, 3);
   if (theme == Theme::kEmpty) {
     switch (rng.Below(4)) {
       case 0: v.batch = 0; break;

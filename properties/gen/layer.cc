@@ -176,6 +176,41 @@ void DrawLayerProducts(Rng& rng, Case& c) {
   }
 }
 
+void DrawMiddlingProducts(Rng& rng, Case& c) {
+  const bool deep = rng.Chance(1, 5);
+  c.M = LogBetween(rng, 4, 64);
+  c.N = rng.Between(16, 64);
+  c.K = deep ? rng.Between(257, 512) : rng.Between(32, 256);
+  Fit(kMostProducts, c.M, c.K, c.N);
+}
+
+void DrawMiddlingChannels(Rng& rng, Case& c) {
+  Window& v = c.window;
+  const int64_t taps = v.kernel_h * v.kernel_w;
+  c.N = rng.Between(16, 64);
+  const int64_t terms = rng.Between(32, 256);
+  if (c.op == Op::kDepthwise) {
+    v.in_c = v.groups = c.N;
+    return;
+  }
+  const int64_t pixels = std::max<int64_t>(1, v.out_h() * v.out_w());
+  const int64_t most = std::max<int64_t>(32, kMostProducts / 2 / (pixels * c.N));
+  v.in_c = (std::min(terms, most) + taps - 1) / taps;
+}
+
+int64_t DrawFarLength(Rng& rng) {
+  const auto block = int64_t{32} << rng.Below(8);
+  return block + rng.Between(1, block / 2);
+}
+
+int64_t FarPlace(Rng& rng, int64_t length) {
+  const int64_t last = length - 1;
+  if (length <= 32 || rng.Chance(1, 2)) return last - std::min(last, rng.Between(0, 7));
+  const auto bits = static_cast<uint64_t>(std::bit_width(static_cast<uint64_t>(last)));
+  const auto block = int64_t{32} << rng.Below(bits - 5);
+  return std::min(last, block + rng.Between(0, 1));
+}
+
 OutputPixels DrawLayerPixels(Rng& rng) {
   OutputPixels pixels{rng.Between(2, 4), rng.Between(4, 5)};
   const uint64_t style = rng.Below(8);
@@ -184,6 +219,12 @@ OutputPixels DrawLayerPixels(Rng& rng) {
   if (style > 3) return pixels;
   pixels = {rng.Between(1, 2), LogBetween(rng, 44, 1100)};
   if (style > 1) std::swap(pixels.h, pixels.w);
+  return pixels;
+}
+
+OutputPixels DrawMiddlingPixels(Rng& rng) {
+  OutputPixels pixels{rng.Between(2, 8), 0};
+  pixels.w = rng.Between(2, 8);
   return pixels;
 }
 

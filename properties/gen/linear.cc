@@ -13,6 +13,13 @@ namespace {
 
 void DrawDims(Rng& rng, Theme theme, Case& c) {
   if (theme == Theme::kLayer) return DrawLayerProducts(rng, c);
+  if (theme == Theme::kMiddling) return DrawMiddlingProducts(rng, c);
+  if (theme == Theme::kFarValue || theme == Theme::kWideTerms) {
+    c.K = theme == Theme::kFarValue ? DrawFarLength(rng) : DrawWideDepth(rng);
+    c.M = c.K < 10000 ? rng.Between(1, 2) : 1;
+    c.N = c.K < 10000 ? rng.Between(1, 3) : 1;
+    return;
+  }
   if (theme == Theme::kParameterEdges) {  // powers of two divide the ends of int32
     c.M = rng.Between(1, 2);
     c.N = rng.Between(1, 5);
@@ -81,7 +88,7 @@ void FillValues(Rng& rng, Theme theme, Case& c) {
   c.w = Tensor(c.w.dtype(), {c.N, c.K});
   const DType xd = c.x.dtype();
   const DType wd = c.w.dtype();
-  if (theme == Theme::kLayer) {
+  if (theme == Theme::kLayer || (theme == Theme::kMiddling && rng.Chance(1, 2))) {
     FillLayer(rng, c.K, c.x);
     FillLayer(rng, c.K, c.w);
     return;

@@ -6,7 +6,7 @@
 #include <cfloat>
 #include <cmath>
 
-#include "properties/gen/values.h"
+#include "properties/gen/layer.h"
 
 namespace qualm::gen::internal {
 namespace {
@@ -76,6 +76,13 @@ Tensor DrawBatches(Rng& rng, Theme theme, int64_t batches, const Case& c) {
       if (theme == Theme::kTies && rng.Chance(1, 2)) value = std::trunc(value * 8.0f) / 4.0f;
       values[b * per_batch + i] = value;
     }
+    if (theme == Theme::kFarValue) {  // twice what no other value reaches, in one of the rows
+      const int64_t length = c.per_channel ? c.M : c.N;
+      const auto place = static_cast<size_t>(FarPlace(rng, length));
+      const auto at = c.per_channel ? place * static_cast<size_t>(c.N) : place;
+      values[b * per_batch + at] =
+          static_cast<float>(std::ldexp(rng.Chance(1, 2) ? 2.0 : -2.0, moved));
+    }
   }
   return x;
 }
@@ -86,6 +93,10 @@ Case DrawObserver(Rng& rng, Theme theme, Op op) {
   Case c;
   c.op = op;
   DrawShape(rng, theme == Theme::kEmpty ? Theme::kUniform : theme, 200, c);
+  if (theme == Theme::kFarValue) {
+    c.N = DrawFarLength(rng);
+    c.M = rng.Between(1, 2);
+  }
   c.M = std::max<int64_t>(c.M, 1);
   c.N = std::max<int64_t>(c.N, 1);
   Observer& o = c.observer;
@@ -97,10 +108,12 @@ Case DrawObserver(Rng& rng, Theme theme, Op op) {
   }
   const bool per_channel = rng.Chance(1, 3);
   c.per_channel = per_channel && o.kind != Observer::Kind::kHistogram;
+  if (theme == Theme::kFarValue && c.per_channel) std::swap(c.M, c.N);  // a channel is a column
   c.out_dtype = DType::kF32;
   c.out_min = INT32_MIN;
   c.out_max = INT32_MAX;
-  const int64_t batches = theme == Theme::kLongK ? rng.Between(5, 24) : rng.Between(1, 4);
+  const bool far = theme == Theme::kFarValue;
+  const int64_t batches = theme == Theme::kLongK ? rng.Between(5, 24) : rng.Between(1, far ? 2 : 4);
   // A histogram may refuse values: they are drawn again, and in the end replaced by 1.
   for (int attempt = 0; attempt < 20; ++attempt) {
     c.x = DrawBatches(rng, theme, batches, c);

@@ -158,6 +158,33 @@ void CancelZeroPoints(Rng& rng, Case& c) {
       std::ldexp(static_cast<double>(c.x_q.scale[0]), static_cast<int>(rng.Between(1, 3))))};
 }
 
+// The scales for which the result of one element lies next to a tie, half a last bit of float32
+// away or less. What is computed in float32 then ends on either side.
+void PutResultBesideTie(Rng& rng, Case& c) {
+  if (c.x.empty()) return;
+  const int64_t i = rng.Between(0, c.x.size() - 1);
+  c.x_q.scale = {DrawScale(rng, -10, -1)};
+  double real = c.x_q.scale[0] * (static_cast<double>(c.x.IntAt(i)) - c.x_q.zero_point[0]);
+  if (Multiplies(c.op)) {
+    c.w_q.scale = {DrawScale(rng, -10, -1)};
+    real *= c.w_q.scale[0] * (static_cast<double>(c.w.IntAt(i)) - c.w_q.zero_point[0]);
+  }
+  const auto codes = static_cast<double>(rng.Between(0, 120)) + 0.5;
+  if (real != 0) c.out_q.scale = {ToScale(std::abs(real) / codes)};
+}
+
+// Zero points so far from the codes that products of the differences leave int32.
+void DrawFarZeroPoints(Rng& rng, Case& c) {
+  const int64_t bits = rng.Between(11, 20);
+  const int64_t others = rng.Between(31 - bits, 42 - bits);
+  const auto far = [&](int64_t wide) {
+    return static_cast<int32_t>((int64_t{1} << wide) + rng.Between(300, 400));
+  };
+  const int32_t sign = rng.Chance(1, 2) ? -1 : 1;
+  c.x_q.zero_point = {sign * far(bits)};
+  c.w_q.zero_point = {sign * far(others)};
+}
+
 }  // namespace
 
 Case DrawOperands(Rng& rng, Theme theme, Op op) {
@@ -180,6 +207,12 @@ Case DrawOperands(Rng& rng, Theme theme, Op op) {
     }
   }
   DrawScales(rng, theme, c);
+  if (theme == Theme::kWideTerms && Multiplies(op)) {
+    DrawFarZeroPoints(rng, c);
+    PutResultBesideTie(rng, c);
+  } else if (theme == Theme::kNearTies && !AddsOperands(op) && rng.Chance(1, 2)) {
+    PutResultBesideTie(rng, c);
+  }
   if (AddsOperands(op) && (theme == Theme::kTies || theme == Theme::kZeroPoints) &&
       rng.Chance(1, 6)) {
     CancelZeroPoints(rng, c);

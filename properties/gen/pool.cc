@@ -33,7 +33,8 @@ void DrawLongWindow(Rng& rng, Window& v) {
 
 void DrawShape(Rng& rng, Theme theme, Case& c) {
   Window& v = c.window;
-  if (theme == Theme::kLongK || (theme == Theme::kTies && rng.Chance(1, 3))) {
+  if (theme == Theme::kLongK || theme == Theme::kFarValue ||
+      (theme == Theme::kTies && rng.Chance(1, 3))) {
     DrawLongWindow(rng, v);
     v.in_c = rng.Between(1, 3);
   } else if (theme == Theme::kLayer) {
@@ -97,6 +98,18 @@ void FillValues(Rng& rng, Theme theme, Case& c) {
   if (theme == Theme::kBoundaryBytes) style = 1;
   if (theme == Theme::kAllExtreme) style = rng.Between(2, 4);
   if (theme == Theme::kLongK) style = rng.Chance(3, 4) ? 2 : 0;
+  if (theme == Theme::kFarValue) {  // one pixel above, or below, all others
+    const auto all = static_cast<int32_t>(rng.Between(range.min, range.max - 60));
+    const bool lower = c.op != Op::kMaxPool && rng.Chance(1, 2);
+    const int32_t other = lower ? all : all + 60;
+    FillEach(c.x, [&] { return all + 60 - (other - all); });
+    const int64_t pixels = c.window.in_h * c.window.in_w;
+    for (int64_t image = 0; image < c.window.batch; ++image) {
+      const int64_t pixel = image * pixels + FarPlace(rng, pixels);
+      for (int64_t i = 0; i < c.window.in_c; ++i) c.x.SetInt(pixel * c.window.in_c + i, other);
+    }
+    return;
+  }
   const int32_t end = ExtremeCode(rng, dtype);
   const int32_t middle =
       style == 6 ? static_cast<int32_t>(rng.Between(range.min, range.max - 1)) : 0;
@@ -132,6 +145,12 @@ void DrawScales(Rng& rng, Theme theme, Case& c) {
     c.x_q.scale = {ToScale(DrawEdgeMultiplier(rng).value * c.out_q.scale[0])};
     return;
   }
+  if (theme == Theme::kFarValue) {  // one of so many shows
+    c.x_q.scale = {DrawScale(rng, -10, -1)};
+    const auto taps = static_cast<double>(c.window.kernel_h * c.window.kernel_w);
+    c.out_q.scale = {ToScale(c.x_q.scale[0] / taps * static_cast<double>(rng.Between(1, 20)))};
+    return;
+  }
   const float scale = theme == Theme::kTies
                           ? ToScale(std::ldexp(1.0, static_cast<int>(rng.Between(-8, 0))))
                           : DrawScale(rng, -10, -1);
@@ -165,6 +184,13 @@ Case DrawPool(Rng& rng, Theme theme, Op op) {
     if (rng.Chance(1, 4)) c.out_dtype = dtype == DType::kU8 ? DType::kS8 : DType::kU8;
     c.out_q.zero_point = c.x_q.zero_point;
     if (rng.Chance(2, 3)) DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
+  }
+  if (theme == Theme::kWideTerms) {  // the number of codes times their zero point leaves int32
+    const int64_t least =
+        (int64_t{1} << 31) / std::max<int64_t>(1, c.window.kernel_h * c.window.kernel_w);
+    const int64_t far = (std::min<int64_t>(least, 1 << 29) + rng.Between(0, 1 << 20)) | 1;
+    c.x_q.zero_point = {static_cast<int32_t>(rng.Chance(1, 2) ? far : -far)};
+    c.out_q = c.x_q;
   }
   DrawClamp(rng, theme, c);
   return c;

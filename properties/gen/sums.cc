@@ -13,6 +13,9 @@
 namespace qualm::gen::internal {
 namespace {
 
+// From here on products of these terms with codes as zero points leave float32.
+constexpr int64_t kManyTerms = 515;
+
 void DrawInputZeroPoints(Rng& rng, Theme theme, Case& c) {
   DrawZeroPoints(rng, c.x.dtype(), theme, c.x_q.zero_point);
   if (IsConv(c.op) && rng.Chance(1, 20)) {
@@ -76,6 +79,95 @@ void PutTermAtEdge(Rng& rng, Case& c) {
       c.x_q.zero_point = {static_cast<int32_t>(1) << rng.Between(0, 30)};
       std::ranges::fill(c.w_q.zero_point, zero_point(c.K * c.x_q.zero_point[0]));
       break;
+  }
+}
+
+// Where x holds term k of output channel n: in row m of linear, or in the one window of an image
+// that is as large as the kernel.
+int64_t PlaceInX(const Case& c, int64_t m, int64_t n, int64_t k) {
+  if (c.op == Op::kDepthwise) return k * c.window.in_c + n / (c.N / c.window.groups);
+  return c.op == Op::kLinear ? m * c.K + k : k;
+}
+
+// One of the two operands, for whose zero point all its codes stand, so that all its terms are 0.
+class QuietOperand {
+ public:
+  QuietOperand(Case& c, bool x, int32_t zero) : c_(c), x_(x), zero_(zero) {
+    std::ranges::fill((x ? c.x_q : c.w_q).zero_point, zero);
+    std::ranges::fill((x ? c.x : c.w).bytes(), static_cast<uint8_t>(zero));
+  }
+  // Makes term k of all outputs off times the other operand.
+  void Set(int64_t k, int32_t off) {
+    const int64_t rows = c_.op == Op::kLinear ? c_.M : 1;
+    for (int64_t n = 0; n < c_.N; ++n) {
+      if (!x_) c_.w.SetInt(n * c_.K + k, zero_ + off);
+      for (int64_t m = 0; x_ && m < rows; ++m) c_.x.SetInt(PlaceInX(c_, m, n, k), zero_ + off);
+    }
+  }
+
+ private:
+  Case& c_;
+  bool x_;
+  int32_t zero_;
+};
+
+// One term decides: all others are 0.
+void PutFarValue(Rng& rng, Case& c) {
+  if (c.K == 0 || c.x.empty() || c.w.empty()) return;
+  const bool x = rng.Chance(1, 2);
+  const CodeRange range = RangeOf((x ? c.x : c.w).dtype());
+  const int32_t zero = std::clamp((x ? c.x_q : c.w_q).zero_point[0], range.min, range.max);
+  QuietOperand quiet(c, x, zero);
+  const int64_t k = FarPlace(rng, c.K);
+  const auto most = static_cast<int32_t>(rng.Between(100, 127));
+  const bool up = int64_t{zero} + most <= range.max;
+  quiet.Set(k, up ? most : std::max(-most, range.min - zero));
+  // Where the other operand would make it 0 too, it does not.
+  Tensor& loud = x ? c.w : c.x;
+  const QParams& q = x ? c.w_q : c.x_q;
+  const CodeRange of_loud = RangeOf(loud.dtype());
+  for (int64_t n = 0; n < c.N; ++n) {
+    const int64_t at = x ? n * c.K + k : PlaceInX(c, 0, n, k);
+    const int64_t off = int64_t{loud.IntAt(at)} - q.zero_point_at(x ? n : 0);
+    if (off > -16 && off < 16) loud.SetInt(at, of_loud.max - loud.IntAt(at) + of_loud.min);
+  }
+}
+
+// An odd code, two or more away from the ends of the type, and far from 0.
+int32_t FarOddCode(Rng& rng, DType dtype) {
+  const CodeRange range = RangeOf(dtype);
+  const auto in = static_cast<int32_t>(2 + 2 * rng.Between(0, 12));
+  return range.min < 0 && rng.Chance(1, 2) ? range.min + 1 + in : range.max - in;
+}
+
+// The sum of the codes' products, and each of the three terms with zero points that correct it, is
+// beyond 2^24, or 2^31; what they add up to is small. So a last bit that any of them loses decides
+// a code: pairs of terms of one operand, +d and -d beside its zero point, and all else is on it.
+void PutWideTerms(Rng& rng, Case& c) {
+  if (c.K < 2 || c.x.empty() || c.w.empty()) return;
+  const bool x = rng.Chance(1, 2);
+  QuietOperand quiet(c, x, FarOddCode(rng, (x ? c.x : c.w).dtype()));
+  Tensor& loud = x ? c.w : c.x;
+  const CodeRange range = RangeOf(loud.dtype());
+  const bool low = range.min < 0 && rng.Chance(1, 2);
+  FillEach(loud, [&] {
+    const auto off = static_cast<int32_t>(rng.Below(64));
+    return low ? range.min + off : range.max - off;
+  });
+  std::vector<int32_t>& zero_points = (x ? c.w_q : c.x_q).zero_point;
+  int32_t zero = rng.Chance(1, 3) ? 0 : FarOddCode(rng, loud.dtype());
+  if (c.K < kManyTerms || rng.Chance(1, 6)) {
+    zero = int32_t{1} << rng.Between(12, 19);
+    zero += static_cast<int32_t>(2 * rng.Between(0, 1023) + 1);
+    if (rng.Chance(1, 2)) zero = -zero;
+  }
+  std::ranges::fill(zero_points, zero);
+  const int64_t pairs = rng.Between(1, 3);
+  for (int64_t i = 0; i < pairs; ++i) {
+    const int64_t k = rng.Between(0, c.K / 2 - 1);
+    const auto off = static_cast<int32_t>(rng.Between(1, 2));
+    quiet.Set(k, off);
+    quiet.Set(c.K - 1 - k, -off);
   }
 }
 
@@ -376,6 +468,12 @@ void ZeroAChannel(Rng& rng, Case& c) {
   }
 }
 
+int64_t DrawWideDepth(Rng& rng) {
+  const uint64_t style = rng.Below(100);
+  if (style < 60) return rng.Between(kManyTerms, 2100);
+  return style < 95 ? rng.Between(2, 130) : rng.Between(33026, 70000);
+}
+
 void DrawTypes(Rng& rng, Case& c) {
   // Mostly the combination that every library has.
   c.x = Tensor(rng.Chance(3, 4) ? DType::kU8 : DType::kS8, {0, 0});
@@ -390,9 +488,11 @@ void DrawTypes(Rng& rng, Case& c) {
 
 void DrawAroundSums(Rng& rng, Theme theme, Case& c) {
   const bool at_edges = theme == Theme::kParameterEdges;
-  if (theme == Theme::kLayer) theme = ThemeOfLayer(rng);
+  if (theme == Theme::kLayer || theme == Theme::kMiddling) theme = ThemeOfLayer(rng);
   DrawInputZeroPoints(rng, theme, c);
   if (at_edges && rng.Chance(1, 2)) PutTermAtEdge(rng, c);
+  if (theme == Theme::kFarValue) PutFarValue(rng, c);
+  if (theme == Theme::kWideTerms) PutWideTerms(rng, c);
   const Sums sums = SumsOf(c);
   std::vector<EdgeMultiplier> edges;
   if (at_edges) {

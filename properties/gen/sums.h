@@ -23,6 +23,10 @@ void FillMagnitudes(Rng& rng, Case& c);
 // bias.
 void ZeroAChannel(Rng& rng, Case& c);
 
+// Terms of a sum so many that products with zero points among the codes leave float32, rarely
+// int32, or few, for zero points that are far from the codes.
+int64_t DrawWideDepth(Rng& rng);
+
 // Types of x, w (both still empty) and the output, and the granularity.
 void DrawTypes(Rng& rng, Case& c);
 // Everything that follows values and shape: zero points, scales, clamp, bias.

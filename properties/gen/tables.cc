@@ -4,7 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "properties/gen/values.h"
+#include "oracles/exact/arithmetic/real.h"
+#include "properties/gen/layer.h"
 
 namespace qualm::gen::internal {
 namespace {
@@ -109,6 +110,35 @@ void DrawTyingTable(Rng& rng, Case& c) {
   }
 }
 
+// The function at a real value, but for its last bits; they only place things.
+double ValueOf(const Case& c, double real) {
+  switch (c.function) {
+    case Function::kHardSwish: return real * std::min(std::max(real + 3, 0.0), 6.0) / 6;
+    case Function::kSigmoid: return 1 / (1 + exact::RoundedExp(-real));
+    case Function::kTanh: return exact::RoundedTanh(real);
+    default: return real < 0 ? real * c.negative_slope : real;
+  }
+}
+
+// The scales for which the value at one of the codes lies next to a tie, half a last bit of float32
+// away or less, and an output zero point that keeps it among the codes. What is computed in float32
+// then ends on either side.
+void PutValueBesideTie(Rng& rng, Case& c) {
+  if (c.x.empty()) return;
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    const int64_t off = int64_t{c.x.IntAt(rng.Between(0, c.x.size() - 1))} - c.x_q.zero_point[0];
+    c.x_q.scale = {DrawScale(rng, -8, -3)};
+    const double value = ValueOf(c, c.x_q.scale[0] * static_cast<double>(off));
+    const int64_t highest = rng.Chance(1, 2) ? 16 : 150;
+    const auto tie = static_cast<double>(rng.Between(1, highest)) + 0.5;
+    c.out_q.scale = {ToScale(std::abs(value) / tie)};
+    const auto in = static_cast<int32_t>(rng.Between(0, 100));
+    const CodeRange range = RangeOf(c.out_dtype);
+    c.out_q.zero_point = {value > 0 ? range.min + in : range.max - in};
+    if (std::abs(value) >= 0x1p-20) return;
+  }
+}
+
 void DrawTableScales(Rng& rng, Theme theme, Case& c) {
   const bool real = c.function == Function::kSigmoid || c.function == Function::kTanh;
   if (theme == Theme::kScaleExtremes) {
@@ -187,6 +217,9 @@ Case DrawTable(Rng& rng, Theme theme, Op op) {
   DrawZeroPoints(rng, dtype, theme, c.x_q.zero_point);
   DrawTableScales(rng, theme, c);
   DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
+  const bool plain =
+      theme == Theme::kUniform || theme == Theme::kBoundaryBytes || theme == Theme::kAllExtreme;
+  if (theme == Theme::kNearTies || (plain && rng.Chance(1, 2))) PutValueBesideTie(rng, c);
   // f(0) is the tie of the real functions.
   const CodeRange range = RangeOf(dtype);
   const int32_t zero = c.x_q.zero_point[0];
@@ -208,6 +241,10 @@ Case DrawSoftmax(Rng& rng, Theme theme, Op op) {
     c.M = rng.Between(1, 2);
     c.N = rng.Between(512, 1100);  // numerators share 2^32 from 513 on
   }
+  if (theme == Theme::kFarValue) {
+    c.M = rng.Between(1, 2);
+    c.N = std::min<int64_t>(DrawFarLength(rng), 4096);
+  }
   c.x = Tensor(dtype, {c.M, c.N});
   FillCodes(rng, theme, c.x);
   // Narrow rows, in which many codes have a share; or rows of one code; or of 512 largest ones,
@@ -225,6 +262,15 @@ Case DrawSoftmax(Rng& rng, Theme theme, Op op) {
     const auto top = static_cast<int32_t>(rng.Between(range.min + 40, range.max));
     for (int64_t i = 0; i < c.x.size(); ++i) {
       c.x.SetInt(i, i % c.N < 512 ? top : std::min(c.x.IntAt(i), top - 40));
+    }
+  }
+  if (theme == Theme::kFarValue) {  // one code above all others
+    const auto top = static_cast<int32_t>(rng.Between(range.min + 40, range.max));
+    const auto below = static_cast<int32_t>(rng.Between(1, 40));
+    for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, std::min(c.x.IntAt(i), top - below));
+    for (int64_t m = 0; m < c.M; ++m) {
+      const int64_t place = FarPlace(rng, c.N);
+      c.x.SetInt(m * c.N + place, top);
     }
   }
   if (theme == Theme::kScaleExtremes) c.x_q.scale = {ExtremeScale(rng)};

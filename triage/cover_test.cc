@@ -49,12 +49,26 @@ TEST(FewestCauses, UnknownFailuresJoinTheOneFaultThatAnExperimentShowed) {
     EXPECT_EQ(RowsOfKinds({kUnknown, kind, kUnknown, kind}), (Rows{1, 1, 1, 1}));
   }
   EXPECT_EQ(RowsOfKinds({kUnknown, kTail, kIndex}), (Rows{2, 2, 2})) << "one fault: the index";
+  EXPECT_EQ(RowsOfKinds({kPadding, kIndex, kTail}), (Rows{1, 1, 1}));
+  EXPECT_EQ(RowsOfKinds({kTail, kPadding, kUnknown}), (Rows{1, 1, 1}));
   EXPECT_EQ(RowsOfKinds({kUnknown, kIndex, kTail}), (Rows{1, 1, 1}));
   EXPECT_EQ(RowsOfKinds({kUnknown, kMemory, kIndex}), (Rows{0, 1, 2})) << "two faults";
   EXPECT_EQ(RowsOfKinds({kUnknown, kIndex, kMemory}), (Rows{0, 1, 2}));
   EXPECT_EQ(RowsOfKinds({kUnknown, kTail, kMemory}), (Rows{0, 1, 2}));
   EXPECT_EQ(RowsOfKinds({kUnknown, kMemory, kTail}), (Rows{0, 1, 2}));
   EXPECT_EQ(RowsOfKinds({kUnknown, kIndex, kCrash}), (Rows{0, 1, 2}));
+}
+
+TEST(FewestCauses, WhatWasShownOfAllAnswersTakesUnknownFailuresAndItsLikes) {
+  const auto failure = [](FindingKind kind, bool of_subject) {
+    return Failure{kind, {}, {}, nullptr, of_subject};
+  };
+  EXPECT_EQ(RowsOf({failure(kUnknown, false), failure(kRounding, true), failure(kClamp, true)}),
+            (Rows{1, 1, 1}));
+  EXPECT_EQ(RowsOf({failure(kRounding, true), failure(kCrash, false), failure(kUnknown, false)}),
+            (Rows{0, 1, 0}))
+      << "a crash is another fault";
+  EXPECT_EQ(RowsOf({failure(kUnknown, false), failure(kRounding, false)}), (Rows{0, 1}));
 }
 
 // A drawn case, two causes of different stages that change it, each in its own way, and answers.

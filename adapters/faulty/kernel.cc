@@ -24,7 +24,7 @@ using triage::SumTerms;
 constexpr int64_t kLanes = 8;      // columns per vector
 constexpr int64_t kBlockK = 4;     // terms per step
 constexpr int64_t kChunk = 16384;  // elements of a row that one thread takes
-constexpr int64_t kRowsOfSum = 8;  // output pixels per step
+constexpr int64_t kPixels = 8;     // output pixels per step
 
 // A hook of the kernel itself, in the form in which triage applies causes.
 Cause Hook(std::function<void(Stages& stages)> set) {
@@ -97,13 +97,16 @@ uint8_t ReadByte(const void* at, int64_t offset) {
 // Rows of elements in memory.
 struct Lines {
   int64_t count = 0, elements = 0, stride = 0;
+  bool wraps = false;  // the distance from the first row is an unsigned 32-bit number
 };
 void CopyLines(const void* from, const Lines& lines, Tensor& to) {
   const auto size = static_cast<int64_t>(SizeOf(to.dtype()));
   if (lines.elements == 0) return;
   for (int64_t i = 0; i < lines.count; ++i) {
+    const int64_t row = i * lines.stride;
+    const int64_t offset = lines.wraps ? int64_t{static_cast<uint32_t>(row)} : row;
     std::memcpy(to.bytes().data() + i * lines.elements * size,
-                static_cast<const uint8_t*>(from) + i * lines.stride * size,
+                static_cast<const uint8_t*>(from) + offset * size,
                 static_cast<size_t>(lines.elements * size));
   }
 }
@@ -149,22 +152,14 @@ void Kernel::Read(const Placed& p) {
       }
     }
   } else {
-    const std::vector<int64_t>& shape = c_.x.shape();
-    Lines lines{shape.back() == 0 ? 0 : c_.x.size() / shape.back(), shape.back(),
-                Has(Fault::kStrideIgnored) ? c_.K : p.x_stride};
-    if (Has(Fault::kRowOffsetU32)) {
-      for (int64_t m = 0; m < c_.M; ++m) {
-        const auto offset = static_cast<uint32_t>(m * p.x_stride);
-        for (int64_t k = 0; k < c_.K; ++k)
-          c_.x.bytes()[static_cast<size_t>(m * c_.K + k)] = ReadByte(p.x, int64_t{offset} + k);
-      }
-    } else {
-      CopyLines(p.x, lines, c_.x);
-    }
+    const int64_t columns = c_.x.shape().back();
+    CopyLines(p.x,
+              {columns == 0 ? 0 : c_.x.size() / columns, columns,
+               Has(Fault::kStrideIgnored) ? c_.K : p.x_stride, Has(Fault::kRowOffsetU32)},
+              c_.x);
   }
   if (c_.w.empty()) return;
-  const bool weights = HasWeights(c_.op);
-  const int64_t rows = weights ? c_.N : c_.M;
+  const int64_t rows = HasWeights(c_.op) ? c_.N : c_.M;
   CopyLines(p.w, {rows, c_.w.size() / rows, Has(Fault::kWeightStrideIgnored) ? c_.K : p.w_stride},
             c_.w);
 }
@@ -269,7 +264,7 @@ std::vector<Cause> Kernel::OwnHooks(const Placed& p, bool again) {
     hooks.push_back(Hook([channels, groups](Stages& stages) {
       if (!stages.sums) stages.sums.emplace();
       stages.sums->read_x = [channels, groups](int64_t row, int64_t term, int64_t columns) {
-        const bool deep = row / groups >= kRowsOfSum && term % channels >= 192;
+        const bool deep = row / groups >= kPixels && term % channels >= 192;
         return row * columns + (deep ? term % channels : term);
       };
     }));

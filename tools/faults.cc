@@ -33,7 +33,7 @@ void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& fin
   std::vector<triage::Failure> failures;
   for (const size_t i : group) {
     const Diagnosed& of = diagnosed(i);
-    failures.push_back({findings[i].kind, of.causes, {&of.found}, of.model});
+    failures.push_back({findings[i].kind, of.causes, {&of.found}, of.model, of.of_subject});
     if (of.small) failures.back().cases.push_back(&*of.small);
   }
   const std::vector<triage::Covered> covered = triage::FewestCauses(failures);

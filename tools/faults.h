@@ -28,6 +28,7 @@ struct Diagnosed {
   std::optional<Case> small;
   std::optional<Divergence> divergence;  // in the smallest case
   bool cut_short = false;                // the time was up before the search ended
+  bool of_subject = false;               // triage::Attribution::of_subject
 };
 
 struct FaultOfRun {

@@ -214,6 +214,7 @@ void FindingsFolder::Remember(const triage::Triaged& triaged, Subject& subject, 
   diagnosed.found = ProblemOf(finding.test_case);
   diagnosed.model = triage::ModelOf(subject.contract());
   diagnosed.cut_short = cut_short;
+  diagnosed.of_subject = triaged.attribution().of_subject;
   if (subject.CannotRun(diagnosed.found).empty()) {
     const Outcome outcome = subject.Run(diagnosed.found, {});
     if (outcome.ok()) diagnosed.found.observed = Observed{finding.subject, outcome.y};
@@ -239,7 +240,10 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
   };
   const auto establish = [&](const triage::Triaged& triaged) {
     std::vector<triage::Hypothesis>& causes = causes_of(triaged.finding());
-    if (triaged.causes().empty() || std::ranges::count(causes, triaged.causes()) > 0) return;
+    // Where a condition does not hold, its cause explains nothing.
+    const bool everywhere = triaged.attribution().where.text.empty();
+    if (triaged.causes().empty() || !everywhere || std::ranges::count(causes, triaged.causes()) > 0)
+      return;
     causes.push_back(triaged.causes());
   };
   const auto look_into = [&](Finding finding, Item& item) {

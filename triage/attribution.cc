@@ -24,6 +24,8 @@
 #include "triage/cover.h"
 #include "triage/examine.h"
 #include "triage/influence.h"
+#include "triage/reads.h"
+#include "triage/traits.h"
 #include "triage/triage.h"
 #include "triage/vary.h"
 
@@ -419,6 +421,15 @@ Attribution Stated(FindingKind kind, std::string diagnosis, bool complete) {
   attribution.kind = kind;
   attribution.diagnosis = std::move(diagnosis);
   attribution.complete = complete;
+  return attribution;
+}
+
+// What questions of its own have shown of the subject.
+template <class Shown>
+Attribution OfSubject(const Shown& shown) {
+  Attribution attribution = Stated(shown.kind, "the subject " + shown.sentence, true);
+  attribution.evidence.push_back(shown.evidence);
+  attribution.of_subject = true;
   return attribution;
 }
 
@@ -1013,6 +1024,12 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     if (evidence.Reproduced(causes)) return Shown(evidence, causes);
   }
   if (auto together = EstablishedTogether(evidence, options.established, model)) return *together;
+  const auto misread = [&]() -> std::optional<Attribution> {
+    if (!options.probe_state) return std::nullopt;
+    const auto misreading = FindMisreading(c, exact_y, answer.y, subject);
+    if (!misreading) return std::nullopt;
+    return OfSubject(*misreading);
+  };
   const auto influenced = [&]() -> std::optional<Attribution> {
     if (!options.probe_state) return std::nullopt;
     if (const auto influence = ForeignInfluence(c, exact_y, answer.y, subject))
@@ -1101,13 +1118,20 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   }
   const std::optional<Attribution> named = examined(whole, {});
   if (named && named->where.text.empty()) return *named;
+  // What is read elsewhere is seen by an experiment; a condition may be fitted to a few answers.
+  if (named && !IsArithmetic(named->causes) && named->causes.front()->stage != CauseStage::kTail) {
+    if (auto shown = misread()) return *shown;
+  }
   // A place may say what a condition only comes near to.
   if (auto placed = examined(CausesInPlaces(evidence, kMostPairs, whole), {})) return *placed;
   if (named) return *named;
+  if (const auto shown = misread()) return *shown;
   if (const auto shown = influenced()) return *shown;
   // Two causes, of which one may do nothing in this case.
   if (auto both = examined(TwoCauses(c, evidence, kMostFits), {})) return *both;
   if (const auto shown = in_last_columns()) return *shown;
+  const auto trait = options.probe_state ? FindCommonTrait(c, subject) : std::nullopt;
+  if (trait) return OfSubject(*trait);
   Attribution attribution = Unexplained(c.op, evidence);
   if (!told.empty()) {
     const bool undecided = told.front().starts_with("not enough");

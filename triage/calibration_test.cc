@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a cause is named where there is none: on answers made at random, and on honest arithmetic
-// that the table does not know. With --gtest_filter the figures of docs/triage.md are printed.
+// How often a cause is named where there is none: on answers made at random, and on honest
+// arithmetic that the table does not know. With --gtest_filter the figures of docs/triage.md are
+// printed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

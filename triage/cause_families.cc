@@ -698,6 +698,16 @@ bool CountFirstBlock(Tensor& x, size_t row, size_t block) {
 }
 
 void AddRows(std::vector<Cause>& rows) {
+  for (const int64_t block : {4, 8, 16, 32}) {
+    rows.push_back(
+        {Stage::kOperands, Kind::kTail, fmt::format("range without the last K % {}", block),
+         fmt::format("looks for the range without the last K % {} values of a row", block),
+         [block](const Case& c) { return RowOf(c.op).dynamic && c.K > block && c.K % block != 0; },
+         [block](Stages& s) {
+           s.choice.whole_blocks = block;
+           return true;
+         }});
+  }
   for (const int64_t block : {256, 512, 1024, 2048, 4096, 8192}) {
     rows.push_back({Stage::kAccumulate, Kind::kIndex,
                     fmt::format("softmax of the last block of {}", block),

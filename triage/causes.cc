@@ -70,6 +70,8 @@ bool Observes(const Case& c) {
   return RowOf(c.op).observer && c.observer.kind != Observer::Kind::kHistogram;
 }
 
+bool ChoosesQParams(const Case& c) { return Observes(c) || ChoosesScales(c); }
+
 // Parameters that every rule takes: u8, all codes, not symmetric, no reduce_range.
 bool ChoosesByAnyRule(const Case& c) { return ChoosesScales(c) && c.observer == Observer{}; }
 
@@ -280,6 +282,17 @@ int64_t AddNarrow(DType x_dtype, Codes x, Codes w) {
     }
   }
   return sum + lane - int64_t{shift} * weights;
+}
+
+// Adds products in steps, each in an int16 that wraps.
+int64_t AddWrapped(Codes x, Codes w, int64_t step) {
+  int64_t sum = 0, lane = 0;
+  for (size_t k = 0; k < x.size(); ++k) {
+    lane += int64_t{x[k]} * w[k];
+    if (static_cast<int64_t>(k) % step == step - 1 || k + 1 == x.size())
+      sum += static_cast<int16_t>(std::exchange(lane, 0));
+  }
+  return sum;
 }
 
 template <class Integer>
@@ -635,6 +648,11 @@ RoundedOutput ClampBeforeZeroPoint(const RealOutput& o) {
   return {std::clamp<double>(o.rounded(), range.min, range.max)};
 }
 
+// Into a u8 the codes of s8 fit, and the other way round.
+RoundedOutput Int8BeforeZeroPoint(const RealOutput& o) {
+  return {std::clamp<double>(o.rounded(), INT8_MIN, INT8_MAX)};
+}
+
 RoundedOutput UnscaledSlope(const RealOutput& o) {
   const int64_t x = int64_t{o.c.x.IntAt(o.index)} - o.c.x_q.zero_point_at(0);
   return {x < 0 ? std::nearbyint(static_cast<double>(x) * o.c.negative_slope) : o.rounded()};
@@ -825,6 +843,14 @@ const Cause kCauses[] = {
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of taps",
      "adds the products of three taps in an int16 that wraps", Pairs,
      SetSum<&SumSteps::add, AddNarrow<3, true, false>>},
+    {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of a line of taps",
+     "adds the products of one line of the kernel in an int16 that wraps", Of<IsConv>,
+     [](Stages& s) {
+       const int64_t line = s.c.K / s.c.window.kernel_h;
+       if (!s.sums) s.sums.emplace();
+       s.sums->add = [line](DType, Codes x, Codes w) { return AddWrapped(x, w, line); };
+       return line > 1;
+     }},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of nine products",
      "adds nine products in an int16 that wraps", Pairs,
      SetSum<&SumSteps::add, AddNarrow<9, true, false>>, Cause::kBitsOfFamily},
@@ -1203,6 +1229,10 @@ const Cause kMistakes[] = {
     {Stage::kClamp, Kind::kClamp, "clamp before the zero point",
      "clamps to the codes before it adds the zero point", Converts,
      SetIn<&Stages::codes, &CodeHooks::round, ClampBeforeZeroPoint>},
+    {Stage::kClamp, Kind::kClamp, "int8 before the zero point",
+     "saturates the value at int8 before it adds the zero point",
+     [](const Case& c) { return Converts(c) && c.out_dtype == DType::kU8; },
+     SetIn<&Stages::codes, &CodeHooks::round, Int8BeforeZeroPoint>},
     {Stage::kClamp, Kind::kClamp, "relu before the bias",
      "applies the relu to the sum before it adds the bias, and not behind it", SumsOfCodes,
      ReluBeforeBias},
@@ -1267,10 +1297,10 @@ const Cause kMistakes[] = {
      },
      AddRelu, 7},
     {Stage::kRound, Kind::kTie, "zero point half away",
-     "rounds ties of the zero point away from zero", Observes,
+     "rounds ties of the zero point away from zero", ChoosesQParams,
      SetIn<&Stages::choice, &ChoiceHooks::round_zero_point, HalfAwayOfDouble>, 6},
-    {Stage::kRound, Kind::kRounding, "zero point truncated", "truncates the zero point", Observes,
-     SetIn<&Stages::choice, &ChoiceHooks::round_zero_point, CutDouble>, 7},
+    {Stage::kRound, Kind::kRounding, "zero point truncated", "truncates the zero point",
+     ChoosesQParams, SetIn<&Stages::choice, &ChoiceHooks::round_zero_point, CutDouble>, 7},
     {Stage::kOffset, Kind::kZeroPoint, "range without zero, zero point beyond the codes",
      "does not widen the range to hold 0, nor keep the zero point within the codes", Observes,
      [](Stages& s) { return s.choice.range_without_zero = s.choice.any_zero_point = true; }},

@@ -36,8 +36,9 @@ enum class CauseStage : uint8_t {
   kScale,
   kRound,
   kClamp,
-  kConvention,  // the whole computation is that of a named convention, to which other causes may be added
-  kPlace  // where another cause acts: in some columns, in some rows
+  kConvention,  // the whole computation is that of a named convention, to which other causes may be
+                // added
+  kPlace        // where another cause acts: in some columns, in some rows
 };
 
 struct Cause {
@@ -47,8 +48,9 @@ struct Cause {
   std::string sentence;                        // what the subject does: "ignores the relu"
   std::function<bool(const Case&)> applies;    // to the case as it was given
   std::function<bool(Stages& stages)> change;  // edits the case or sets a hook; false: no change
-  // What it takes to choose this cause out of all, in bits: few for what many kernels do. Together the
-  // causes take the whole code space and no more (causes_test), so that chance matches do not pay.
+  // What it takes to choose this cause out of all, in bits: few for what many kernels do. Together
+  // the causes take the whole code space and no more (causes_test), so that chance matches do not
+  // pay.
   double bits = kBitsOfMistake;
   // One of a family of causes that differ in a number, such as the length of a block. Tried only if
   // no other cause explains an answer.
@@ -57,7 +59,8 @@ struct Cause {
 
   static constexpr double kBitsOfMistake = 8, kBitsOfFamily = 12, kBitsOfPlace = 9,
                           kBitsOfConvention = 6;
-  // Says something about numbers, not about places: rounding, overflow, saturation, zero points, clamp.
+  // Says something about numbers, not about places: rounding, overflow, saturation, zero points,
+  // clamp.
   bool is_arithmetic() const;
 
   // Name and sentence with the operation's words: input and weights, or operands a and b.
@@ -82,9 +85,10 @@ const Convention* ModelOf(const Contract& contract);
 // The right output under a convention; the exact output if `model` is null or refuses the case.
 Tensor RightOutput(const Case& c, const Convention* model);
 
-// The output with these causes, at most one of each stage; those that do not apply or change nothing
-// are left out, nullopt if that leaves none. With a `model` its computation is changed instead of the exact one: by causes
-// that edit the case or move a sum. For all other causes the result is nullopt.
+// The output with these causes, at most one of each stage; those that do not apply or change
+// nothing are left out, nullopt if that leaves none. With a `model` its computation is changed
+// instead of the exact one: by causes that edit the case or move a sum. For all other causes the
+// result is nullopt.
 std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const> causes,
                                      const Convention* model = nullptr);
 std::optional<Tensor> Counterfactual(const Case& c, const Cause& cause,

@@ -11,7 +11,8 @@
 namespace qualm::triage {
 namespace {
 
-// The sign of a departure and its size, in Elias's gamma code, but never more than the number takes.
+// The sign of a departure and its size, in Elias's gamma code, but never more than the number
+// takes.
 double ValueBits(const Tensor& predicted, const Tensor& actual, int64_t i) {
   const double whole = 8 * static_cast<double>(SizeOf(actual.dtype()));
   double distance = DistanceLsb(predicted, actual, i);
@@ -60,7 +61,8 @@ double MostBits(const Case& c, const Tensor& right, const Tensor& actual) {
 
 }  // namespace
 
-double BitsSaved(const Case& c, const Tensor& right, const Tensor& predicted, const Tensor& actual) {
+double BitsSaved(const Case& c, const Tensor& right, const Tensor& predicted,
+                 const Tensor& actual) {
   CodeLength without, with;
   without.Add(right, actual);
   with.Add(predicted, actual);

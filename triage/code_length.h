@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many bits it takes to tell what a subject answered, if one knows a prediction of it (minimum
 // description length: Rissanen, "Modeling by shortest data description", 1978). An explanation is
-// worth the bits by which its prediction makes the answers shorter than the right outputs make them,
-// less the bits it takes to choose it among all explanations. Chance matches cost as much as they save.
+// worth the bits by which its prediction makes the answers shorter than the right outputs make
+// them, less the bits it takes to choose it among all explanations. Chance matches cost as much as
+// they save.
 #ifndef QUALM_TRIAGE_CODE_LENGTH_H_
 #define QUALM_TRIAGE_CODE_LENGTH_H_
 
@@ -28,11 +29,11 @@ class CodeLength {
   double values_ = 0;
 };
 
-// By how many bits an answer to `c` is shorter if one knows `predicted` instead of the `right` outputs;
-// below 0 where it is longer. What is told by outputs that are off by one is bounded: any arithmetic that is
-// not exact turns outputs next to a tie, most often all in one direction, so a prediction of which turn
-// tells little: half a bit for each exact tie, and a quarter for each output that lies as near to one as those
-// that did.
+// By how many bits an answer to `c` is shorter if one knows `predicted` instead of the `right`
+// outputs; below 0 where it is longer. What is told by outputs that are off by one is bounded: any
+// arithmetic that is not exact turns outputs next to a tie, most often all in one direction, so a
+// prediction of which turn tells little: half a bit for each exact tie, and a quarter for each
+// output that lies as near to one as those that did.
 double BitsSaved(const Case& c, const Tensor& right, const Tensor& predicted, const Tensor& actual);
 
 }  // namespace qualm::triage

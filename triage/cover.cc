@@ -58,29 +58,46 @@ std::optional<size_t> ExplainedTogether(std::span<const Failure> failures,
   return first;
 }
 
+// How much a kind that an experiment has shown says, where experiments on several cases show one
+// fault: 0 for what no experiment shows. A fault of reading shows as one of places in some cases.
+int SaysOf(FindingKind kind) {
+  switch (kind) {
+    case FindingKind::kIndex: return 3;
+    case FindingKind::kPadding: return 2;
+    case FindingKind::kTail: return 1;
+    default: return 0;
+  }
+}
+
 // A fault that no cause describes is not found by experiments on every case. If there is one such
 // fault and no other, failures of unknown cause belong to it. Outputs that are read from elsewhere,
-// and outputs that are wrong only at the end of a row, are one fault.
+// in the padding, and outputs that are wrong only at the end of a row, are one fault.
 void JoinUnknown(std::span<const Failure> failures, std::vector<Covered>& covered) {
+  const auto of_subject = std::ranges::find_if(covered, [&](const Covered& each) {
+    return failures[each.by].of_subject && failures[each.by].kind != FindingKind::kUnknown;
+  });
+  if (of_subject != covered.end()) {
+    const size_t by = of_subject->by;
+    for (Covered& each : covered) {
+      const Failure& row = failures[each.by];
+      if (row.of_subject || row.kind == FindingKind::kUnknown) each.by = by;
+    }
+  }
   std::optional<size_t> shown;
   for (const Covered& each : covered) {
     const Failure& row = failures[each.by];
     if (!row.causes.empty()) return;
     if (row.kind == FindingKind::kUnknown || (shown && *shown == each.by)) continue;
-    const bool by_experiment = row.kind == FindingKind::kIndex || row.kind == FindingKind::kTail ||
-                               row.kind == FindingKind::kMemory ||
+    const bool by_experiment = SaysOf(row.kind) > 0 || row.kind == FindingKind::kMemory ||
                                row.kind == FindingKind::kNondeterminism;
     if (!by_experiment) return;
     if (!shown) {
       shown = each.by;
       continue;
     }
-    const FindingKind before = failures[*shown].kind;
-    if (before == FindingKind::kTail && row.kind == FindingKind::kIndex) {
-      shown = each.by;
-    } else if (before != FindingKind::kIndex || row.kind != FindingKind::kTail) {
-      return;
-    }
+    const int before = SaysOf(failures[*shown].kind), now = SaysOf(row.kind);
+    if (before == 0 || now == 0) return;
+    if (now > before) shown = each.by;
   }
   if (!shown) return;
   for (Covered& each : covered) each.by = *shown;

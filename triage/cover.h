@@ -32,6 +32,7 @@ struct Failure {
   std::vector<const Cause*> causes;   // as attribution named them; empty where it named none
   std::vector<const Case*> cases;     // with what the subject answered (Case::observed)
   const Convention* model = nullptr;  // what the subject promises, null: to be exact
+  bool of_subject = false;            // Attribution::of_subject
 };
 
 // Do the causes give every answer that is not exact, and is there one?
@@ -51,8 +52,8 @@ struct Covered {
 // is the cause of all, whatever their kinds say. A failure that takes the causes of several other
 // failures together is no fault of its own: it joins the row of one of these. A failure that no
 // cause explains joins the first row of its kind. If only one row has no cause, all failures of
-// unknown cause join it. The order of `failures` matters only where two causes explain equally
-// many: the first is taken.
+// unknown cause join it, and so they join what was shown of all answers of the subject. The order
+// of `failures` matters only where two causes explain equally many: the first is taken.
 std::vector<Covered> FewestCauses(std::span<const Failure> failures);
 
 }  // namespace qualm::triage

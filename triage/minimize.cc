@@ -124,6 +124,12 @@ class Descent {
     how.examine = true;
     Attribution found = JudgeAndAttribute(property_, best_, memo_, how).attribution;
     if (found.causes.empty() || IsBorneOut(original, memo_, found.causes)) return found;
+    // The cause of another fault gave the small case by chance.
+    how.established = {};
+    if (!options_.established.empty()) {
+      Attribution again = JudgeAndAttribute(property_, best_, memo_, how).attribution;
+      if (again.of_subject) return again;
+    }
     found.diagnosis = "it could be that " + found.diagnosis + ", but not in the case found";
     found.kind = FindingKind::kUnknown;
     found.complete = false;
@@ -162,7 +168,8 @@ class Descent {
     AttributionOptions how;
     how.established = keep_;
     how.only_established = true;
-    const bool rerun = attribution_.complete && attribution_.causes.empty();
+    const bool rerun =
+        attribution_.complete && attribution_.causes.empty() && !attribution_.of_subject;
     how.probe_state = rerun;
     *judged = JudgeAndAttribute(property_, candidate, subject, how);
     if (!judged->verdict.failed()) return false;
@@ -313,7 +320,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   }
   result.minimized = descent->best();
   result.verdict = descent->verdict();
-  result.attribution = by_cause ? begun : descent->attribution();
+  result.attribution = by_cause || begun.of_subject ? begun : descent->attribution();
   if (!begun.complete || begun.causes.size() > 1) {
     const int64_t before = descent->calls();
     result.attribution = descent->OfTheBest(c, begun);
@@ -343,8 +350,17 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   const bool fails_itself =
       result.minimized.observed && result.minimized.observed->y != result.minimized.expected;
   if (fails_itself && !told.where.holds(result.minimized)) {
-    told.diagnosis = WithoutCondition(told.diagnosis, told.where);
-    told.where = {};
+    // Outside of it other answers contradicted the cause: it is kept if it alone explains this case
+    // and what is asked near it.
+    const int64_t before = descent->calls();
+    Attribution own = descent->OfTheBest(c, begun);
+    result.calls += descent->calls() - before;
+    if (own.causes == told.causes || own.of_subject) {
+      told = std::move(own);
+    } else {
+      told = {};
+      told.diagnosis = "no known cause gives this and what was asked besides";
+    }
   }
   result.minimized.note = result.attribution.diagnosis;
   if (result.minimized.observed)

@@ -282,6 +282,28 @@ Tensor Stages::FloatsOf(const exact::Integers& integers) const {
   return y;
 }
 
+void Stages::ChooseZeroPoint(double low, double high, exact::ChosenQParams* chosen) const {
+  if ((!choice.round_zero_point && !choice.any_zero_point) || c.observer.symmetric) return;
+  const CodeRange codes_of = exact::observer::Codes(c.observer);
+  double first = static_cast<float>(low / static_cast<double>(chosen->scale));
+  if (RowOf(c.op).dynamic && c.rule == QParamsRule::kAten) {
+    double scale = (high - low) / (codes_of.max - codes_of.min);
+    if (const auto small = static_cast<float>(scale);
+        small != chosen->scale) {  // ATen amplifies it
+      low = static_cast<float>(low) * (chosen->scale / small);
+      scale = chosen->scale;
+    }
+    first = low / scale;
+  }
+  const double rounded =
+      choice.round_zero_point ? choice.round_zero_point(first) : std::nearbyint(first);
+  const double zero_point = codes_of.min - rounded;
+  if (choice.any_zero_point ? !(std::abs(zero_point) < 0x1p31) : std::isnan(first)) return;
+  chosen->zero_point = static_cast<int32_t>(
+      choice.any_zero_point ? zero_point
+                            : std::clamp<double>(zero_point, codes_of.min, codes_of.max));
+}
+
 Tensor Stages::QParamsOf() const {
   Tensor y(DType::kF32, c.output_shape());
   const std::vector<exact::ObservedRange> ranges = exact::ObservedRanges(c);
@@ -290,19 +312,7 @@ Tensor Stages::QParamsOf() const {
     if (choice.averages_in_double) range = AveragedInDouble(c, static_cast<int64_t>(column));
     if (!choice.range_without_zero) range = {std::min(range.low, 0.0), std::max(range.high, 0.0)};
     auto chosen = exact::FromRange(c.observer, range.low, range.high, choice.least_scale);
-    if ((choice.round_zero_point || choice.any_zero_point) && !c.observer.symmetric) {
-      const CodeRange range_of_codes = exact::observer::Codes(c.observer);
-      const double first = static_cast<float>(range.low / static_cast<double>(chosen.scale));
-      const double rounded =
-          choice.round_zero_point ? choice.round_zero_point(first) : std::nearbyint(first);
-      const double zero_point = range_of_codes.min - rounded;
-      if (choice.any_zero_point ? std::abs(zero_point) < 0x1p31 : !std::isnan(first)) {
-        chosen.zero_point = static_cast<int32_t>(
-            choice.any_zero_point
-                ? zero_point
-                : std::clamp<double>(zero_point, range_of_codes.min, range_of_codes.max));
-      }
-    }
+    ChooseZeroPoint(range.low, range.high, &chosen);
     y.as<float>()[column] = chosen.scale;
     y.as<float>()[ranges.size() + column] = static_cast<float>(chosen.zero_point);
   }
@@ -316,10 +326,16 @@ Tensor Stages::DynamicOf() const {
   Stages linear = *this;
   linear.codes = {};
   for (int64_t m = 0; m < c.M; m += rows) {
-    const auto values =
-        c.x.as<float>().subspan(static_cast<size_t>(m * c.K), static_cast<size_t>(rows * c.K));
-    exact::ChosenQParams chosen = exact::ChosenFor(
-        c, choice.range_without_zero ? PlainRange(values) : exact::FiniteRange(values));
+    std::vector<float> values;
+    const int64_t looked_at = choice.whole_blocks == 0 ? c.K : c.K - c.K % choice.whole_blocks;
+    for (int64_t row = m; row < m + rows; ++row) {
+      const auto all = c.x.as<float>().subspan(static_cast<size_t>(row * c.K));
+      values.insert(values.end(), all.begin(), all.begin() + looked_at);
+    }
+    const exact::ObservedRange range =
+        choice.range_without_zero ? PlainRange(values) : exact::FiniteRange(values);
+    exact::ChosenQParams chosen = exact::ChosenFor(c, range);
+    ChooseZeroPoint(range.min, range.max, &chosen);
     if (!first) first = chosen;
     if (choice.choice_of_row_0) chosen = *first;
     Stages quantize;

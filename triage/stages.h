@@ -135,7 +135,10 @@ struct ChoiceHooks {
   float least_scale = exact::observer::kEps;
   double (*round_zero_point)(double) = nullptr;  // null: to the nearest even
   bool any_zero_point = false;                   // not kept within the codes
-  // dynamic_linear only: each row of x is quantized with the choice (scale, zero point) of row 0,
+  // dynamic_linear only: the range is that of so many values of a row as make whole blocks; 0: of
+  // all.
+  int64_t whole_blocks = 0;
+  // And each row of x is quantized with the choice (scale, zero point) of row 0,
   // or its sums are scaled with the scale, or corrected with the zero point, of row 0.
   bool choice_of_row_0 = false, scale_of_row_0 = false, zero_point_of_row_0 = false;
   friend bool operator==(const ChoiceHooks&, const ChoiceHooks&) = default;
@@ -169,6 +172,7 @@ struct Stages {
   Tensor CodesOf(const exact::Integers& integers) const;
   Tensor FloatsOf(const exact::Integers& integers) const;
   Tensor QParamsOf() const;
+  void ChooseZeroPoint(double low, double high, exact::ChosenQParams* chosen) const;
   Tensor DynamicOf() const;
 };
 

@@ -43,6 +43,9 @@ struct Attribution {
   // is what fits best, and the kind a guess that a smaller case may correct.
   bool complete = false;
   bool ambiguous = false;  // a cause of another kind gives the same output
+  // Shown by questions of their own (triage/reads.h, triage/traits.h), which say more of the
+  // subject than of this case: a smaller case keeps it.
+  bool of_subject = false;
   Hypothesis causes;
   Condition where;
   // Other causes that give every output, and that no further case told apart from these. If no

@@ -135,7 +135,8 @@ TEST_F(Triage, AFloat32ScaleProductMayBeZero) {
 }
 
 // Thread 002: the poster's NumPy code subtracted the weight zero point from x. Reading x with the
-// other sign happens to give the same two numbers; it is not named, as NumPy with his formula gives them too.
+// other sign happens to give the same two numbers; it is not named, as NumPy with his formula gives
+// them too.
 TEST_F(Triage, HandComputationOfTheThreadIsNamed) {
   const Case c = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/002-linear-by-hand.case.json");
   ASSERT_TRUE(c.observed);
@@ -504,7 +505,8 @@ TEST_F(Triage, AFaultOfBlocksEndsAtTheFirstTermOfTheSecond) {
   EXPECT_EQ(result.minimized.M * result.minimized.N, 1);
   EXPECT_EQ(result.needs, std::vector<std::string>{"K >= 257"});
   ASSERT_TRUE(result.minimized.bias_i32);
-  EXPECT_EQ(*result.minimized.bias_i32, std::vector<int32_t>{1}) << result.attribution.diagnosis << result.calls << CaseToJson(result.minimized);
+  EXPECT_EQ(*result.minimized.bias_i32, std::vector<int32_t>{1})
+      << result.attribution.diagnosis << result.calls << CaseToJson(result.minimized);
 }
 
 TEST_F(Triage, WhatDoesNotFailIsSaidToBeSo) {
@@ -686,8 +688,8 @@ struct CauseCase {
 
 class CauseOf : public testing::TestWithParam<CauseCase> {};
 
-// An answer with one cause is said to have it, or the cause is among those that fit; one in three at most is
-// named with another kind. What a known arithmetic gives too is told as that.
+// An answer with one cause is said to have it, or the cause is among those that fit; one in three
+// at most is named with another kind. What a known arithmetic gives too is told as that.
 TEST_P(CauseOf, IsNamed) {
   const auto [name, op] = GetParam();
   const Cause& cause = CauseNamed(name);

@@ -42,6 +42,7 @@ Triaged::Triaged(Finding finding, Subject& subject,
   sure_ = judged.attribution.complete && judged.attribution.causes.size() <= 1;
   if (fails_) {
     attribution_ = judged.attribution;
+    verdict_ = judged.verdict;
     Complete(finding_, judged.verdict, judged.attribution);
   } else {
     // The case failed once and does not fail again: the finding is that the answer varies. But if a
@@ -82,11 +83,13 @@ void Triaged::Minimize(const MinimizeOptions& options) {
     small_.reset();
     return;
   }
-  if (small_->attribution.causes == attribution_.causes &&
-      small_->attribution.where.text != attribution_.where.text) {
-    finding_.explanation = WithoutCondition(finding_.explanation, attribution_.where);
-    attribution_.diagnosis = WithoutCondition(attribution_.diagnosis, attribution_.where);
-    attribution_.where = {};
+  const bool refuted = small_->attribution.causes != attribution_.causes ||
+                       small_->attribution.where.text != attribution_.where.text;
+  if (!attribution_.where.text.empty() && refuted) {
+    attribution_ = small_->attribution;
+    Complete(finding_, verdict_, attribution_);
+    sure_ = attribution_.complete && attribution_.causes.size() <= 1;
+    return;
   }
   if (!sure_ && !small_->attribution.diagnosis.empty()) {
     if (small_->attribution.complete) {

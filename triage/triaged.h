@@ -57,6 +57,7 @@ class Triaged {
   std::vector<Hypothesis> established_;
   bool fails_ = false;
   bool sure_ = false;
+  Verdict verdict_;
   Attribution attribution_;
   std::optional<MinimizeResult> small_;
 };

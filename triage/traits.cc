@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/traits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/rng.h"
+#include "oracles/exact/evaluate.h"
+#include "properties/adapt.h"
+#include "properties/gen/gen.h"
+#include "triage/causes.h"
+#include "triage/vary.h"
+
+namespace qualm::triage {
+namespace {
+
+// One output, and what the exact computation says of it.
+struct Output {
+  const Case& c;
+  int64_t index = 0;
+  bool wrong = false;
+  double off_by = 0;   // codes, or units in the last place
+  double integer = 0;  // exact::Integers
+  bool is_code = false;
+  exact::Code code = {};  // of codes
+
+  int64_t row() const { return index / c.N; }
+  int64_t column() const { return index % c.N; }
+  double scaled() const {
+    return static_cast<double>(code.value - c.out_q.zero_point_at(column()));
+  }
+  // The float, the code or the sum from which an elementwise operation makes this output.
+  bool has_input() const {
+    const Layout layout = RowOf(c.op).layout;
+    return layout == Layout::kElements && c.x.size() == c.M * c.N;
+  }
+  double input() const {
+    return c.x.dtype() == DType::kF32 ? c.x.as<float>()[static_cast<size_t>(index)]
+                                      : static_cast<double>(c.x.IntAt(index));
+  }
+};
+
+struct Trait {
+  FindingKind kind;
+  std::string sentence;
+  std::function<bool(const Output&)> has;
+  // Of a bound: outputs that do not have it, but nearly. Without right ones among them the bound is
+  // not known.
+  std::function<bool(const Output&)> nearly = nullptr;
+};
+
+constexpr std::string_view kOnly = "is wrong only where";
+std::vector<Trait> AllTraits() {
+  using Kind = FindingKind;
+  std::vector<Trait> all;
+  const auto near_tie = [](const Output& o, double distance) {
+    return o.is_code && o.code.tie_distance && *o.code.tie_distance <= distance && o.off_by <= 1;
+  };
+  all.push_back({Kind::kTie,
+                 "is off by one on some exact ties: it rounds them otherwise, or rounds on the way",
+                 [=](const Output& o) { return near_tie(o, 0); }});
+  for (const int bits : {12, 10, 8, 6, 4, 3}) {
+    all.push_back(
+        {Kind::kRounding,
+         fmt::format("is off by one where the value lies within 2^-{} of a tie: it rounds "
+                     "on the way",
+                     bits + 1),
+         [=](const Output& o) { return near_tie(o, std::ldexp(1, -bits)); }});
+  }
+  all.push_back(
+      {Kind::kClamp, "is wrong only where the value lies beyond the bounds", [](const Output& o) {
+         return o.is_code && (o.code.value < o.code.lo || o.code.value > o.c.out_max);
+       }});
+  all.push_back({Kind::kClamp, "is wrong only where the highest code is right",
+                 [](const Output& o) { return o.is_code && o.code.value >= o.c.out_max; }});
+  all.push_back({Kind::kClamp, "is wrong only where the lowest code is right",
+                 [](const Output& o) { return o.is_code && o.code.value <= o.code.lo; }});
+  all.push_back({Kind::kClamp, "is wrong only where x is infinite",
+                 [](const Output& o) { return o.has_input() && std::isinf(o.input()); }});
+  all.push_back({Kind::kClamp, "is wrong only where x is NaN",
+                 [](const Output& o) { return o.has_input() && std::isnan(o.input()); }});
+  const auto large = [&](int bits, std::string_view what, auto magnitude) {
+    const auto from = [=](int least) {
+      return [=](const Output& o) { return magnitude(o) >= std::ldexp(1, least); };
+    };
+    all.push_back(
+        {bits == 23 || bits == 24 ? Kind::kRounding : Kind::kInt32Overflow,
+         fmt::format("is wrong only where {} is 2^{} or more, or -2^{} or less", what, bits, bits),
+         from(bits), from(bits - 2)});
+  };
+  for (const int bits : {7, 8, 15, 16, 23, 24, 29, 30, 31, 32}) {
+    large(bits, "the integer that is scaled", [bits](const Output& o) {
+      const bool is_number =
+          o.c.op != Op::kQuantize && o.c.op != Op::kSoftmax && (bits > 8 || !HasSums(o.c.op));
+      return is_number ? std::abs(o.integer) : 0;
+    });
+    large(bits, "the scaled value",
+          [](const Output& o) { return o.is_code ? std::abs(o.scaled()) : 0; });
+  }
+  all.push_back({Kind::kPadding, "is wrong only where a window reaches into the padding",
+                 [](const Output& o) {
+                   if (!HasWindow(o.c.op) || !o.c.window.has_padding()) return false;
+                   return std::ranges::any_of(TapsOf(o.c.window, o.row()),
+                                              [](const Tap& tap) { return tap.x_row < 0; });
+                 }});
+  all.push_back({Kind::kClamp, "is wrong only where x is the lowest code", [](const Output& o) {
+                   return o.has_input() && IsCode(o.c.x.dtype()) &&
+                          o.input() == RangeOf(o.c.x.dtype()).min;
+                 }});
+  all.push_back({Kind::kClamp, "is wrong only where x is the highest code", [](const Output& o) {
+                   return o.has_input() && IsCode(o.c.x.dtype()) &&
+                          o.input() == RangeOf(o.c.x.dtype()).max;
+                 }});
+  return all;
+}
+
+// ---- Laws: how the wrong answers to one case follow from the right ones.
+
+// What lies between is possible.
+struct Interval {
+  double low = -INFINITY, high = INFINITY;
+  void MeetWith(double a, double b) {
+    low = std::max(low, std::min(a, b));
+    high = std::min(high, std::max(a, b));
+  }
+  bool empty() const { return low > high; }
+};
+
+// All outputs are the right ones times a factor (of each channel, where it has a scale of its own),
+// or plus an amount; one for the whole case, one for each channel, or one for each row.
+enum class Law : uint8_t { kFactor, kAmount, kAmountOfChannel, kAmountOfRow };
+constexpr std::array kLaws{Law::kFactor, Law::kAmount, Law::kAmountOfChannel, Law::kAmountOfRow};
+
+// An output inside the bounds: before it is rounded, and what the subject made of it, in codes
+// without the zero point, or in real units; and how far rounding may have moved it.
+struct Inside {
+  int64_t row = 0, column = 0;
+  double value = 0, given = 0, rounding = 0.5;
+};
+
+// Whether the answer keeps to the law; nullopt: too few outputs tell, or what the law adds is so
+// little that it turns outputs next to a tie alone.
+std::optional<bool> Keeps(Law law, const std::vector<Inside>& outputs, bool per_channel) {
+  constexpr int64_t kSurplus = 6;  // outputs beyond those that fix the numbers of the law
+  struct Group {
+    Interval interval;
+    double largest = 0;
+  };
+  std::map<int64_t, Group> groups;
+  int64_t telling = 0;
+  double unit = 0;
+  for (const Inside& o : outputs) {
+    const bool of_channel = law == Law::kAmountOfChannel || (law == Law::kFactor && per_channel);
+    const int64_t key = of_channel ? o.column : law == Law::kAmountOfRow ? o.row : 0;
+    if (law == Law::kFactor && std::abs(o.value) < o.rounding / 2) continue;  // any factor
+    const double by = law == Law::kFactor ? o.value : 1;
+    const double least = (o.given - o.rounding - o.value) / by,
+                 most = (o.given + o.rounding - o.value) / by;
+    groups[key].interval.MeetWith(least, most);
+    groups[key].largest = std::max(groups[key].largest, std::abs(by));
+    unit = std::max(unit, 2 * o.rounding);
+    ++telling;
+  }
+  if (telling - std::ssize(groups) < kSurplus) return std::nullopt;
+  bool much = false;
+  for (const auto& [key, group] : groups) {
+    if (group.interval.empty()) return false;
+    const double least = std::max(group.interval.low, -group.interval.high);  // of its amount
+    much |= least * group.largest > 0.75 * unit;
+  }
+  if (!much) return std::nullopt;
+  return true;
+}
+
+// ---- Counting.
+
+// How often each trait was seen, of wrong outputs and of all; and each law kept and broken.
+struct Counted {
+  explicit Counted(size_t traits) : have(traits), wrong_have(traits), nearly_right(traits) {}
+
+  int64_t asked = 0;
+  // Of answers that are wrong somewhere.
+  int64_t outputs = 0, wrong = 0, cases_with_wrong = 0;
+  std::vector<int64_t> have, wrong_have, nearly_right;
+  bool by_more_than_one = false, up = false, down = false;
+  std::array<int64_t, kLaws.size()> kept = {}, broken = {};
+  bool wrong_without_bias = false;
+};
+
+void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vector<Trait>& traits,
+           Counted& counted) {
+  constexpr int64_t kMostOutputs = 512;
+  const exact::Outputs outputs(c);
+  const bool is_code = IsCode(c.out_dtype);
+  const int64_t step = 1 + right.size() / kMostOutputs;
+  Counted seen(traits.size());
+  std::vector<Inside> inside;
+  for (int64_t i = 0; i < right.size(); ++i) {
+    Output output{.c = c, .index = i, .wrong = y.BitsAt(i) != right.BitsAt(i), .is_code = is_code};
+    if (!output.wrong && i % step != 0) continue;
+    output.integer = static_cast<double>(outputs.integers().values[static_cast<size_t>(i)]);
+    if (output.wrong) {
+      const auto values = [&](const Tensor& t) {
+        return t.dtype() == DType::kF32 ? double{t.FloatAt(i)} : t.IntAt(i);
+      };
+      output.off_by = DistanceLsb(right, y, i);
+      counted.by_more_than_one |= output.off_by > 1;
+      counted.up |= values(y) > values(right);
+      counted.down |= values(y) < values(right);
+    }
+    if (is_code) {
+      output.code = outputs.CodeAt(i / c.N, i % c.N);
+      const auto is_inside = [&](__int128 code) {
+        return code > output.code.lo && code < c.out_max;
+      };
+      if (c.op != Op::kTable && c.op != Op::kSoftmax && c.op != Op::kMaxPool &&
+          is_inside(output.code.value) && is_inside(y.IntAt(i)))
+        inside.push_back({i / c.N, i % c.N, outputs.RealAt(i / c.N, i % c.N).value,
+                          static_cast<double>(y.IntAt(i) - c.out_q.zero_point_at(i % c.N))});
+    }
+    if (c.op == Op::kDequantize && std::isnormal(y.as<float>()[static_cast<size_t>(i)])) {
+      const double given = y.as<float>()[static_cast<size_t>(i)];
+      inside.push_back({i / c.N, i % c.N, outputs.RealAt(i / c.N, i % c.N).value, given,
+                        std::abs(given) * 0x1p-23});
+    }
+    seen.outputs += output.wrong ? 1 : step;  // those that were left out count too
+    seen.wrong += output.wrong;
+    for (size_t t = 0; t < traits.size(); ++t) {
+      if (traits[t].has(output)) {
+        seen.have[t] += output.wrong ? 1 : step;
+        seen.wrong_have[t] += output.wrong;
+      } else if (traits[t].nearly && traits[t].nearly(output)) {
+        counted.nearly_right[t] += !output.wrong;
+      }
+    }
+  }
+  const bool any = seen.wrong > 0;
+  if (!any) return;
+  // Only answers that are wrong somewhere tell what chooses the wrong outputs.
+  counted.cases_with_wrong += 1;
+  counted.outputs += seen.outputs;
+  counted.wrong += seen.wrong;
+  for (size_t t = 0; t < traits.size(); ++t) {
+    counted.have[t] += seen.have[t];
+    counted.wrong_have[t] += seen.wrong_have[t];
+  }
+  counted.wrong_without_bias |= !c.bias && !c.bias_i32;
+  for (size_t i = 0; i < kLaws.size(); ++i) {
+    const std::optional<bool> keeps = Keeps(kLaws[i], inside, c.per_channel);
+    if (keeps) (*keeps ? counted.kept : counted.broken)[i] += 1;
+  }
+}
+
+// The law that every answer keeps to that is wrong.
+std::optional<CommonTrait> LawOf(const Counted& counted) {
+  constexpr int64_t kLeast = 5;
+  for (size_t i = 0; i < kLaws.size(); ++i) {
+    if (counted.kept[i] < kLeast || counted.broken[i] > 0) continue;
+    const std::string evidence =
+        fmt::format("so in each of {} answers in which enough outputs tell", counted.kept[i]);
+    const FindingKind kind =
+        counted.wrong_without_bias ? FindingKind::kZeroPoint : FindingKind::kIndex;
+    const std::string of = counted.wrong_without_bias ? "" : ", where there is a bias";
+    switch (kLaws[i]) {
+      case Law::kFactor:
+        return CommonTrait{FindingKind::kRounding,
+                           "multiplies by another number than the scales give: all outputs of a "
+                           "scale are off by one factor",
+                           evidence};
+      case Law::kAmount:
+        return CommonTrait{kind, "adds a wrong amount to all outputs, the same to each" + of,
+                           evidence};
+      case Law::kAmountOfChannel:
+        return CommonTrait{
+            FindingKind::kZeroPoint,
+            "adds a wrong amount to the outputs of a channel, the same in each row" + of, evidence};
+      case Law::kAmountOfRow:
+        return CommonTrait{
+            FindingKind::kZeroPoint,
+            "adds a wrong amount to the outputs of a row, the same in each channel" + of, evidence};
+    }
+  }
+  return std::nullopt;
+}
+
+// "8 of 20 answers are wrong: 30 of their 400 outputs"
+std::string Shares(const Counted& counted) {
+  return fmt::format("{} of {} answers are wrong: {} of their {} outputs", counted.cases_with_wrong,
+                     counted.asked, counted.wrong, counted.outputs);
+}
+
+// The trait that chance is least likely to give to all wrong outputs.
+std::optional<CommonTrait> TraitOf(const Counted& counted, const std::vector<Trait>& traits) {
+  // What it takes to choose a trait, and what chance is worth in one of 2^8 faults.
+  constexpr double kBitsOfTrait = 5, kMargin = 8;
+  constexpr int64_t kFewBeside = 4;
+  // The wrong outputs of one case are no independent witnesses.
+  const auto witnesses = static_cast<double>(std::min(counted.wrong, 4 * counted.cases_with_wrong));
+  size_t best = traits.size();
+  double most = kMargin;
+  for (size_t t = 0; t < traits.size(); ++t) {
+    // One in a thousand wrong outputs may have another reason, which is said.
+    const bool only = traits[t].sentence.starts_with(kOnly);
+    if (counted.wrong - counted.wrong_have[t] > (only ? counted.wrong / 1000 : 0)) continue;
+    if (traits[t].nearly && counted.nearly_right[t] < kFewBeside) continue;
+    const double share =
+        static_cast<double>(counted.have[t] + 1) / static_cast<double>(counted.outputs + 1);
+    // What most outputs have says little, however many are wrong.
+    constexpr double kMostShare = 0.5;
+    const double bits = -witnesses * std::log2(share) - kBitsOfTrait;
+    if (bits <= most || share > kMostShare) continue;
+    most = bits;
+    best = t;
+  }
+  if (best == traits.size()) return std::nullopt;
+  CommonTrait trait{traits[best].kind, traits[best].sentence, ""};
+  const bool all = counted.wrong_have[best] == counted.wrong;
+  if (!all) trait.sentence.replace(0, kOnly.size(), "is wrong nearly only where");
+  trait.evidence =
+      fmt::format("{}, {} of them such; so are {} that are right", Shares(counted),
+                  all ? "all" : "nearly all", counted.have[best] - counted.wrong_have[best]);
+  return trait;
+}
+
+// Rounding on the way moves an output by one code, to either side.
+std::optional<CommonTrait> OffByOne(const Counted& counted) {
+  constexpr int64_t kManyCases = 12;
+  if (counted.by_more_than_one || !counted.up || !counted.down ||
+      counted.cases_with_wrong < kManyCases)
+    return std::nullopt;
+  return CommonTrait{FindingKind::kRounding,
+                     "is off by one at most, in either direction: it rounds on the way",
+                     Shares(counted)};
+}
+
+// A case near `c`, or a drawn one; nullopt where the edits made none.
+std::optional<Case> NextCase(const Case& c, Subject& subject, uint64_t i) {
+  constexpr uint64_t kSeed = 20261128;
+  const uint64_t seed = MixSeed(kSeed, i);
+  if (i == 0) return ProblemOf(c);
+  if (i % 3 == 0) return Varied(c, seed);
+  const gen::Theme theme = i % 8 == 1   ? gen::Theme::kTies
+                           : i % 8 == 4 ? gen::Theme::kNearTies
+                                        : gen::ThemeOf(c.op, seed);
+  return AdaptTo(subject, gen::Draw(c.op, theme, seed));
+}
+
+}  // namespace
+
+std::optional<CommonTrait> FindCommonTrait(const Case& c, Subject& subject) {
+  constexpr uint64_t kMostTries = 800;
+  constexpr int64_t kMostAsked = 240, kLargest = 4096, kFewCases = 6;
+  if (c.op == Op::kChooseQParams || RowOf(c.op).dynamic) return std::nullopt;
+  const Convention* const model = ModelOf(subject.contract());
+  const std::vector<Trait> traits = AllTraits();
+  Counted counted(traits.size());
+  RunContext context;
+  context.poison = 0x3C;
+  for (uint64_t i = 0; i < kMostTries && counted.asked < kMostAsked; ++i) {
+    const std::optional<Case> next = NextCase(c, subject, i);
+    if (!next || next->M * next->N * std::max<int64_t>(next->K, 1) > (i == 0 ? 16 : 1) * kLargest ||
+        !subject.CannotRun(*next).empty() ||
+        (model != nullptr && !model->cannot_run(*next).empty()))
+      continue;
+    const Outcome outcome = subject.Run(*next, context);
+    ++counted.asked;
+    if (!outcome.ok() || !next->HoldsOutput(outcome.y)) return std::nullopt;
+    Count(*next, RightOutput(*next, model), outcome.y, traits, counted);
+  }
+  if (counted.cases_with_wrong < kFewCases) return std::nullopt;
+  if (auto trait = TraitOf(counted, traits)) return trait;
+  if (auto law = LawOf(counted)) return law;
+  return OffByOne(counted);
+}
+
+}  // namespace qualm::triage

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The registry and the subjects made by it: names, hints, contracts, and two implementations that
-// share no line (the native kernels and faulty:none) agreeing on everything.
+// share no line (the native kernels and faulty:none, the oracle) agreeing on everything.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -117,7 +117,7 @@ TEST(CaseSchema, TheDocumentedExampleIsACase) {
 TEST(CaseSchema, CommittedCasesAreValid) {
   JsonSchema schema(ReadSchema("case.schema.json"));
   std::set<std::string> threads;
-  for (const std::string folder : {"forum", "regressions"}) {
+  for (const std::string folder : {"forum", "regressions", "causes"}) {
     for (const auto& entry :
          std::filesystem::directory_iterator(QUALM_SOURCE_DIR "/corpus/" + folder)) {
       if (!entry.path().string().ends_with(".case.json")) continue;

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The catalogue of mistakes, corpus/causes: what a kernel with each cause answers, computed by
+// hand. A cause that answers anything else is named for a wrong reason, or not named at all.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/io/case_json.h"
+#include "oracles/exact/exact.h"
+#include "triage/causes.h"
+#include "triage/fault_test_util.h"
+#include "triage/triage.h"
+
+namespace qualm::triage {
+namespace {
+
+struct Entry {
+  std::string name;
+  Case c;
+  Hypothesis causes;  // of a kernel that answers as the file observed
+};
+
+std::vector<Entry> Entries() {
+  std::vector<Entry> entries;
+  for (const auto& file : std::filesystem::directory_iterator(QUALM_SOURCE_DIR "/corpus/causes")) {
+    const std::string name = file.path().filename();
+    if (name == "README.md") continue;
+    Entry entry{name, ReadCaseFile(file.path()), {}};
+    EXPECT_TRUE(entry.c.expected && entry.c.observed) << name;
+    if (!entry.c.expected || !entry.c.observed) continue;
+    std::string by;
+    for (const Cause& cause : AllCauses()) {
+      const std::string named = cause.NameFor(entry.c.op);
+      if ((" + " + entry.c.observed->by + " + ").find(" + " + named + " + ") == std::string::npos)
+        continue;
+      entry.causes.push_back(&cause);
+      by += (by.empty() ? "" : " + ") + named;
+    }
+    EXPECT_EQ(by.size(), entry.c.observed->by.size()) << name << ": observed.by: no such cause";
+    entries.push_back(std::move(entry));
+  }
+  EXPECT_FALSE(entries.empty());
+  return entries;
+}
+
+// NAME.not.case.json holds a case that the cause says nothing about: it would cost time, and fit an
+// answer by chance.
+bool IsAsked(const Entry& entry) { return !entry.name.ends_with(".not.case.json"); }
+
+TEST(CauseCases, HaveTheStatedAnswers) {
+  for (const Entry& entry : Entries()) {
+    const Tensor right = Right(entry.c);
+    EXPECT_EQ(right, *entry.c.expected) << entry.name;
+    const std::optional<Tensor> y = Counterfactual(entry.c, entry.causes);
+    EXPECT_EQ(y.has_value(), IsAsked(entry)) << entry.name;
+    EXPECT_EQ(y.value_or(right), entry.c.observed->y) << entry.name;
+  }
+}
+
+// What the file says of its answer is what triage says, after the further cases that it draws.
+TEST(CauseCases, AreNamedInTheStatedWords) {
+  for (const Entry& entry : Entries()) {
+    const Explanation& stated = entry.c.observed->why;
+    if (stated.kind.empty()) continue;
+    TestSubject subject =
+        Answers([&](const Case& c, const RunContext&) { return With(c, entry.causes); });
+    const Attribution found = Attribute(ProblemOf(entry.c), entry.c.observed->y, subject);
+    EXPECT_EQ(found.causes, entry.causes) << entry.name;
+    EXPECT_EQ(found.diagnosis, stated.cause) << entry.name;
+    EXPECT_EQ(Name(found.kind), stated.kind) << entry.name;
+  }
+}
+
+// The members of a family differ in a number.
+std::string FamilyOf(std::string_view name) {
+  std::string family;
+  for (const char letter : name) {
+    const bool is_digit = letter >= '0' && letter <= '9';
+    if (!is_digit || !family.ends_with('#')) family += is_digit ? '#' : letter;
+  }
+  return family;
+}
+
+TEST(CauseCases, AreThereForEachCause) {
+  // Families whose smallest case has thousands of codes: causes_test.cc makes them.
+  std::set<std::string> told{"column sum in # int# lanes that wrap",
+                             "column sum in # int# lanes that wrap, emptied every # additions",
+                             "row sum in # int# lanes that wrap",
+                             "row sum in # int# lanes that wrap, emptied every # additions",
+                             "input offset modulo #",
+                             "weights offset modulo #"};
+  for (const Entry& entry : Entries()) {
+    if (entry.causes.size() != 1 || !IsAsked(entry)) continue;
+    if (entry.c.observed->y != *entry.c.expected) told.insert(FamilyOf(entry.causes[0]->name));
+  }
+  for (const Cause& cause : AllCauses()) {
+    EXPECT_TRUE(told.contains(FamilyOf(cause.name)))
+        << cause.name << ": corpus/causes has no case that shows it";
+  }
+}
+
+}  // namespace
+}  // namespace qualm::triage

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "qualm_plugin.h"
+#include <qualm_plugin.h>
 
 namespace {
 

@@ -206,9 +206,13 @@ using Answer = std::function<Tensor(const Case&)>;
 Answer Shows(const Hypothesis& causes) {
   return [=](const Case& c) { return Counterfactual(c, causes).value_or(exact::Evaluate(c)); };
 }
+// Outputs are one more; the highest code is one less.
 Tensor OneMore(const Case& c) {
   Tensor y = exact::Evaluate(c);
-  for (int64_t i = 0; i < y.size(); ++i) y.SetInt(i, y.IntAt(i) + 1);
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int32_t code = y.IntAt(i);
+    y.SetInt(i, IsCode(y.dtype()) && code == RangeOf(y.dtype()).max ? code - 1 : code + 1);
+  }
   return y;
 }
 TestSubject Answers(Answer answer) {

@@ -791,6 +791,13 @@ void AddElements(std::vector<Cause>& rows) {
       [](const CodeRange& range, int32_t& a, int32_t& b) {
         a = std::clamp(a + b, range.min, range.max) - b;
       });
+  edited(
+      Kind::kClamp, "saturating difference of codes",
+      "subtracts codes of one scale and zero point in 8 bits that saturate",
+      [](const Case& c) { return c.op == Op::kSub && c.x_q == c.w_q; },
+      [](const CodeRange& range, int32_t& a, int32_t& b) {
+        a = std::clamp(a - b, range.min, range.max) + b;
+      });
   for (const auto& [which, operand] : {std::pair{"first", &Case::x}, {"second", &Case::w}}) {
     for (const int64_t modulo : {256, 65536}) {
       rows.push_back(

@@ -648,6 +648,45 @@ RoundedOutput ClampBeforeZeroPoint(const RealOutput& o) {
   return {std::clamp<double>(o.rounded(), range.min, range.max)};
 }
 
+// The real value of an element in output steps.
+double InSteps(const RealOutput& o, const Tensor& codes, const QParams& q) {
+  const double value = (int64_t{codes.IntAt(o.index)} - q.zero_point_at(0)) * double{q.scale_at(0)};
+  return value / o.c.out_q.scale_at(0);
+}
+
+RoundedOutput OperandsRoundedFirst(const RealOutput& o) {
+  const double a = std::nearbyint(InSteps(o, o.c.x, o.c.x_q));
+  const double b = std::nearbyint(InSteps(o, o.c.w, o.c.w_q));
+  return {o.c.op == Op::kSub ? a - b : a + b};
+}
+
+template <bool kFirst>
+RoundedOutput FactorRoundedFirst(const RealOutput& o) {
+  const double a = InSteps(o, o.c.x, o.c.x_q), b = InSteps(o, o.c.w, o.c.w_q);
+  return {std::nearbyint((kFirst ? std::nearbyint(a) * b : a * std::nearbyint(b)) *
+                         o.c.out_q.scale_at(0))};
+}
+
+// Elements of the second input are codes of the first one's parameters for a while.
+RoundedOutput ThroughCodesOfTheFirst(const RealOutput& o) {
+  const Case& c = o.c;
+  const int64_t columns = c.x.shape()[1], n = o.channel() - columns;
+  if (n < 0) return {o.rounded()};
+  const CodeRange range = RangeOf(c.x.dtype());
+  const int64_t i = o.index / c.N * (c.N - columns) + n;
+  const double value = (int64_t{c.w.IntAt(i)} - c.w_q.zero_point_at(0)) * double{c.w_q.scale_at(0)};
+  const double scale = c.x_q.scale_at(0), zero = c.x_q.zero_point_at(0);
+  const double code =
+      std::clamp<double>(std::nearbyint(value / scale) + zero, range.min, range.max);
+  return {std::nearbyint((code - zero) * scale / c.out_q.scale_at(0))};
+}
+
+bool DropLowestBitOfWeights(Stages& s) {
+  const Tensor old = s.c.w;
+  for (int64_t i = 0; i < s.c.w.size(); ++i) s.c.w.SetInt(i, s.c.w.IntAt(i) & ~1);
+  return s.c.w != old;
+}
+
 // Into a u8 the codes of s8 fit, and the other way round.
 RoundedOutput Int8BeforeZeroPoint(const RealOutput& o) {
   return {std::clamp<double>(o.rounded(), INT8_MIN, INT8_MAX)};
@@ -1203,6 +1242,21 @@ const Cause kMistakes[] = {
      "adds both operands times their scales in float32, and divides by the output scale",
      [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
      SetIn<&Stages::codes, &CodeHooks::round, RoundValue<OperandsInFloat>>},
+    {Stage::kRound, Kind::kRounding, "operands rounded first",
+     "rounds each operand to whole output steps before it adds them",
+     [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
+     SetIn<&Stages::codes, &CodeHooks::round, OperandsRoundedFirst>},
+    {Stage::kRound, Kind::kRounding, "first factor rounded first",
+     "rounds a to whole output steps before it multiplies by b", Is<Op::kMul>,
+     SetIn<&Stages::codes, &CodeHooks::round, FactorRoundedFirst<true>>},
+    {Stage::kRound, Kind::kRounding, "second factor rounded first",
+     "rounds b to whole output steps before it multiplies by a", Is<Op::kMul>,
+     SetIn<&Stages::codes, &CodeHooks::round, FactorRoundedFirst<false>>},
+    {Stage::kRound, Kind::kRounding, "second input through codes of the first",
+     "brings the second input to codes of the first one's scale, and these to the output",
+     Is<Op::kConcat>, SetIn<&Stages::codes, &CodeHooks::round, ThroughCodesOfTheFirst>},
+    {Stage::kOperands, Kind::kRounding, "lowest bit of the weights dropped",
+     "drops the lowest bit of the weights", SumsOfCodes, DropLowestBitOfWeights},
     {Stage::kRound, Kind::kRounding, "ratios to 20 bits",
      "rounds the ratios of scales to 20 bits behind the point",
      [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },

@@ -21,6 +21,7 @@ namespace {
 constexpr int64_t kMostValue = 100;
 constexpr int32_t kRest = 50;
 
+bool Averages(const Case& c) { return RowOf(c.op).layout == Layout::kPool && c.op != Op::kMaxPool; }
 bool HasTerms(const Case& c) {
   const Layout layout = RowOf(c.op).layout;
   return layout == Layout::kProducts || layout == Layout::kConv;
@@ -36,9 +37,8 @@ int32_t ValueOf(int64_t j, int64_t terms, int which) {
   return static_cast<int32_t>(1 + at % values);
 }
 int32_t StepOf(const Case& c, int which) {
-  const Layout layout = RowOf(c.op).layout;
   if (HasTerms(c)) return which == 0 ? 2 : 4;
-  if (layout == Layout::kPool && c.op != Op::kMaxPool) return 1 + which;
+  if (Averages(c)) return 1 + which;
   return which == 0 ? 20 : 33;
 }
 
@@ -49,15 +49,13 @@ void MakeRoom(QParams& q, DType dtype, int32_t above) {
   for (int32_t& z : q.zero_point) z = std::clamp(z, range.min, range.max - above);
 }
 
-void Fill(Tensor& tensor, const QParams& q, int32_t real, int64_t per_channel) {
+void Fill(Tensor& tensor, int32_t zero_point, int32_t real) {
   if (tensor.dtype() == DType::kF32) {
     std::ranges::fill(tensor.as<float>(), static_cast<float>(real));
     return;
   }
-  for (int64_t i = 0; i < tensor.size(); ++i) {
-    const bool code = IsCode(tensor.dtype());
-    tensor.SetInt(i, real + (code ? q.zero_point_at(per_channel == 0 ? 0 : i / per_channel) : 0));
-  }
+  const int32_t zero = IsCode(tensor.dtype()) ? zero_point : 0;
+  for (int64_t i = 0; i < tensor.size(); ++i) tensor.SetInt(i, zero + real);
 }
 
 void SetScales(QParams& q, float scale) { std::ranges::fill(q.scale, scale); }
@@ -65,19 +63,16 @@ void SetScales(QParams& q, float scale) { std::ranges::fill(q.scale, scale); }
 // nullopt: the operation is none of those whose outputs show what they read.
 std::optional<Case> ProblemThatShows(const Case& c, int which) {
   const OpRow& row = RowOf(c.op);
-  const bool integers = IsCode(c.out_dtype) || c.out_dtype == DType::kS32;
-  if (row.layout == Layout::kBatches || row.dynamic || c.op == Op::kSoftmax ||
-      row.response == Response::kUnsaid || !(integers || c.out_dtype == DType::kF32))
-    return std::nullopt;
+  if (row.layout == Layout::kBatches || row.dynamic || c.op == Op::kSoftmax) return std::nullopt;
+  if (Averages(c) && c.K > kMostValue) return std::nullopt;
   Case p = ProblemOf(c);
-  const bool terms = HasTerms(c), average = row.layout == Layout::kPool && c.op != Op::kMaxPool;
-  if (average && c.K > kMostValue) return std::nullopt;
+  const bool terms = HasTerms(c);
   if (row.clamp) OpenClamp(&p);
   p.relu = false;
   if (p.bias) std::ranges::fill(*p.bias, 0.0f);
   if (p.bias_i32) std::ranges::fill(*p.bias_i32, 0);
   std::ranges::fill(p.multiplier, 1.0f);
-  SetScales(p.x_q, average ? static_cast<float>(c.K) : 1);
+  SetScales(p.x_q, Averages(c) ? static_cast<float>(c.K) : 1);
   SetScales(p.w_q, 1);
   MakeRoom(p.x_q, p.x.dtype(), 40);
   if (!p.w.empty()) MakeRoom(p.w_q, p.w.dtype(), terms ? static_cast<int32_t>(kMostValue) : 40);
@@ -86,14 +81,15 @@ std::optional<Case> ProblemThatShows(const Case& c, int which) {
     std::ranges::fill(p.out_q.zero_point, RangeOf(c.out_dtype).min + kRest);
   }
   const int32_t rest = c.op == Op::kMul ? 1 : 0;
-  Fill(p.x, p.x_q, rest, 0);
-  if (c.op == Op::kMaxPool) Fill(p.x, {{1}, {RangeOf(c.x.dtype()).min}}, 0, 0);
+  // A maximum sees what is above all other codes.
+  const bool maximum = c.op == Op::kMaxPool;
+  Fill(p.x, maximum ? RangeOf(c.x.dtype()).min : p.x_q.zero_point_at(0), rest);
   if (row.out_q == OutQParams::kOfInput) p.out_q = p.x_q;
   if (terms) {
     for (int64_t i = 0; i < p.w.size(); ++i)
       p.w.SetInt(i, p.w_q.zero_point_at(i / c.K) + ValueOf(i % c.K, c.K, which));
   } else if (!p.w.empty()) {
-    Fill(p.w, p.w_q, rest, 0);
+    Fill(p.w, p.w_q.zero_point_at(0), rest);
   }
   if (!Validate(p).empty()) return std::nullopt;
   return p;
@@ -169,8 +165,6 @@ class Asker {
     }
     return gains;
   }
-
-  const Case& problem(int which) const { return at_rest_[static_cast<size_t>(which)].problem; }
 
  private:
   struct AtRest {

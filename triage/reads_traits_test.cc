@@ -191,7 +191,7 @@ const Common kCommon[] = {
     {"Ties", "half away from zero", Op::kRequantize, "tie", "is off by one on some exact ties"},
     {"NextToTies", "float32 multiplier", Op::kRequantize, "rounding",
      "is off by one where the value lies"},
-    {"SomeTies", "float32 multiplier", Op::kMul, "tie", "is off by one on some exact ties"},
+    {"SomeTies", "float32 multiplier", Op::kConcat, "tie", "is off by one on some exact ties"},
     {"Wrap", "int32 wrap", Op::kLinear, "int32-overflow",
      "is wrong only where the integer that is scaled is 2^31 or more"},
     {"Conversion", "conversion overflow", Op::kRequantize, "int32-overflow",

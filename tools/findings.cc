@@ -218,6 +218,11 @@ void FindingsFolder::Remember(const triage::Triaged& triaged, Subject& subject, 
   if (subject.CannotRun(diagnosed.found).empty()) {
     const Outcome outcome = subject.Run(diagnosed.found, {});
     if (outcome.ok()) diagnosed.found.observed = Observed{finding.subject, outcome.y};
+    // A claim that fails on another case than its own.
+    const std::optional<Case>& looked_at = triaged.attribution().looked_at;
+    if (looked_at && outcome.ok() &&
+        outcome.y == triage::RightOutput(diagnosed.found, diagnosed.model))
+      diagnosed.found = *looked_at;
   }
   if (!triaged.small()) return;
   diagnosed.small = triaged.small()->minimized;

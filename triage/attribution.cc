@@ -1218,6 +1218,8 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
     std::optional<Attribution> first;
     for (size_t i = 0; i < std::min(departing.size(), kMost); ++i) {
       Attribution attribution = Examined(*departing[i], subject, options);
+      attribution.looked_at = departing[i]->problem;
+      attribution.looked_at->observed = Observed{std::string(subject.name()), departing[i]->y};
       if (attribution.complete) return attribution;
       if (!first) first = std::move(attribution);
     }

@@ -48,6 +48,8 @@ struct Attribution {
   bool of_subject = false;
   Hypothesis causes;
   Condition where;
+  // The case that was looked at, with the answer: a claim may fail on one that it derives.
+  std::optional<Case> looked_at;
   // Other causes that give every output, and that no further case told apart from these. If no
   // cause is named: the causes that too few cases bore out. A smaller case may decide.
   std::vector<Hypothesis> open;

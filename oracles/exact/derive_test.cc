@@ -367,7 +367,10 @@ TEST(Derive, DynamicLinear) {
                    "round: x -510 has the code 0", "round: x 510 has the code 255"}));
   // With one scale for all rows the second row decides for the first.
   c.x_gran = Granularity::kTensor;
-  EXPECT_EQ(Told(c, 0)[0], "accumulate: the finite values of x, with 0, span [-510, 510]");
+  EXPECT_EQ(
+      Told(c, 0)[0],
+      "accumulate: the finite values of x, with 0, span [-510, 510], those of this row [0, 255]: "
+      "other rows of the batch change it");
   EXPECT_EQ(Told(c, 0)[4], "round: x 255 has the code 192");
   // Of a short row all values are told.
   c.K = 2;

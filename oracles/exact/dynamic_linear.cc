@@ -220,9 +220,15 @@ Trace Steps(const Case& c, int64_t index) {
     trace.push_back({stage, text, value, false});
   };
   const std::string whose = c.x_gran == Granularity::kTensor ? "x" : "the row of x";
+  // In a batch that shares one scale a row depends on those beside it.
+  const ObservedRange own = FiniteRange(ValuesOf(c, {index / c.N, 1}));
+  const bool of_others = own.min != row.range.min || own.max != row.range.max;
   step(Stage::kAccumulate,
        "the finite values of " + whose + ", with 0, span [" + ShortestDecimal(row.range.min) +
-           ", " + ShortestDecimal(row.range.max) + "]",
+           ", " + ShortestDecimal(row.range.max) + "]" +
+           (of_others ? ", those of this row [" + ShortestDecimal(own.min) + ", " +
+                            ShortestDecimal(own.max) + "]: other rows of the batch change it"
+                      : ""),
        FloatText(row.range.max));
   step(Stage::kScale,
        "the rule " + rule + " chooses the scale " + ShortestDecimal(row.chosen.scale),

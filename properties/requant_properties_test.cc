@@ -53,6 +53,8 @@ void JudgeAll(Op op, int cases) {
     for (const Property& property : AllProperties()) {
       if (!property.about(op)) continue;
       if (property.claim == "matches_model") continue;  // the contract is exact
+      // One case of 16 is asked, and few operations of ours have threads.
+      if (property.claim == "several_threads") continue;
       if (IsTheorem(requant, property.claim)) {
         EXPECT_GT(passed[property.claim], 3) << FullName(op, property);
       } else {

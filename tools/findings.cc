@@ -234,22 +234,29 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
                                             const std::function<bool()>& stop) {
   // Causes that the answers of a subject to an operation have borne out: what one of them explains
   // is the same fault.
-  std::map<std::pair<std::string, std::string>, std::vector<triage::Hypothesis>> established;
+  struct Established {
+    triage::Hypothesis causes;
+    triage::Condition where;
+  };
+  std::map<std::pair<std::string, std::string>, std::vector<Established>> established;
   struct Item {
     size_t number;
     std::unique_ptr<Subject> subject;
     std::unique_ptr<triage::Triaged> triaged;
   };
-  const auto causes_of = [&](const Finding& finding) -> std::vector<triage::Hypothesis>& {
-    return established[{finding.subject, finding.op}];
+  // Where its condition does not hold, a cause explains nothing.
+  const auto causes_of = [&](const Finding& finding) {
+    std::vector<triage::Hypothesis> causes;
+    for (const Established& each : established[{finding.subject, finding.op}])
+      if (each.where.holds(finding.test_case)) causes.push_back(each.causes);
+    return causes;
   };
   const auto establish = [&](const triage::Triaged& triaged) {
-    std::vector<triage::Hypothesis>& causes = causes_of(triaged.finding());
-    // Where a condition does not hold, its cause explains nothing.
-    const bool everywhere = triaged.attribution().where.text.empty();
-    if (triaged.causes().empty() || !everywhere || std::ranges::count(causes, triaged.causes()) > 0)
-      return;
-    causes.push_back(triaged.causes());
+    std::vector<Established>& known =
+        established[{triaged.finding().subject, triaged.finding().op}];
+    const auto is_known = [&](const Established& each) { return each.causes == triaged.causes(); };
+    if (!triaged.causes().empty() && std::ranges::none_of(known, is_known))
+      known.push_back({triaged.causes(), triaged.attribution().where});
   };
   const auto look_into = [&](Finding finding, Item& item) {
     std::vector<triage::Hypothesis> causes = causes_of(finding);

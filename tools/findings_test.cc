@@ -479,7 +479,14 @@ TEST_F(OneSubjectTest, AFindingIsLookedIntoAgainOnlyWhereAnotherMayExplainIt) {
     Kept(raw, [] { return true; });
     return made_;
   };
-  const Finding sure = FoundOn(Rows(1)), guess = FoundOn(ZeroLayer(3, 4, 5));
+  // Of what no cause and no experiment explains.
+  otherwise_ = [](const Case& c) -> std::optional<Tensor> {
+    if (c.M < 3 || c.x_q.zero_point_at(0) != 77) return std::nullopt;
+    return OddFrom(c, 2);
+  };
+  Case zeros = ZeroLayer(3, 4, 5);
+  zeros.x_q.zero_point = {77};
+  const Finding sure = FoundOn(Rows(1)), guess = FoundOn(zeros);
   EXPECT_EQ(looks({sure}), 1);
   EXPECT_EQ(looks({sure, sure}), 2);
   EXPECT_EQ(looks({guess}), 1) << "nothing else is known";

@@ -42,7 +42,7 @@ class OnnxruntimeConstant : public OnnxruntimeTest {
 // Packed weights and the kernels for symmetric ones are other code with the same arithmetic.
 TEST_F(OnnxruntimeConstant, WeightsOfTheModelGiveTheSame) {
   EXPECT_EQ(Pair(), InstructionSet() == "avx2" ? 32767 : 32893);
-  ExpectContract({Op::kLinear, Op::kConv2d, Op::kDepthwise}, 60, 3);
+  ExpectContract({Op::kLinear, Op::kConv2d, Op::kDepthwise}, 120, 3);
 }
 
 // Reads of empty tensors and outputs left unwritten are upstream's (docs/onnxruntime.md): not asked

@@ -174,6 +174,16 @@ TEST_P(Reads, SaysWhatIsReadElsewhere) {
 INSTANTIATE_TEST_SUITE_P(All, Reads, testing::ValuesIn(Misreadings()),
                          [](const auto& info) { return info.param.name; });
 
+TEST(TraitsOf, OneOutputThatIsOffByOneIsNoRounding) {
+  TestSubject subject = Answers([](const Case& asked, const RunContext&) {
+    Tensor y = Right(asked);
+    if (y.size() > 0 && IsCode(y.dtype())) y.SetInt(0, y.IntAt(0) == 5 ? 4 : y.IntAt(0) ^ 1);
+    return y;
+  });
+  const auto said = FindCommonTrait(gen::Draw(Op::kRescale, 3), subject);
+  EXPECT_FALSE(said) << said->sentence << "; " << said->evidence;
+}
+
 TEST(ReadsOf, AnExactSubjectAndOneThatFailsSayNothing) {
   const Case c = Layer(2, 2, 5);
   TestSubject exact = Answers([](const Case& asked, const RunContext&) { return Right(asked); });
@@ -192,6 +202,8 @@ const Common kCommon[] = {
     {"NextToTies", "float32 multiplier", Op::kRequantize, "rounding",
      "is off by one where the value lies"},
     {"SomeTies", "float32 multiplier", Op::kConcat, "tie", "is off by one on some exact ties"},
+    {"OffByOne", "operands rounded first", Op::kAdd, "rounding",
+     "is off by one at most, in either direction"},
     {"Wrap", "int32 wrap", Op::kLinear, "int32-overflow",
      "is wrong only where the integer that is scaled is 2^31 or more"},
     {"Conversion", "conversion overflow", Op::kRequantize, "int32-overflow",

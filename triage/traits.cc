@@ -191,6 +191,7 @@ struct Counted {
   int64_t outputs = 0, wrong = 0, cases_with_wrong = 0;
   std::vector<int64_t> have, wrong_have, nearly_right;
   bool by_more_than_one = false, up = false, down = false;
+  double distances = 0;  // of wrong outputs from ties
   std::array<int64_t, kLaws.size()> kept = {}, broken = {};
   bool wrong_without_bias = false;
 };
@@ -208,6 +209,7 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
     if (!output.wrong && i % step != 0) continue;
     output.integer = static_cast<double>(outputs.integers().values[static_cast<size_t>(i)]);
     if (output.wrong) {
+      if (!is_code) counted.distances += 1;
       const auto values = [&](const Tensor& t) {
         return t.dtype() == DType::kF32 ? double{t.FloatAt(i)} : t.IntAt(i);
       };
@@ -218,6 +220,7 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
     }
     if (is_code) {
       output.code = outputs.CodeAt(i / c.N, i % c.N);
+      if (output.wrong) counted.distances += output.code.tie_distance.value_or(1);
       const auto is_inside = [&](__int128 code) {
         return code > output.code.lo && code < c.out_max;
       };
@@ -330,11 +333,18 @@ std::optional<CommonTrait> TraitOf(const Counted& counted, const std::vector<Tra
   return trait;
 }
 
-// Rounding on the way moves an output by one code, to either side.
+// Rounding on the way moves an output by one code, to either side, and the likelier the nearer its
+// value lies to a tie.
 std::optional<CommonTrait> OffByOne(const Counted& counted) {
   constexpr int64_t kManyCases = 12;
+  // The distances from ties, 0 to 1, of outputs that are wrong for another reason: their mean is a
+  // half, with this deviation.
+  constexpr double kHalf = 0.5, kDeviation = 0.289, kSurely = 4;
+  const auto witnesses = static_cast<double>(std::min(counted.wrong, 4 * counted.cases_with_wrong));
+  const double mean = counted.distances / static_cast<double>(std::max<int64_t>(counted.wrong, 1));
   if (counted.by_more_than_one || !counted.up || !counted.down ||
-      counted.cases_with_wrong < kManyCases)
+      counted.cases_with_wrong < kManyCases ||
+      mean > kHalf - kSurely * kDeviation / std::sqrt(witnesses))
     return std::nullopt;
   return CommonTrait{FindingKind::kRounding,
                      "is off by one at most, in either direction: it rounds on the way",

@@ -85,7 +85,9 @@ std::vector<Library> Libraries() {
                "+amx]  PyTorch's quantized operators; kept: layers stay packed from case to case",
        // ATen of 1.13 takes AVX2 wherever the processor has it, so AVX2 goes with newer sets.
        .names =
-           {{"torch@qnnpack", "qnnpack"},
+           {{"torch@fbgemm", "fbgemm"},
+            {"torch@x86", "x86"},
+            {"torch@qnnpack", "qnnpack"},
             {"torch@qnnpack+kept", "qnnpack+kept"},
             {"torch@onednn", "onednn"},
             {"torch@onednn+kept", "onednn+kept"},

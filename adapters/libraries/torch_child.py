@@ -118,7 +118,6 @@ class Engine:
         self.torch = torch
         self.name = name
         self.keeps_layers = keeps_layers
-        self.isa = self.onednn_isa() if name == "onednn" else "sse2"
         self.is_113 = torch.__version__.startswith("1.13.")
         torch.set_num_threads(1)
         if name not in torch.backends.quantized.supported_engines:
@@ -127,6 +126,7 @@ class Engine:
         self.dtypes = {"u8": torch.quint8, "s8": torch.qint8}
         self.plain = {"u8": torch.uint8, "s8": torch.int8}
         self.layers = collections.OrderedDict()  # the one asked last comes last
+        self.isa = "sse2" if name == "qnnpack" else os.environ.get("X_ISA", "vnni")
 
     # Handshake -----------------------------------------------------------------------------------
 
@@ -164,10 +164,7 @@ class Engine:
     def hello(self):
         version = self.torch.__version__
         qnnpack = self.name == "qnnpack"
-        if not qnnpack:
-            self.check_known(self.isa)
-        contract = "torch-qnnpack" if qnnpack else "torch-onednn@%s" % self.isa
-        w_zp = [-128, 127] if qnnpack else [0, 0]
+        w_zp = [0, 0] if self.name == "onednn" else [-128, 127]
         sums = {"x": ["u8"], "w": ["s8"], "out": ["u8"], "w_zp": w_zp,
                 "features": ["bias_f32", "relu", "per_channel"]}
         convolution = dict(sums, features=sums["features"] + ["dilation", "groups"])
@@ -182,7 +179,7 @@ class Engine:
             "qualm_pipe": 1,
             "name": "PyTorch",
             "version": version,
-            "contract": "model:" + contract,
+            "contract": os.environ["X_CONTRACT"],
             "instruction_set": self.isa,
             "ops": {
                 "quantize": {"out": ["u8", "s8"], "features": ["per_channel", "empty"]},
@@ -539,7 +536,7 @@ def answer(engine, request):
 
 def main():
     name, plus, kept = sys.argv[1].partition("+") if len(sys.argv) == 2 else ("", "", "")
-    if name not in ("qnnpack", "onednn") or kept != ("kept" if plus else ""):
+    if name not in ("qnnpack", "onednn", "fbgemm", "x86") or kept != ("kept" if plus else ""):
         sys.exit("usage: torch_child.py qnnpack|onednn[+kept]")
     # The libraries' own prints go to stderr, so that they do not mix with answers.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -123,6 +123,22 @@ Convention Qnnpack() {
                                 kWhere);
 }
 
+// ATen of an official wheel: all that no engine brings.
+Convention Wheel(const std::string& name, int64_t lanes, AtenBuild build) {
+  const Convention aten = AtenWheel(build);
+  Engine engine;
+  engine.Add({Op::kQuantize, Op::kDequantize, Op::kAdd, Op::kMul}, aten);
+  engine.Add({Op::kConcat}, AtenConcat(aten));
+  engine.Add({Op::kChooseQParams}, Named(ObserverConventions(), "observers@torch"));
+  engine.Add({Op::kMaxPool}, AtenMaxPool());
+  engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, AtenAvgPool(lanes, build));
+  engine.Add({Op::kTable}, AtenTable(64, build));
+  engine.Add({Op::kSoftmax}, AtenSoftmax(aten));
+  return std::move(engine).Make(
+      name, "ATen of the official wheel, which quantizes by FBGEMM: what is no sum of products",
+      kWhere);
+}
+
 // Where a float32 reciprocal of scales overflows, infinity times 0 appears in the sums' epilogue,
 // and the kernels disagree about which bound a NaN becomes.
 std::string ReciprocalsAreFinite(const Case& c) {
@@ -155,8 +171,8 @@ Convention OneDnn(std::string_view isa, std::string_view capability) {
   engine.Add({Op::kLinear, Op::kConv2d, Op::kDepthwise}, onednn);
   engine.Add({Op::kAdd}, aten);
   engine.Add({Op::kMaxPool}, AtenMaxPool());
-  engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, AtenAvgPool());
-  engine.Add({Op::kTable}, AtenTable(capability == "avx2" ? 64 : 0));
+  engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, AtenAvgPool(0, AtenBuild::kPlain));
+  engine.Add({Op::kTable}, AtenTable(capability == "avx2" ? 64 : 0, AtenBuild::kPlain));
   engine.Add({Op::kSoftmax}, AtenSoftmax(aten));
   engine.Add({Op::kDynamicLinear}, OneDnnDynamicLinear(*FindOneDnnIsa(isa)));
   return std::move(engine).Make("torch-onednn@" + std::string(isa),
@@ -169,7 +185,10 @@ Convention OneDnn(std::string_view isa, std::string_view capability) {
 }  // namespace
 
 std::vector<Convention> TorchConventions() {
-  std::vector<Convention> conventions = {Qnnpack(), OneDnn("sse41", "default")};
+  std::vector<Convention> conventions = {Qnnpack(), OneDnn("sse41", "default"),
+                                         Wheel("torch2.11-aten", 0, AtenBuild::kFbgemm),
+                                         Wheel("torch2.13-aten@avx2", 8, AtenBuild::kFbgemmLegacy),
+                                         Wheel("torch2.13-aten@avx512", 16, AtenBuild::kFbgemmLegacy)};
   for (const char* isa : {"avx2", "avx2vnni", "avx512core", "vnni", "amx"})
     conventions.push_back(OneDnn(isa, "avx2"));
   return conventions;

@@ -50,22 +50,81 @@ constexpr OneDnnScaling kScaling = {
     .after_relu = ToOutput,
 };
 
+// 3.10 with AVX-512 multiplies by the two scales one after the other, and ideep of then passes the
+// scales of a convolution's weights as they are.
+float WeightScale310(const Case& c, int64_t n) {
+  const float scale = c.w_q.scale_at(n);
+  return IsConv(c.op) ? scale : 1.0f / Inverse(scale);
+}
+Channel SumsChannel310(const Case& c, int64_t n, float inverse_x_scale) {
+  Channel channel = SumsChannel(c, n, inverse_x_scale);
+  channel.accumulator_scale = (1.0f / inverse_x_scale) * WeightScale310(c, n);
+  return channel;
+}
+Channel SumsChannel310Avx512(const Case& c, int64_t n, float inverse_x_scale) {
+  Channel channel = SumsChannel(c, n, inverse_x_scale);
+  channel.a.scale = 1.0f / inverse_x_scale;
+  channel.b.scale = WeightScale310(c, n);
+  return channel;
+}
+void HalveAndDouble310(Channel& channel) { channel.b.scale = channel.b.scale * 2.0f * 0.5f; }
+void TimesScaleOfX(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.a.scale); }
+void TimesScaleOfW(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.b.scale); }
+
+std::vector<Step> ToReal310(const Case& c) {
+  if (c.out_dtype == DType::kS32) return {};
+  std::vector<Step> steps = {{Stage::kScale, "times fl(1/isx) {a_scale}", TimesScaleOfX},
+                             {Stage::kScale, "times the scale of w {b_scale}", TimesScaleOfW}};
+  if (c.bias) steps.push_back({Stage::kBias, "+ bias {bias}", AddBias});
+  return steps;
+}
+
+constexpr OneDnnScaling kScaling310 = {
+    .channel = SumsChannel310,
+    .halve_and_double = HalveAndDouble,
+    .before_offsets = ToReal,
+    .after_offsets = kScaling.after_offsets,
+    .after_relu = ToOutput,
+};
+constexpr OneDnnScaling kScaling310Avx512 = {
+    .channel = SumsChannel310Avx512,
+    .halve_and_double = HalveAndDouble310,
+    .before_offsets = ToReal310,
+    .after_offsets = kScaling.after_offsets,
+    .after_relu = ToOutput,
+};
+
+OneDnnIsa OfVersion3(std::string_view name) {
+  OneDnnIsa isa = *FindOneDnnIsa(name);
+  isa.version = 3;
+  isa.brgemm = isa.avx512;
+  return isa;
+}
+
 }  // namespace
 
 // The others were not run.
 std::vector<Convention> OneDnn3Conventions() {
   std::vector<Convention> conventions;
-  for (const char* name : {"sse41", "avx2", "avx512core", "vnni"}) {
-    OneDnnIsa isa = *FindOneDnnIsa(name);
-    isa.version = 3;
-    isa.brgemm = isa.avx512;
-    Definition definition = OneDnnDefinition(isa, kScaling);
-    definition.name = "onednn3@" + std::string(isa.name);
-    definition.description = "oneDNN 3.7 matmul on " + std::string(isa.name) +
+  const auto add = [&](const OneDnnIsa& isa, const OneDnnScaling& scaling, std::string release,
+                       const char* source) {
+    Definition definition = OneDnnDefinition(isa, scaling);
+    definition.name = "onednn" + release + "@" + std::string(isa.name);
+    definition.description = "oneDNN " + (release == "3" ? "3.7" : release) + " matmul on " +
+                             std::string(isa.name) +
                              (isa.vnni ? ": exact sums" : ": saturating int16 pairs") +
                              ", bias in real units, zero point added before rounding";
-    definition.source = "oneDNN 3.7.2 src/cpu/x64; ideep 17b47f4 operators/matmul.hpp, conv.hpp";
+    definition.source = source;
     conventions.push_back(MakeConvention(std::move(definition)));
+  };
+  for (const char* name : {"sse41", "avx2", "avx512core", "vnni"}) {
+    add(OfVersion3(name), kScaling, "3",
+        "oneDNN 3.7.2 src/cpu/x64; ideep 17b47f4 operators/matmul.hpp, conv.hpp");
+  }
+  for (const char* name : {"avx2", "avx512core", "vnni", "amx"}) {
+    const OneDnnIsa isa = OfVersion3(name);
+    add(isa, isa.avx512 ? kScaling310Avx512 : kScaling310, "3.10",
+        "oneDNN 3.10.2 and 3.12.0 src/cpu/x64");
   }
   return conventions;
 }

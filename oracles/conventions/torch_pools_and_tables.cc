@@ -362,9 +362,15 @@ Convention AtenAvgPool(int64_t lanes, AtenBuild build) {
   Convention convention = Walked(SumInside, channel_of, [=](const Case& c, int64_t index) {
     std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
     const Step scale{Stage::kScale, "times fl(1/count) {reciprocal}", step::TimesReciprocal};
-    const bool vector =
-        c.op == Op::kAvgPool && lanes != 0 && index % c.N < c.N / lanes * lanes;
-    for (const Step& step : AtenToCode(vector, scale, build)) steps.push_back(step);
+    const auto in_body = [&](int64_t width) {
+      return width != 0 && index % c.N < c.N / width * width;
+    };
+    // avg_pool has a vector loop of its own, global_avg_pool calls FBGEMM's of AVX2.
+    const bool fbgemms = c.op == Op::kGlobalAvgPool && build != AtenBuild::kPlain && in_body(8);
+    const std::vector<Step> quantize =
+        fbgemms ? FbgemmQuantize(true, build == AtenBuild::kFbgemmLegacy)
+                : AtenToCode(c.op == Op::kAvgPool && in_body(lanes), scale, build);
+    steps.insert(steps.end(), quantize.begin(), quantize.end());
     return steps;
   });
   convention.cannot_run = CannotAvgPool;

@@ -21,6 +21,7 @@
 #include <cmath>
 
 #include "oracles/conventions/definition.h"
+#include "oracles/conventions/torch_operators.h"
 
 namespace qualm::conventions {
 namespace {
@@ -315,6 +316,7 @@ Convention Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
     return c.out_dtype == DType::kF32 ? LinearToReal(c, variant) : LinearToCodes(c, variant);
   };
   Convention convention = MakeConvention(std::move(definition));
+  if (!acc16) AddOperation(convention, FbgemmDynamicLinear(convention));
   if (acc16) {
     convention.cannot_run = [all = convention.cannot_run](const Case& c) {
       return IsConv(c.op) ? "convolutions add in int32" : all(c);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "oracles/conventions/onednn2.h"
+#include "oracles/conventions/torch_operators.h"
 
 namespace qualm::conventions {
 namespace {
@@ -94,6 +95,20 @@ constexpr OneDnnScaling kScaling310Avx512 = {
     .after_relu = ToOutput,
 };
 
+const OneDnnScaling& Scaling310(const OneDnnIsa& isa) {
+  return isa.avx512 ? kScaling310Avx512 : kScaling310;
+}
+
+// The matmul of linear_dynamic, which knows the scale of x only when it runs.
+Convention DynamicMatmul(OneDnnIsa isa, float inverse_x_scale) {
+  Definition definition = OneDnnDefinition(isa, Scaling310(isa));
+  definition.channel = [channel = Scaling310(isa).channel, inverse_x_scale](const Case& c,
+                                                                            int64_t n) {
+    return channel(c, n, inverse_x_scale);
+  };
+  return MakeConvention(std::move(definition));
+}
+
 OneDnnIsa OfVersion3(std::string_view name) {
   OneDnnIsa isa = *FindOneDnnIsa(name);
   isa.version = 3;
@@ -123,8 +138,8 @@ std::vector<Convention> OneDnn3Conventions() {
   }
   for (const char* name : {"avx2", "avx512core", "vnni", "amx"}) {
     const OneDnnIsa isa = OfVersion3(name);
-    add(isa, isa.avx512 ? kScaling310Avx512 : kScaling310, "3.10",
-        "oneDNN 3.10.2 and 3.12.0 src/cpu/x64");
+    add(isa, Scaling310(isa), "3.10", "oneDNN 3.10.2 and 3.12.0 src/cpu/x64");
+    AddOperation(conventions.back(), OneDnnDynamicLinear(isa, DynamicMatmul));
   }
   return conventions;
 }

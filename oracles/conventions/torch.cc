@@ -174,7 +174,7 @@ Convention OneDnn(std::string_view isa, std::string_view capability) {
   engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, AtenAvgPool(0, AtenBuild::kPlain));
   engine.Add({Op::kTable}, AtenTable(capability == "avx2" ? 64 : 0, AtenBuild::kPlain));
   engine.Add({Op::kSoftmax}, AtenSoftmax(aten));
-  engine.Add({Op::kDynamicLinear}, OneDnnDynamicLinear(*FindOneDnnIsa(isa)));
+  engine.Add({Op::kDynamicLinear}, OneDnnDynamicLinear(*FindOneDnnIsa(isa), OneDnn2GemmLinear));
   return std::move(engine).Make("torch-onednn@" + std::string(isa),
                                 "PyTorch's engine onednn: linear and convolutions of onednn2@" +
                                     std::string(isa) + ", the rest ATen's, capability " +

@@ -28,7 +28,11 @@ Convention QnnpackTable();
 Convention AtenSoftmax(const Convention& aten);
 // `aten` quantizes.
 Convention QnnpackDynamicLinear(const Convention& aten);
-Convention OneDnnDynamicLinear(const OneDnnIsa& isa);
+// `linear` makes the matmul from the reciprocal of the scale of x.
+using OneDnnLinear = Convention (*)(OneDnnIsa isa, float inverse_x_scale);
+Convention OneDnnDynamicLinear(const OneDnnIsa& isa, OneDnnLinear linear);
+// `fbgemm` quantizes x, and multiplies.
+Convention FbgemmDynamicLinear(const Convention& fbgemm);
 
 }  // namespace qualm::conventions
 

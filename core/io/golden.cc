@@ -49,7 +49,9 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   std::string error;
 
   bool null() override { return Add({}); }
-  bool boolean(bool /*value*/) override { return Add({.kind = Kind::kBoolean}); }
+  bool boolean(bool value) override {
+    return Add({.kind = Kind::kInteger, .integer = value ? 1 : 0});
+  }
   bool number_integer(number_integer_t value) override {
     return Add({.kind = Kind::kInteger, .integer = value});
   }

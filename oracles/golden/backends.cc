@@ -20,6 +20,22 @@ std::string OneDnnName(std::string_view isa) {
   return at == names.end() ? "" : at->second;
 }
 
+// PyTorch 2.11's official wheel on a processor with AMX; `label` says which switch was set.
+std::string Torch211Name(const GoldenRecord& record, std::string_view label) {
+  const std::string_view engine = std::string_view(record.backend).substr(record.backend.find('/') + 1);
+  const bool sums = record.op == "linear" || record.op == "conv2d" || record.op == "linear_dynamic";
+  if (engine == "qnnpack") return "torch2.11-qnnpack";
+  if (!sums) return label == "atendefault" ? "" : "torch2.11-aten";
+  if (engine == "fbgemm") {
+    return label == "fbgemmAVX2" ? "fbgemm@avx2" : label == "fbgemmAVX512" ? "fbgemm@avx512"
+                                                                           : "fbgemm@vnni";
+  }
+  const std::string_view onednn = After(label, "onednn");
+  const std::string isa = onednn.empty() ? "amx" : OneDnnName(onednn);
+  if (engine == "onednn") return "onednn3.10@" + isa;
+  return engine == "x86" ? "torch-x86@" + (label == "default" ? isa : std::string(label)) : "";
+}
+
 }  // namespace
 
 std::string ConventionName(const GoldenRecord& record) {
@@ -45,6 +61,7 @@ std::string ConventionName(const GoldenRecord& record) {
   if (backend.starts_with("tflite-double") || backend.starts_with("tflite-reference"))
     return "tflite@double";
   if (backend.starts_with("tflite-single")) return "tflite@single";
+  if (const auto label = After(isa, "pt211-"); !label.empty()) return Torch211Name(record, label);
   if (isa == "qnnpack-x86" || isa == "pt26-qnnpack") return "qnnpack";
   if (const auto rest = After(isa, "pt26-onednn-"); !rest.empty())
     return "onednn3@" + OneDnnName(rest);

@@ -96,6 +96,11 @@ Convention QnnpackDynamicLinear(const Convention& aten) {
 }
 
 Convention FbgemmDynamicLinear(const Convention& fbgemm) {
+  Definition quantize;
+  quantize.ops = {Op::kQuantize};
+  quantize.channel = AtenChannel;
+  quantize.steps = [](const Case&) { return FbgemmQuantize(true, true); };
+  const Convention legacy_x = MakeConvention(std::move(quantize));
   DynamicLinear library;
   library.satisfies = {"row_order", "weight_scale_doubling"};
   if (!fbgemm.pair_saturates) Append(library.satisfies, {"k_permutation"});
@@ -104,7 +109,8 @@ Convention FbgemmDynamicLinear(const Convention& fbgemm) {
   library.choose = [](const Case& c, exact::ObservedRange range) {
     return Choose(range, c.observer.reduce_range);
   };
-  library.quantize = library.linear = [fbgemm](const exact::AtenChoice&) { return fbgemm; };
+  library.quantize = [legacy_x](const exact::AtenChoice&) { return legacy_x; };
+  library.linear = [fbgemm](const exact::AtenChoice&) { return fbgemm; };
   library.cannot_run = CannotRun;
   return MakeDynamicLinear(std::move(library));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,8 @@
 
 namespace qualm::golden {
 namespace {
+
+bool IsVersion2(const GoldenRecord& record) { return record.backend.starts_with("pytorch-2"); }
 
 Observer ObserverOf(const GoldenRecord& record) {
   Observer o;
@@ -101,9 +104,13 @@ void Check(const GoldenRecord& record, const Observer& observer, const Shown& sh
   if (observer.kind == Observer::Kind::kHistogram && observer.dtype == DType::kU8 &&
       observer.symmetric)
     c.observer.reduce_range = false;
+  // A case asks more of the batches of a histogram than PyTorch 2 does, because 1.13 fails there.
+  if (IsVersion2(record)) c.observer.kind = Observer::Kind::kMinMax;
   size_t longest = 0;
   for (const auto& list : shown.lists) {
     if (list.empty()) Wrong(record, "x", "must not be empty");
+    if (std::ranges::any_of(list, [](float x) { return !(std::abs(x) <= 0x1p100f); }))
+      Wrong(record, "batches", "beyond 2^100");
     longest = std::max(longest, list.size());
   }
   std::vector<float> x;
@@ -151,7 +158,7 @@ std::vector<exact::ObserverResult> ObserveRecord(const GoldenRecord& record) {
   Check(record, observer, shown);
   const std::vector<std::span<const float>> spans(shown.lists.begin(), shown.lists.end());
   const auto observe =
-      record.backend.starts_with("pytorch-2") ? exact::ObserveHistogram2 : exact::Observe;
+      IsVersion2(record) ? exact::ObserveHistogram2 : exact::Observe;
   if (!shown.per_channel) return {observe(observer, spans)};
   std::vector<exact::ObserverResult> results;
   for (size_t first = 0; first < spans.size(); first += shown.batches)

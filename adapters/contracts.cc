@@ -71,7 +71,8 @@ constexpr const char* kOnednn3Scale =
     "the sum, the scales and the bias are rounded to float32 one after another before the result "
     "is (ideep, oneDNN 3.7.2 src/cpu/x64, post-ops of brgemm and gemm_x8s8s32x)";
 constexpr const char* kOnednnSingleChannel =
-    "with one channel and padding, some outputs get what lies in the buffer of the compensation for "
+    "with one channel and padding, some outputs get what lies in the buffer of the compensation "
+    "for "
     "the zero point of x (oneDNN 3.12 src/cpu/x64/jit_brgemm_conv.cpp)";
 constexpr const char* kNoTerms =
     "a sum without terms is not written: the output holds what lay in its memory (PyTorch 2.13 "

@@ -139,7 +139,8 @@ const Value& Find(const GoldenRecord& record, const std::string& field) {
 float AsFloat(const GoldenRecord& record, const std::string& field, const Value& value) {
   std::optional<float> result;
   // Python's name for a NaN says nothing about its bits.
-  if (value.kind == Kind::kText && value.text == "nan") return std::numeric_limits<float>::quiet_NaN();
+  if (value.kind == Kind::kText && value.text == "nan")
+    return std::numeric_limits<float>::quiet_NaN();
   if (value.kind == Kind::kText || value.kind == Kind::kNumber) result = ParseFloatText(value.text);
   if (value.kind == Kind::kInteger) result = ParseFloatText(std::to_string(value.integer));
   if (!result)

@@ -117,7 +117,9 @@ std::vector<Convention> ObserverConventions() {
   torch2.name = "observers@torch2";
   torch2.description = "the same of PyTorch 2: a histogram keeps its range, and moves to another";
   torch2.source = "PyTorch 2.11 and 2.13 torch/ao/quantization/observer.py";
-  torch2.run = [](const Case& c) { return ConventionOutput{exact::ChooseQParams2(c), std::nullopt}; };
+  torch2.run = [](const Case& c) {
+    return ConventionOutput{exact::ChooseQParams2(c), std::nullopt};
+  };
   torch2.trace = [](const Case& c, int64_t index) {
     if (c.observer.kind != Observer::Kind::kHistogram) return exact::Derive(c, index);
     const std::string value = FloatText(exact::ChooseQParams2(c).FloatAt(index));

@@ -102,10 +102,8 @@ const OneDnnScaling& Scaling310(const OneDnnIsa& isa) {
 // The matmul of linear_dynamic, which knows the scale of x only when it runs.
 Convention DynamicMatmul(OneDnnIsa isa, float inverse_x_scale) {
   Definition definition = OneDnnDefinition(isa, Scaling310(isa));
-  definition.channel = [channel = Scaling310(isa).channel, inverse_x_scale](const Case& c,
-                                                                            int64_t n) {
-    return channel(c, n, inverse_x_scale);
-  };
+  definition.channel = [channel = Scaling310(isa).channel, inverse_x_scale](
+                           const Case& c, int64_t n) { return channel(c, n, inverse_x_scale); };
   return MakeConvention(std::move(definition));
 }
 

@@ -90,9 +90,9 @@ Convention WithS8(const Convention& own, const Convention& other, bool (*is_othe
   return convention;
 }
 
-// Where PyTorch 1.13 was built with XNNPACK, as Debian's is, XNNPACK multiplies s8 codes, and on the
-// engine qnnpack also adds them, unless the output zero point is 127 (qmul.cpp, _mul_out_xnnpack;
-// BinaryOps.cpp, xnnp_add; both ask for zero_point < q_max).
+// Where PyTorch 1.13 was built with XNNPACK, as Debian's is, XNNPACK multiplies s8 codes, and on
+// the engine qnnpack also adds them, unless the output zero point is 127 (qmul.cpp,
+// _mul_out_xnnpack; BinaryOps.cpp, xnnp_add; both ask for zero_point < q_max).
 Convention WithXnnpackS8(const Convention& own, std::initializer_list<const char*> variations) {
   return WithS8(
       own, Named(XnnpackConventions(), "xnnpack@fp32"),
@@ -167,15 +167,15 @@ Convention WheelsQnnpack(const std::string& name, AtenBuild build) {
   Engine engine;
   AddWheel(engine, aten);
   AddQnnpack(engine, qnnpack);
-  engine.Add({Op::kAdd}, WithS8(
-                             qnnpack, aten, [](const Case&) { return true; }, {"V14"}));
+  engine.Add({Op::kAdd}, WithS8(qnnpack, aten, [](const Case&) { return true; }, {"V14"}));
   engine.Add({Op::kDynamicLinear}, QnnpackDynamicLinear(aten));
   return std::move(engine).Make(
       name, "the engine qnnpack of the official wheel, which quantizes by FBGEMM", kWheels);
 }
 
-// The engine x86 gives convolutions to oneDNN where the processor has VNNI, the weights have no zero
-// point and there are at most 100 groups (OnednnUtils.h, should_use_onednn_quant), else to FBGEMM.
+// The engine x86 gives convolutions to oneDNN where the processor has VNNI, the weights have no
+// zero point and there are at most 100 groups (OnednnUtils.h, should_use_onednn_quant), else to
+// FBGEMM.
 Convention WheelsX86(const std::string& isa, const std::string& fbgemms) {
   const Convention onednn = Named(OneDnn3Conventions(), "onednn3.10@" + isa);
   const Convention fbgemm = Named(FbgemmConventions(), "fbgemm@" + fbgemms);
@@ -197,11 +197,11 @@ Convention WheelsX86(const std::string& isa, const std::string& fbgemms) {
                                 onednn.variations.end());
   Engine engine;
   engine.Add({Op::kConv2d, Op::kDepthwise}, convolution);
-  return std::move(engine).Make("torch-x86@" + isa,
-                                "the engine x86 on processors with VNNI: convolutions of onednn3.10@" +
-                                    isa + ", or of fbgemm@" + fbgemms +
-                                    " where weights have a zero point or groups are over 100",
-                                kWheels);
+  return std::move(engine).Make(
+      "torch-x86@" + isa,
+      "the engine x86 on processors with VNNI: convolutions of onednn3.10@" + isa +
+          ", or of fbgemm@" + fbgemms + " where weights have a zero point or groups are over 100",
+      kWheels);
 }
 
 // Where a float32 reciprocal of scales overflows, infinity times 0 appears in the sums' epilogue,

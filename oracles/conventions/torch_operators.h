@@ -15,8 +15,8 @@ namespace qualm::conventions {
 
 Convention AtenMaxPool();
 Convention QnnpackMaxPool();
-// avg_pool and global_avg_pool. `lanes`: channels that the vector loop of avg_pool takes at a time, 0
-// where it computes as the rest does.
+// avg_pool and global_avg_pool. `lanes`: channels that the vector loop of avg_pool takes at a time,
+// 0 where it computes as the rest does.
 Convention AtenAvgPool(int64_t lanes, AtenBuild build);
 Convention QnnpackAvgPool();
 // `aten` quantizes and dequantizes.

@@ -205,7 +205,8 @@ Case DynamicLinearCase(const GoldenRecord& record) {
 Case PairCase(const GoldenRecord& record) {
   DType dtype = record.op == "tflite_add" ? DType::kS8 : DType::kU8;
   if (record.Has("dtype")) dtype = CodeType(record, "dtype");
-  Case c = CaseOver(record.op == "mul" ? Op::kMul : Op::kAdd, Codes(record, "a", dtype, {1, Dimension(record, "n")}), dtype);
+  Case c = CaseOver(record.op == "mul" ? Op::kMul : Op::kAdd,
+                    Codes(record, "a", dtype, {1, Dimension(record, "n")}), dtype);
   c.w = Codes(record, "b", dtype, {c.M, c.N});
   c.x_q = {{record.Float("a_scale")}, {Int32(record, "a_zp")}};
   c.w_q = {{record.Float("b_scale")}, {Int32(record, "b_zp")}};

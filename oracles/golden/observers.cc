@@ -157,8 +157,7 @@ std::vector<exact::ObserverResult> ObserveRecord(const GoldenRecord& record) {
   if (shown.lists.empty()) Wrong(record, "batches", "must not be empty");
   Check(record, observer, shown);
   const std::vector<std::span<const float>> spans(shown.lists.begin(), shown.lists.end());
-  const auto observe =
-      IsVersion2(record) ? exact::ObserveHistogram2 : exact::Observe;
+  const auto observe = IsVersion2(record) ? exact::ObserveHistogram2 : exact::Observe;
   if (!shown.per_channel) return {observe(observer, spans)};
   std::vector<exact::ObserverResult> results;
   for (size_t first = 0; first < spans.size(); first += shown.batches)

@@ -106,6 +106,29 @@ TEST_F(TorchAbsent, AnImportMayTakeItsTime) {
   ExpectAbsent("ImportError: late");
 }
 
+// What torch_child.py asks of a wheel before it says what it is.
+TEST_F(TorchAbsent, AnotherVersionIsJudgedByTheNearestAndSaysSo) {
+  const auto version_of = [&](const std::string& version) {
+    WritePackage(
+        "import types\n"
+        "__version__ = '" +
+        version +
+        "'\n"
+        "quint8 = qint8 = uint8 = int8 = None\n"
+        "__config__ = types.SimpleNamespace(show=lambda: 'MKL-DNN v3.20.1 -DUSE_FBGEMM')\n"
+        "backends = types.SimpleNamespace(\n"
+        "    quantized=types.SimpleNamespace(supported_engines=['qnnpack'], engine=''))\n"
+        "def set_num_threads(n): pass\n"
+        "def tensor(values): return values\n"
+        "def quantize_per_tensor(*_): return types.SimpleNamespace(int_repr=lambda: [2])\n");
+    const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make("torch@qnnpack");
+    EXPECT_EQ(subject->contract().text(), "model:torch2.13-qnnpack");
+    return subject->Version();
+  };
+  EXPECT_EQ(version_of("2.13.1+cpu"), "PyTorch 2.13.1+cpu");
+  EXPECT_EQ(version_of("2.15.0"), "PyTorch 2.15.0 (judged by what was made for 2.11 to 2.13)");
+}
+
 TEST_F(TorchAbsent, AChildThatDiesIsACrash) {
   WriteChild("kill -SEGV $$");
   EXPECT_EQ(FirstAnswer().status, RunStatus::kCrashed);

@@ -71,7 +71,7 @@ constexpr const char* kOnednn3Scale =
     "the sum, the scales and the bias are rounded to float32 one after another before the result "
     "is (ideep, oneDNN 3.7.2 src/cpu/x64, post-ops of brgemm and gemm_x8s8s32x)";
 constexpr const char* kOnednnSingleChannel =
-    "with one channel and padding, some outputs get what lies in the buffer of the compensation "
+    "with one channel in a group and padding, some outputs get what lies in the buffer of the compensation "
     "for "
     "the zero point of x (oneDNN 3.12 src/cpu/x64/jit_brgemm_conv.cpp)";
 constexpr const char* kNoTerms =
@@ -230,11 +230,12 @@ bool HasFivePixelsAndFiveBlocks(const Case& c) {
   return out > 4 * block;
 }
 
-// Padded convolutions of one channel that has a zero point, of which oneDNN 3.12 adds what lies in
+// Padded convolutions of one channel in each group that has a zero point, of which oneDNN 3.12 adds what lies in
 // the buffer of their compensation. The full condition is not known.
 bool HasPaddedSingleChannel(const Case& c) {
   const Window& v = c.window;
-  return v.in_c == 1 && c.x_q.zero_point_at(0) != 0 &&
+  const bool depthwise = v.groups > 1 && v.groups == c.N;  // has a kernel of its own
+  return v.in_c == v.groups && !depthwise && c.x_q.zero_point_at(0) != 0 &&
          v.pad_top + v.pad_bottom + v.pad_left + v.pad_right > 0;
 }
 

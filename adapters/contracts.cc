@@ -71,9 +71,13 @@ constexpr const char* kOnednn3Scale =
     "the sum, the scales and the bias are rounded to float32 one after another before the result "
     "is (ideep, oneDNN 3.7.2 src/cpu/x64, post-ops of brgemm and gemm_x8s8s32x)";
 constexpr const char* kOnednnSingleChannel =
-    "with one channel in a group and padding, some outputs get what lies in the buffer of the compensation "
+    "with one channel in a group and padding, some outputs get what lies in the buffer of the "
+    "compensation "
     "for "
     "the zero point of x (oneDNN 3.12 src/cpu/x64/jit_brgemm_conv.cpp)";
+constexpr const char* kZeroPointFirst =
+    "the zero point is added before the rounding: an odd one turns a tie the other way (PyTorch "
+    "2.13 AffineQuantizerBase.cpp; FBGEMM include/fbgemm/QuantUtils.h, Quantize, LEGACY)";
 constexpr const char* kNoTerms =
     "a sum without terms is not written: the output holds what lay in its memory (PyTorch 2.13 "
     "quantized/cpu/qlinear_dynamic.cpp)";
@@ -230,8 +234,8 @@ bool HasFivePixelsAndFiveBlocks(const Case& c) {
   return out > 4 * block;
 }
 
-// Padded convolutions of one channel in each group that has a zero point, of which oneDNN 3.12 adds what lies in
-// the buffer of their compensation. The full condition is not known.
+// Padded convolutions of one channel in each group that has a zero point, of which oneDNN 3.12 adds
+// what lies in the buffer of their compensation. The full condition is not known.
 bool HasPaddedSingleChannel(const Case& c) {
   const Window& v = c.window;
   const bool depthwise = v.groups > 1 && v.groups == c.N;  // has a kernel of its own
@@ -464,6 +468,10 @@ void AddWheels(Rows& rows) {
   rows.Add(kWheelsAten, Op::kAdd, FindingKind::kRounding, kAtenAdd);
   rows.Add(kWheelsAten, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(kWheelsQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  for (const char* subject : {kWheelsAten[1], kWheelsAten[2], kWheelsQnnpack[1]}) {
+    for (const Op op : {Op::kQuantize, Op::kConcat})
+      rows.Add(subject, op, "matches_exact", FindingKind::kTie, kZeroPointFirst);
+  }
   rows.Add(kWheelsQnnpack, Op::kLinear, FindingKind::kRounding, kQnnpackMultiplier);
   rows.Add(kWheelsQnnpack, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
   rows.Add(kWheelsQnnpack, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);

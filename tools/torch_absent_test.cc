@@ -98,7 +98,7 @@ TEST_F(TorchAbsent, APackageThatEndsTheProcess) {
 TEST_F(TorchAbsent, APythonThatIsNone) {
   ExpectAbsent("python");
   Write("python", "#!/bin/sh\necho Python 3.11.2; exit 0\n");
-  ExpectAbsent("not JSON");
+  ExpectAbsent("is no JSON");
 }
 
 TEST_F(TorchAbsent, AnImportMayTakeItsTime) {

@@ -164,6 +164,8 @@ Convention Make(const std::string& isa, int64_t block, bool arm = false,
   // points < 0; on x86 the body and the tail of add do.
   definition.satisfies = {"commutes"};
   definition.variations = {"V2", "V8", "V9", "V14", "V17"};
+  if (build == AtenBuild::kFbgemmLegacy)
+    definition.variations.insert(definition.variations.begin() + 1, "V3");
   // FBGEMM quantizes a whole tensor by vector code, and channels one number at a time.
   if (!arm) {
     definition.satisfies.emplace_back(plain ? "per_channel_equals_per_tensor"

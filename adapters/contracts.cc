@@ -78,9 +78,6 @@ constexpr const char* kOnednnSingleChannel =
 constexpr const char* kZeroPointFirst =
     "the zero point is added before the rounding: an odd one turns a tie the other way (PyTorch "
     "2.13 AffineQuantizerBase.cpp; FBGEMM include/fbgemm/QuantUtils.h, Quantize, LEGACY)";
-constexpr const char* kNoTerms =
-    "a sum without terms is not written: the output holds what lay in its memory (PyTorch 2.13 "
-    "quantized/cpu/qlinear_dynamic.cpp)";
 constexpr const char* kOrtPairs =
     "without VNNI, vpmaddubsw adds two u8*s8 products in a saturating int16 (ONNX Runtime "
     "documentation, Quantize ONNX Models: when and why reduce-range or U8U8)";
@@ -243,8 +240,6 @@ bool HasPaddedSingleChannel(const Case& c) {
          v.pad_top + v.pad_bottom + v.pad_left + v.pad_right > 0;
 }
 
-bool HasNoTerms(const Case& c) { return c.K == 0; }
-
 // The library, and its version if it tells one, in which a fault was seen that is not part of its
 // convention. (The program behind the pipe takes PyTorch 1.13, and 2.6 for the engine qnnpack,
 // where the faults were seen in both.)
@@ -289,12 +284,8 @@ class Rows {
   }
   // The library may answer anything to these cases: no claim holds.
   void AddAnything(const char* subject, Op op, const char* reason, bool (*where)(const Case&)) {
-    AddAnything(subject, op, reason, where, LibraryOf(subject));
-  }
-  void AddAnything(const char* subject, Op op, const char* reason, bool (*where)(const Case&),
-                   std::string library) {
     rows_.push_back(
-        {subject, std::string(Name(op)), kAnyClaim, "*", reason, std::move(library), "", where});
+        {subject, std::string(Name(op)), kAnyClaim, "*", reason, LibraryOf(subject), "", where});
   }
   void Add(std::span<const char* const> subjects, Op op, FindingKind kind, const char* reason,
            const char* shape = "") {
@@ -457,10 +448,7 @@ void AddWheels(Rows& rows) {
   }
   for (const char* subject : kOnednn310) {
     rows.AddOwn(subject, Op::kLinear, "clamp", FindingKind::kClamp, kOnednn3Nan);
-    rows.AddAnything(subject, Op::kDynamicLinear, kNoTerms, HasNoTerms);
   }
-  for (const char* subject : {"model:fbgemm@avx2", "model:fbgemm@avx512", "model:fbgemm@vnni"})
-    rows.AddAnything(subject, Op::kDynamicLinear, kNoTerms, HasNoTerms, kWheel);
   rows.Add(kOnednn310, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
   rows.Add(kFbgemmVpmaddubsw, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
   rows.Add(std::array{"model:fbgemm@vnni", "model:fbgemm@vnni+nofma"}, Op::kDynamicLinear,

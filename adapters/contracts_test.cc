@@ -41,8 +41,7 @@ constexpr const char* kWheel = "torch: PyTorch 2.";
 
 constexpr Excused kExcused[] = {
     // PyTorch's official wheels.
-    {"*", "*", "dynamic_linear", "model:fbgemm@", "avx2 avx512 vnni", kWheel},
-    {"*", "*", "conv2d depthwise dynamic_linear", "model:onednn3.10@", kOnednn310, kWheel},
+    {"*", "*", "conv2d depthwise", "model:onednn3.10@", kOnednn310, kWheel},
     {"*", "*", "conv2d depthwise", "model:torch-x86@", kOnednn310, kWheel},
     {"clamp", "clamp", "conv2d depthwise linear", "model:onednn3.10@", kOnednn310},
     {"clamp", "clamp", "conv2d depthwise", "model:torch-x86@", kOnednn310},

@@ -306,7 +306,10 @@ class Engine:
         convolution = dict(sums, features=sums["features"] + ["dilation", "groups"])
         pair = {"features": ["relu"]}
         codes = {"x": ["u8", "s8"], "features": ["per_channel", "empty"]}
-        dynamic = ["bias_f32", "relu", "per_channel", "empty", "empty_k"]
+        dynamic = ["bias_f32", "relu", "per_channel", "empty"]
+        # Without terms the wheels' FBGEMM and oneDNN leave the output as its memory was.
+        if self.build != "wheel" or qnnpack:
+            dynamic.append("empty_k")
         pool = {"x": ["u8"], "features": ["dilation"]} if qnnpack else {
             "features": ["dilation", "ceil_mode"]}
         average = {"x": ["u8"], "out": ["u8"], "features": ["count_padding"]} if qnnpack else {

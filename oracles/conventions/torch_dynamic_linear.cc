@@ -124,8 +124,10 @@ Convention OneDnnDynamicLinear(const OneDnnIsa& isa, OneDnnLinear linear) {
   library.choose = [](const Case& c, exact::ObservedRange range) {
     return Choose(range, c.observer.reduce_range);
   };
-  library.quantize = [](const exact::AtenChoice& choice) {
-    return OneDnnQuantize(Inverse(choice.scale));
+  // oneDNN 3 gets the scale itself, and takes the reciprocal of a reciprocal.
+  library.quantize = [reciprocals = isa.version == 3](const exact::AtenChoice& choice) {
+    const float inverse = Inverse(choice.scale);
+    return OneDnnQuantize(reciprocals ? 1.0f / (1.0f / inverse) : inverse);
   };
   library.linear = [isa, linear](const exact::AtenChoice& choice) {
     return linear(isa, Inverse(choice.scale));

@@ -267,6 +267,8 @@ TEST_F(Torch, OnednnForgetsItsPrimitivesSoon) {
   unsetenv("LRU_CACHE_CAPACITY");
   const std::unique_ptr<Subject> subject = Make("torch@onednn");
   if (subject == nullptr) GTEST_SKIP() << "torch@onednn cannot be had here";
+  if (IsWheel(*subject))
+    GTEST_SKIP() << "ideep of PyTorch 1.13 is asked here, this is " << subject->Version();
   Case c;
   c.op = Op::kLinear;
   c.M = 2, c.N = 4, c.K = 8;

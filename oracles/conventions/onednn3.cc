@@ -60,6 +60,8 @@ float WeightScale310(const Case& c, int64_t n) {
 Channel SumsChannel310(const Case& c, int64_t n, float inverse_x_scale) {
   Channel channel = SumsChannel(c, n, inverse_x_scale);
   channel.accumulator_scale = (1.0f / inverse_x_scale) * WeightScale310(c, n);
+  channel.a.scale = 1.0f / inverse_x_scale;
+  channel.b.scale = WeightScale310(c, n);
   return channel;
 }
 Channel SumsChannel310Avx512(const Case& c, int64_t n, float inverse_x_scale) {
@@ -80,13 +82,21 @@ std::vector<Step> ToReal310(const Case& c) {
   return steps;
 }
 
+// The reference of AVX2, which takes groups that fill no blocks, multiplies in turn too.
+std::vector<Step> ToReal310Avx2(const Case& c) {
+  const Window& v = c.window;
+  const bool blocked = v.in_c / v.groups % 4 == 0 && c.N / v.groups % 4 == 0;
+  const bool reference = IsConv(c.op) && v.groups > 1 && !blocked && !IsPlainDepthwise(c);
+  return reference ? ToReal310(c) : ToReal(c);
+}
+
 // The offsets of tiles are int32, and come before the scales.
 std::vector<Step> NoSteps(const Case&) { return {}; }
 constexpr OneDnnScaling kScaling310 = {
     .channel = SumsChannel310,
     .halve_and_double = HalveAndDouble,
     .before_offsets = NoSteps,
-    .after_offsets = ToReal,
+    .after_offsets = ToReal310Avx2,
     .after_relu = ToOutput,
 };
 constexpr OneDnnScaling kScaling310Avx512 = {
@@ -137,7 +147,8 @@ std::vector<Convention> OneDnn3Conventions() {
         "oneDNN 3.7.2 src/cpu/x64; ideep 17b47f4 operators/matmul.hpp, conv.hpp");
   }
   for (const char* name : {"avx2", "avx512core", "vnni", "amx"}) {
-    const OneDnnIsa isa = OfVersion3(name);
+    OneDnnIsa isa = OfVersion3(name);
+    isa.transposes = false;  // the reorder sums the weights of 8 by 8 tiles too
     add(isa, Scaling310(isa), "3.10", "oneDNN 3.10.2 and 3.12.0 src/cpu/x64");
     AddOperation(conventions.back(), OneDnnDynamicLinear(isa, DynamicMatmul));
   }

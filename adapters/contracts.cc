@@ -434,8 +434,6 @@ void AddWheels(Rows& rows) {
     for (const char* property : {"matches_exact", "sweep_is_linear"})
       rows.Add(subject, Op::kConv2d, property, FindingKind::kPairSaturation, kOnednnPairs);
   }
-  rows.Add(std::array{"model:onednn3.10@avx2", "model:torch-x86@avx2"}, Op::kDepthwise,
-           FindingKind::kZeroPoint, kOnednnReorder);
   rows.Add(kOnednn310, Op::kLinear, FindingKind::kTie, kOnednn3Tie);
   rows.Add(kOnednn310, Op::kLinear, FindingKind::kRounding, kOnednn3Scale);
   for (const auto& subjects : {std::span<const char* const>(kOnednn310), {kTorchX86}}) {

@@ -69,8 +69,6 @@ constexpr Excused kExcused[] = {
     {"unknown", "*", "choose_qparams", "model:torch",
      "2.11-aten 2.11-qnnpack 2.13-aten@avx2 2.13-aten@avx512 2.13-qnnpack", kWheel,
      "should be less than max"},
-    {"zero-point", "matches_exact", "depthwise", "model:onednn3.10@", "avx2"},
-    {"zero-point", "matches_exact", "depthwise", "model:torch-x86@", "avx2"},
 
     {"*", "*", "conv2d", "model:onednn2@", "avx512core", "onednn: oneDNN 2.6."},
     {"*", "*", "conv2d", "model:torch-onednn@", "avx512core", "torch: PyTorch 1.13."},

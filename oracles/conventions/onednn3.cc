@@ -60,6 +60,8 @@ float WeightScale310(const Case& c, int64_t n) {
 Channel SumsChannel310(const Case& c, int64_t n, float inverse_x_scale) {
   Channel channel = SumsChannel(c, n, inverse_x_scale);
   channel.accumulator_scale = (1.0f / inverse_x_scale) * WeightScale310(c, n);
+  channel.a.scale = 1.0f / inverse_x_scale;
+  channel.b.scale = WeightScale310(c, n);
   if (IsCode(c.out_dtype)) channel.scale = 1.0f / Inverse(c.out_q.scale_at(0));
   return channel;
 }
@@ -81,12 +83,18 @@ std::vector<Step> ToReal310(const Case& c) {
   return steps;
 }
 
-// The reference of AVX2, which takes groups that fill no blocks, divides by the output scale.
-std::vector<Step> ToOutput310Avx2(const Case& c) {
+// The reference of AVX2, which takes groups that fill no blocks, multiplies by the scales in turn,
+// and divides by that of the output.
+bool IsReference310(const Case& c) {
   const Window& v = c.window;
   const bool blocked = v.in_c / v.groups % 4 == 0 && c.N / v.groups % 4 == 0;
-  const bool reference = IsConv(c.op) && v.groups > 1 && !blocked && !IsPlainDepthwise(c);
-  if (!reference || !IsCode(c.out_dtype)) return ToOutput(c);
+  return v.groups > 1 && !blocked && !IsPlainDepthwise(c);
+}
+std::vector<Step> ToReal310Avx2(const Case& c) {
+  return IsConv(c.op) && IsReference310(c) ? ToReal310(c) : ToReal(c);
+}
+std::vector<Step> ToOutput310Avx2(const Case& c) {
+  if (!IsConv(c.op) || !IsReference310(c) || !IsCode(c.out_dtype)) return ToOutput(c);
   return {{Stage::kScale, "over fl(1/iso) {scale}", step::DivideByScale}};
 }
 
@@ -96,7 +104,7 @@ constexpr OneDnnScaling kScaling310 = {
     .channel = SumsChannel310,
     .halve_and_double = HalveAndDouble,
     .before_offsets = NoSteps,
-    .after_offsets = ToReal,
+    .after_offsets = ToReal310Avx2,
     .after_relu = ToOutput310Avx2,
 };
 constexpr OneDnnScaling kScaling310Avx512 = {

@@ -35,7 +35,41 @@ constexpr const char* kAcc16 = "avx2+acc16 avx2+acc16+nofma avx512+acc16 avx512+
 constexpr const char* kOnnxruntime = "avx2 sse41 vnni";
 constexpr const char* kAten = "aarch64 avx2 avx2+pt26 avx512 avx512+pt26 default default+pt26";
 
+constexpr const char* kOnednn310 = "amx avx2 avx512core vnni";
+constexpr const char* kWheelsQnnpack = "2.11-qnnpack 2.13-qnnpack";
+constexpr const char* kWheel = "torch: PyTorch 2.";
+
 constexpr Excused kExcused[] = {
+    // PyTorch's official wheels.
+    {"*", "*", "conv2d depthwise", "model:onednn3.10@", kOnednn310, kWheel},
+    {"*", "*", "conv2d depthwise", "model:torch-x86@", kOnednn310, kWheel},
+    {"clamp", "clamp", "conv2d depthwise linear", "model:onednn3.10@", kOnednn310},
+    {"clamp", "clamp", "conv2d depthwise", "model:torch-x86@", kOnednn310},
+    {"clamp", "matches_exact", "dynamic_linear", "model:torch", kWheelsQnnpack},
+    {"index", "matches_exact", "max_pool", "model:torch", kWheelsQnnpack},
+    {"padding", "matches_exact", "avg_pool", "model:torch", kWheelsQnnpack},
+    {"pair-saturation", "matches_exact sweep_is_linear sweep_is_monotone", "linear",
+     "model:onednn3.10@", "avx2 avx512core"},
+    {"pair-saturation", "matches_exact sweep_is_linear", "conv2d", "model:onednn3.10@",
+     "avx2 avx512core"},
+    {"pair-saturation", "matches_exact sweep_is_linear", "conv2d", "model:torch-x86@",
+     "avx2 avx512core"},
+    {"rounding", "matches_exact", "dynamic_linear", "model:fbgemm@",
+     "avx2 avx2+nofma avx512 avx512+nofma vnni vnni+nofma"},
+    {"rounding", "matches_exact", "dynamic_linear linear", "model:onednn3.10@", kOnednn310},
+    {"rounding", "matches_exact", "add quantize", "model:torch",
+     "2.11-aten 2.13-aten@avx2 2.13-aten@avx512"},
+    {"rounding", "matches_exact", "add dynamic_linear linear quantize", "model:torch",
+     kWheelsQnnpack},
+    {"tie", "matches_exact", "linear", "model:onednn3.10@", kOnednn310},
+    {"tie", "matches_exact", "concat quantize", "model:torch",
+     "2.13-aten@avx2 2.13-aten@avx512 2.13-qnnpack"},
+    {"unknown", "*", "add", "model:torch", kWheelsQnnpack, kWheel,
+     "failed to create QNNPACK Add operator"},
+    {"unknown", "*", "choose_qparams", "model:torch",
+     "2.11-aten 2.11-qnnpack 2.13-aten@avx2 2.13-aten@avx512 2.13-qnnpack", kWheel,
+     "should be less than max"},
+
     {"*", "*", "conv2d", "model:onednn2@", "avx512core", "onednn: oneDNN 2.6."},
     {"*", "*", "conv2d", "model:torch-onednn@", "avx512core", "torch: PyTorch 1.13."},
     {"*", "matches_exact",

@@ -255,6 +255,7 @@ std::vector<Promise> Promises() {
   }
   all.push_back({"torch@qnnpack", Op::kDynamicLinear, ForTorch});
   all.push_back({"torch@onednn", Op::kDynamicLinear, ForTorchOnednn});
+  all.push_back({"torch@fbgemm", Op::kDynamicLinear, ForTorch});
   all.push_back({"onnxruntime", Op::kDynamicLinear, ForOnnxruntime});
   return all;
 }

@@ -43,11 +43,12 @@ struct Project {
   std::string_view name, repository, revision;  // the name as reasons say it
 };
 // Longer names first: "pytorch/FBGEMM" is no PyTorch.
-constexpr std::array<Project, 15> kProjects{{
+constexpr std::array<Project, 16> kProjects{{
     {"pytorch/FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"oneDNN 2.6", "uxlfoundation/oneDNN", "v2.6"},
     {"oneDNN 3.7.2", "uxlfoundation/oneDNN", "v3.7.2"},
+    {"oneDNN 3.12", "uxlfoundation/oneDNN", "v3.12"},
     {"oneDNN", "uxlfoundation/oneDNN", "v2.6"},
     {"ideep b2f8044", "intel/ideep", "b2f8044"},
     {"ONNX Runtime", "microsoft/onnxruntime", "HEAD"},

@@ -463,6 +463,10 @@ int RunCheck(Options options) {
   for (const std::string& line : UnjudgedLines(unjudged)) session.Print("{}\n", line);
   session.Print("{}{}", folder.effort().Sentence(),
                 ClosingLine(result, unjudged, faults.size(), options));
+  for (const auto& subject : session.subjects) {
+    if (IsOfAnotherVersion(subject->Version()))
+      session.Print("{} is {}.\n", subject->name(), subject->Version());
+  }
   session.totals = result.totals;
   session.document.extra = {
       {"faults", FaultsJson(faults, findings)}, {"triage", folder.effort().Json()},

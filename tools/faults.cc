@@ -83,6 +83,10 @@ std::vector<FaultOfRun> FaultsOf(const std::vector<Finding>& findings, const Dia
   return faults;
 }
 
+bool IsOfAnotherVersion(std::string_view version) {
+  return version.find("(judged by what was made for ") != std::string_view::npos;
+}
+
 std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findings,
                       const CheckResult& result) {
   const Finding& best = findings[fault.findings.front()];
@@ -104,6 +108,11 @@ std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findi
                         FailuresOf(best, result), judged->second.judged());
   }
   text += "\n";
+  if (const std::optional<Observed>& seen = fault.best.small.value_or(best.test_case).observed;
+      seen && IsOfAnotherVersion(seen->by)) {
+    text += fmt::format(
+        "  this is {}: that version may compute something new, as this case shows\n", seen->by);
+  }
   if (claims == std::set<std::string>{"environment"}) {
     text +=
         "  many kernels round in whatever mode their caller has set; where no caller changes it: "

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/case.h"
@@ -44,6 +45,10 @@ using Diagnoses = std::map<std::string, Diagnosed>;
 // The faults among the new findings, those with the most failures first.
 std::vector<FaultOfRun> FaultsOf(const std::vector<Finding>& findings, const Diagnoses& diagnoses,
                                  const KnownFindings& known, const CheckResult& result);
+
+// Whether a library says of its version that the conventions were made for others, as
+// torch_child.py does: "PyTorch 2.15.0 (judged by what was made for 2.11 to 2.13)".
+bool IsOfAnotherVersion(std::string_view version);
 
 // A few lines for people: what is wrong, the smallest case, the claims that fail, and the next
 // command to type.

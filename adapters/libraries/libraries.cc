@@ -4,6 +4,7 @@
 
 #include <qualm_unusable.h>
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 
@@ -80,12 +81,32 @@ std::vector<Library> Libraries() {
        .child = OnnxruntimeChild,
        .when_listed = "ONNX Runtime through Node, started when it is asked"},
       {.kind = "torch",
-       .library = "oneDNN",
-       .help = "torch@qnnpack[+kept], torch@onednn[+kept|+sse41|+avx2|+avx2vnni|+avx512core|+vnni|"
-               "+amx]  PyTorch's quantized operators; kept: layers stay packed from case to case",
+       .library = "PyTorch",
+       .help = "torch@fbgemm, torch@x86 [+avx2|+avx512|+vnni], torch@onednn[+sse41|+avx2|+avx2vnni|"
+               "+avx512core|+vnni|+amx], torch@qnnpack, each [+kept]  PyTorch's quantized "
+               "operators; kept: layers stay packed from case to case",
        // ATen of 1.13 takes AVX2 wherever the processor has it, so AVX2 goes with newer sets.
        .names =
-           {{"torch@qnnpack", "qnnpack"},
+           {{"torch@fbgemm", "fbgemm"},
+            {"torch@fbgemm+kept", "fbgemm+kept"},
+            {"torch@fbgemm+avx2", "fbgemm", "avx2", {{kFbgemmIsa, "AVX2"}, {kAtenIsa, "avx2"}}},
+            {"torch@fbgemm+avx512", "fbgemm", "avx512", {{kFbgemmIsa, "AVX512"}}},
+            {"torch@fbgemm+vnni", "fbgemm", "vnni", {{kFbgemmIsa, "AVX512_E1"}}},
+            {"torch@x86", "x86"},
+            {"torch@x86+kept", "x86+kept"},
+            {"torch@x86+avx2",
+             "x86",
+             "avx2",
+             {{kFbgemmIsa, "AVX2"}, {kOnednnIsa, "AVX2"}, {kAtenIsa, "avx2"}}},
+            {"torch@x86+avx512",
+             "x86",
+             "avx512",
+             {{kFbgemmIsa, "AVX512"}, {kOnednnIsa, "AVX512_CORE"}}},
+            {"torch@x86+vnni",
+             "x86",
+             "vnni",
+             {{kFbgemmIsa, "AVX512_E1"}, {kOnednnIsa, "AVX512_CORE_VNNI"}}},
+            {"torch@qnnpack", "qnnpack"},
             {"torch@qnnpack+kept", "qnnpack+kept"},
             {"torch@onednn", "onednn"},
             {"torch@onednn+kept", "onednn+kept"},
@@ -150,6 +171,16 @@ std::unique_ptr<ForeignSubject> Start(const Library& library, const LibraryName&
 }
 
 }  // namespace
+
+std::string CacheFolder() {
+  const auto variable = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  if (std::string folder = variable("QUALM_CACHE_DIR"); !folder.empty()) return folder;
+  const std::string xdg = variable("XDG_CACHE_HOME");
+  return (xdg.empty() ? variable("HOME") + "/.cache" : xdg) + "/qualm";
+}
 
 void RegisterLibraries() {
   for (Library& library : Libraries()) {

@@ -46,8 +46,12 @@ struct Library {
 // Adds one kind of subject per row. A kind is absent, with the reason, where its library is.
 void RegisterLibraries();
 
-// PyTorch, in a Python process (torch_child.py). The environment variable QUALM_PYTHON names the
-// Python where it is not /usr/bin/python3.
+// Where scripts/bootstrap puts what no package manager installs: QUALM_CACHE_DIR, else qualm in
+// XDG_CACHE_HOME, else in ~/.cache.
+std::string CacheFolder();
+
+// PyTorch, in a Python process (torch_child.py): of the environment variable QUALM_PYTHON, else of
+// the virtual environment that scripts/install-torch makes, else the system's.
 std::string WhyNoTorch();
 PipeOptions TorchChild(const LibraryName& name);
 

@@ -64,18 +64,7 @@ std::string FindEmulator() {
 }
 
 // The folder with node_modules, as scripts/install-onnxruntime chooses it.
-std::string PackageFolder() {
-  const auto variable = [](const char* name) {
-    const char* const value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  std::string cache = variable("QUALM_CACHE_DIR");
-  if (cache.empty()) {
-    const std::string xdg = variable("XDG_CACHE_HOME");
-    cache = (xdg.empty() ? variable("HOME") + "/.cache" : xdg) + "/qualm";
-  }
-  return cache + "/onnxruntime-node";
-}
+std::string PackageFolder() { return CacheFolder() + "/onnxruntime-node"; }
 
 }  // namespace
 

@@ -28,10 +28,13 @@ bool AnyExists(const std::string& pattern) {
   return any;
 }
 
+// The Python of the virtual environment that scripts/install-torch makes.
+std::string OwnPython() { return CacheFolder() + "/torch/bin/python"; }
+
 // Looks into the folders where Python looks for packages. Asking a Python costs more than all else
 // that happens when a command starts. An import that fails is told when the subject is made.
 bool TorchIsThere() {
-  if (std::getenv("QUALM_PYTHON") != nullptr) return true;
+  if (std::getenv("QUALM_PYTHON") != nullptr || std::filesystem::exists(OwnPython())) return true;
   std::vector<std::string> folders = {"/usr/lib/python3/dist-packages",
                                       "/usr/local/lib/python3*/dist-packages",
                                       "/usr/local/lib/python3*/site-packages"};
@@ -54,8 +57,10 @@ bool TorchIsThere() {
 // The distribution's own Python has the distribution's PyTorch.
 std::string Python() {
   if (const char* python = std::getenv("QUALM_PYTHON")) return python;
-  const std::string own = "/usr/bin/python3";
-  return std::filesystem::exists(own) ? own : "python3";
+  for (const std::string& own : {OwnPython(), std::string("/usr/bin/python3")}) {
+    if (std::filesystem::exists(own)) return own;
+  }
+  return "python3";
 }
 
 }  // namespace
@@ -64,8 +69,8 @@ std::string WhyNoTorch() {
   if (FindModule(std::string(kChild)).empty())
     return std::string(kChild) + " not found: set QUALM_PLUGIN_DIR to its folder";
   if (TorchIsThere()) return "";
-  return "PyTorch not found: run scripts/bootstrap --with-libraries (Debian's python3-torch), or "
-         "set QUALM_PYTHON to a Python that has it";
+  return "PyTorch not found: run scripts/bootstrap --with-libraries (a virtual environment with "
+         "the official wheel), or set QUALM_PYTHON to a Python that has it";
 }
 
 PipeOptions TorchChild(const LibraryName& name) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's quantized operators behind qualm's pipe protocol (docs/pipe.md).
 
-    python3 torch_child.py ENGINE[+kept]        ENGINE: qnnpack or onednn
+    python3 torch_child.py ENGINE[+kept]        ENGINE: fbgemm, x86, onednn or qnnpack
 
 One JSON object per line on stdin and stdout. A case is answered by the operator that a quantized
 module would call, on one thread. With "+kept" the last layers stay packed, as a module's do, and
@@ -9,13 +9,15 @@ cases that differ in input or output alone run on the same one: what a packed la
 first run shows only so. Without it each case packs its weights anew. What an operator cannot do is said in the handshake; what only
 shows in the numbers of a case is answered with a "skip" and its reason. What PyTorch asserts on is
 answered with an "error": that is a fault of its own, declared in adapters/contracts.cc. The instruction set is
-chosen by who starts this program: ONEDNN_MAX_CPU_ISA and ATEN_CPU_CAPABILITY are read only once.
+chosen by who starts this program: ONEDNN_MAX_CPU_ISA, FBGEMM_ENABLE_INSTRUCTIONS and
+ATEN_CPU_CAPABILITY are read only once. What then runs is asked by what it computes.
 """
 import collections
 import ctypes
 import json
 import math
 import os
+import re
 import struct
 import sys
 import warnings
@@ -102,6 +104,28 @@ def is_prepacked_dummy(c):
     return c.get("bias") is None and not c["relu"] and single(multiplier) == 1.0
 
 
+# The versions that the conventions were held to, by recordings or by drawn cases
+# (oracles/conventions/torch.cc). Between them and beyond them the nearest is taken.
+HELD = {"wheel": ((2, 11), (2, 13)), "distribution": ((1, 13), (2, 6))}
+
+# Of oneDNN, from the newest: the name in oracles/conventions, that in ONEDNN_MAX_CPU_ISA, and the
+# flag of a processor that has it.
+ONEDNN_ISAS = (("amx", "AVX512_CORE_AMX", "amx_int8"), ("vnni", "AVX512_CORE_VNNI", "avx512_vnni"),
+               ("avx512core", "AVX512_CORE", "avx512bw"), ("avx2vnni", "AVX2_VNNI", "avx_vnni"),
+               ("avx2", "AVX2", "avx2"), ("sse41", "SSE41", "sse4_1"))
+# Values of ONEDNN_MAX_CPU_ISA that give the arithmetic of another one.
+ONEDNN_SYNONYMS = {"AVX512_CORE_BF16": "AVX512_CORE_VNNI", "AVX10_1_512": "AVX512_CORE_VNNI",
+                   "AVX512_CORE_FP16": "AVX512_CORE_VNNI", "AVX2_VNNI_2": "AVX2_VNNI"}
+
+
+def processor_flags():
+    with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith("flags"):
+                return set(line.split(":")[1].split())
+    return set()
+
+
 MOST_LAYERS = 8
 # Of ideep, which keeps 1,024. A wrong answer that a primitive of long ago gives could not be found
 # again by asking what was asked lately (fuzz/recent_runs.h). More than the questions about one case,
@@ -118,8 +142,12 @@ class Engine:
         self.torch = torch
         self.name = name
         self.keeps_layers = keeps_layers
-        self.isa = self.onednn_isa() if name == "onednn" else "sse2"
-        self.is_113 = torch.__version__.startswith("1.13.")
+        self.version = tuple(int(n) for n in re.findall(r"\d+", torch.__version__)[:2])
+        self.is_113 = self.version == (1, 13)
+        config = torch.__config__.show()
+        self.build = "wheel" if "-DUSE_FBGEMM" in config else "distribution"
+        onednn = re.search(r"MKL-DNN v(\d+)\.(\d+)", config)
+        self.onednn_version = tuple(int(n) for n in onednn.groups()) if onednn else (0, 0)
         torch.set_num_threads(1)
         if name not in torch.backends.quantized.supported_engines:
             raise Skip("this PyTorch has no engine %s" % name)
@@ -127,22 +155,42 @@ class Engine:
         self.dtypes = {"u8": torch.quint8, "s8": torch.qint8}
         self.plain = {"u8": torch.uint8, "s8": torch.int8}
         self.layers = collections.OrderedDict()  # the one asked last comes last
+        self.isa, self.contract = self.find_contract()
 
     # Handshake -----------------------------------------------------------------------------------
 
     def capability(self):
-        """ATen's own vector code: DEFAULT, AVX2, AVX512."""
+        """ATen's own vector code: default, avx2, avx512."""
         for line in self.torch.__config__.show().splitlines():
             if "CPU capability usage:" in line:
                 return line.split(":")[1].strip().lower().replace("no avx", "default")
         raise Skip("this PyTorch does not tell its CPU capability")
 
+    def one_product(self, x, w, out_scale):
+        """The code of the sum of x[i]*w[i]; x and w are (codes, scale) with zero point 0."""
+        torch, ops = self.torch, self.torch.ops.quantized
+        make = torch._make_per_tensor_quantized_tensor
+        x = make(torch.tensor([x[0]], dtype=torch.uint8), x[1], 0)
+        w = make(torch.tensor([w[0]], dtype=torch.int8), w[1], 0)
+        return int(ops.linear(x, ops.linear_prepack(w, None), out_scale, 0).int_repr()[0, 0])
+
+    def saturates(self):
+        """Whether pairs of products saturate: 4*255*127 is 126.5 times 1024, 2*32767 is 64."""
+        return self.one_product(([255] * 4, 1.0), ([127] * 4, 1.0), 1024.0) == 64
+
+    def scales_in_turn(self):
+        """Whether a sum is multiplied by the scale of x and then by that of w, as oneDNN 3.10 does
+        on AVX-512. By their product it stays below half of a code, so it does not."""
+        return self.one_product(([71], float.fromhex("0x1.35p-3")),
+                                ([1], float.fromhex("0x1.043b24p-1")),
+                                float.fromhex("0x1.5c766p+3")) == 1
+
     def onednn_isa(self):
         """What the oneDNN in this process uses, in the names of oracles/conventions."""
-        with open("/proc/self/maps") as maps:
+        with open("/proc/self/maps", encoding="utf-8") as maps:
             paths = {line.split()[-1] for line in maps if "libdnnl" in line}
         if len(paths) != 1:
-            raise Skip("this PyTorch has oneDNN linked in: its instruction set cannot be asked for")
+            return self.linked_onednn_isa()
         effective = ctypes.CDLL(paths.pop()).dnnl_get_effective_cpu_isa()
         # dnnl_cpu_isa_t: each value includes the bits of the sets it builds upon.
         for bits, name in ((0x200, "amx"), (0x40, "vnni"), (0x20, "avx512core"),
@@ -151,29 +199,117 @@ class Engine:
                 return name
         raise Skip("oneDNN runs without SSE4.1")
 
-    def check_known(self, isa):
-        """The conventions torch-onednn@ISA have oneDNN 2 and one capability of ATen each."""
-        if not self.is_113:
-            raise Skip("the arithmetic of engine onednn is known for PyTorch 1.13, this is %s" %
-                       self.torch.__version__)
+    def linked_onednn_isa(self):
+        """The same of a oneDNN that has no name of its own in this process: what processor and
+        environment allow, if it computes so."""
+        most = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+        most = ONEDNN_SYNONYMS.get(most, most)
+        known = [value for _, value, _ in ONEDNN_ISAS]
+        first = known.index(most) if most in known else 0
+        flags = processor_flags()
+        # AVX2 with VNNI is no part of AVX-512.
+        isa = next((name for name, _, flag in ONEDNN_ISAS[first:] if flag in flags), None)
+        if isa is None:
+            raise Skip("oneDNN runs without SSE4.1")
+        engine, self.torch.backends.quantized.engine = (self.torch.backends.quantized.engine,
+                                                        "onednn")
+        saturates, in_turn = self.saturates(), self.scales_in_turn()
+        self.torch.backends.quantized.engine = engine
+        if saturates != (isa in ("avx512core", "avx2", "sse41")):
+            raise Skip("oneDNN should run on %s, but its pairs of products %s" %
+                       (isa, "saturate" if saturates else "do not saturate"))
+        if self.onednn_version >= (3, 10) and in_turn != (isa in ("amx", "vnni", "avx512core")):
+            raise Skip("oneDNN should run on %s, but multiplies by its scales as it does on "
+                       "another one" % isa)
+        return isa
+
+    def fbgemm_isa(self):
+        if not self.saturates():
+            return "vnni"
+        switch = os.environ.get("FBGEMM_ENABLE_INSTRUCTIONS", "").upper()
+        return "avx2" if switch == "AVX2" or "avx512bw" not in processor_flags() else "avx512"
+
+    def adds_before_rounding(self):
+        """Whether quantize adds the zero point before it rounds: 0.5 + 1 is 1.5, and not 0 + 1."""
+        torch = self.torch
+        y = torch.quantize_per_tensor(torch.tensor([0.5]), 1.0, 1, torch.quint8)
+        return int(y.int_repr()[0]) == 2
+
+    def find_contract(self):
+        """The instruction set, and the conventions that this version, build and engine follow."""
+        if self.build == "wheel":
+            return self.wheels_contract()
+        if self.name == "qnnpack":
+            return "sse2", "model:torch-qnnpack"
+        if self.name != "onednn" or not self.is_113:
+            raise Skip("the arithmetic of engine %s is known for PyTorch's own wheels%s, this is %s "
+                       "without FBGEMM" %
+                       (self.name, " and for 1.13" if self.name == "onednn" else "",
+                        self.torch.__version__))
+        isa = self.onednn_isa()
+        # The conventions torch-onednn@ISA have one capability of ATen each.
         expected = "default" if isa == "sse41" else "avx2"
         if self.capability() != expected:
             raise Skip("ATen uses %s beside oneDNN's %s: set ATEN_CPU_CAPABILITY=%s" %
                        (self.capability(), isa, expected))
+        return isa, "model:torch-onednn@" + isa
+
+    def wheels_contract(self):
+        newer = self.adds_before_rounding()
+        if self.name == "qnnpack":
+            return "sse2", "model:torch%s-qnnpack" % ("2.13" if newer else "2.11")
+        capability = self.capability()
+        if capability not in ("avx2", "avx512"):
+            raise Skip("ATen runs without vector code, which no convention describes: unset "
+                       "ATEN_CPU_CAPABILITY")
+        aten = "torch2.13-aten@" + capability if newer else "torch2.11-aten"
+        if self.name == "onednn":
+            isa = self.onednn_isa()
+            product = convolution = self.onednn_convention(isa)
+        else:
+            isa = self.fbgemm_isa()
+            product = convolution = "fbgemm@" + isa
+        if self.name == "x86" and "avx512_vnni" in processor_flags():
+            onednn = self.onednn_isa()
+            pairs = {"avx2": "avx2", "avx512core": "avx512", "vnni": "vnni", "amx": "vnni"}
+            if pairs.get(onednn) != isa or self.onednn_version < (3, 10):
+                raise Skip("no convention has FBGEMM on %s beside oneDNN %d.%d on %s" %
+                           ((isa,) + self.onednn_version + (onednn,)))
+            convolution = "torch-x86@" + onednn
+            isa = "amx" if onednn == "amx" else isa
+        contract = "model:" + aten
+        for op, convention in (("linear", product), ("conv2d", convolution),
+                               ("depthwise", convolution), ("dynamic_linear", product)):
+            contract += ",%s=model:%s" % (op, convention)
+        return isa, contract
+
+    def onednn_convention(self, isa):
+        if self.onednn_version < (3, 0):
+            return "torch-onednn@" + isa
+        if self.onednn_version < (3, 10) or isa in ("sse41", "avx2vnni"):
+            raise Skip("what oneDNN %d.%d computes on %s no convention describes as a whole" %
+                       (self.onednn_version + (isa,)))
+        return "onednn3.10@" + isa
+
+    def made_for(self):
+        """"" or which versions the conventions were held to, where this is another one."""
+        first, last = HELD[self.build]
+        if self.version in (first, last):
+            return ""
+        return " (judged by what was made for %d.%d to %d.%d)" % (first + last)
 
     def hello(self):
-        version = self.torch.__version__
         qnnpack = self.name == "qnnpack"
-        if not qnnpack:
-            self.check_known(self.isa)
-        contract = "torch-qnnpack" if qnnpack else "torch-onednn@%s" % self.isa
-        w_zp = [-128, 127] if qnnpack else [0, 0]
+        w_zp = [0, 0] if self.name == "onednn" else [-128, 127]
         sums = {"x": ["u8"], "w": ["s8"], "out": ["u8"], "w_zp": w_zp,
                 "features": ["bias_f32", "relu", "per_channel"]}
         convolution = dict(sums, features=sums["features"] + ["dilation", "groups"])
         pair = {"features": ["relu"]}
         codes = {"x": ["u8", "s8"], "features": ["per_channel", "empty"]}
-        dynamic = ["bias_f32", "relu", "per_channel", "empty", "empty_k"]
+        dynamic = ["bias_f32", "relu", "per_channel", "empty"]
+        # Without terms the wheels' FBGEMM and oneDNN leave the output as its memory was.
+        if self.build != "wheel" or qnnpack:
+            dynamic.append("empty_k")
         pool = {"x": ["u8"], "features": ["dilation"]} if qnnpack else {
             "features": ["dilation", "ceil_mode"]}
         average = {"x": ["u8"], "out": ["u8"], "features": ["count_padding"]} if qnnpack else {
@@ -181,8 +317,8 @@ class Engine:
         return {
             "qualm_pipe": 1,
             "name": "PyTorch",
-            "version": version,
-            "contract": "model:" + contract,
+            "version": self.torch.__version__ + self.made_for(),
+            "contract": self.contract,
             "instruction_set": self.isa,
             "ops": {
                 "quantize": {"out": ["u8", "s8"], "features": ["per_channel", "empty"]},
@@ -262,7 +398,7 @@ class Engine:
         x = self.quantized(c["x"], (c["M"], c["N"]), c["x_dtype"], c["x_scale"], c["x_zp"], 1)
         return [text(v) for v in x.dequantize().reshape(-1).tolist()]
 
-    def check_scales(self, c):
+    def check_scales(self, c, onednn):
         """What the engines refuse to prepare, and scales that make infinities and NaN."""
         x, out = real(c["x_scale"]), real(c["out_scale"])
         w = c["w_scale"] if isinstance(c["w_scale"], list) else [c["w_scale"]]
@@ -270,7 +406,7 @@ class Engine:
             raise Skip("x_scale/out_scale is not finite, positive and normal: PyTorch appends "
                        "channels whose weights have the scale 1, and QNNPACK refuses those")
         for scale in w:
-            if self.name == "onednn":
+            if onednn:
                 product = single(inverse(x) * inverse(real(scale)))
                 if math.isinf(product) or math.isinf(inverse(out)):
                     raise Skip("the reciprocals of the scales are not finite")
@@ -291,7 +427,7 @@ class Engine:
             raise Skip("a scale is no normal number")
 
     def linear(self, c):
-        self.check_scales(c)
+        self.check_scales(c, self.name == "onednn")
         ops = self.torch.ops.quantized
         x = self.quantized(c["x"], (c["M"], c["K"]), c["x_dtype"], c["x_scale"], c["x_zp"])
         packed = self.layer(c, ops.linear_prepack, (c["N"], c["K"]))
@@ -299,7 +435,13 @@ class Engine:
         return self.codes(run(x, packed, real(c["out_scale"]), c["out_zp"]))
 
     def check_convolution(self, c):
-        """What corrupts memory on engine onednn, or loses zero points there."""
+        """What corrupts memory on oneDNN, or loses zero points there."""
+        depthwise = c["groups"] == c["IC"] == c["OC"] > 1
+        if self.build == "wheel":
+            if not depthwise and self.isa != "avx2" and has_empty_window(c):
+                raise Skip("oneDNN on AVX-512 crashes in some convolutions of which a window lies "
+                           "wholly in the padding")
+            return
         if self.isa == "amx" and (has_empty_window(c) or has_window_around_image(c)):
             raise Skip("oneDNN on AMX crashes or writes beyond the output where a window lies "
                        "wholly in the padding or is larger than the image")
@@ -315,8 +457,9 @@ class Engine:
                        "for the one that it laid the weights out by")
 
     def conv2d(self, c):
-        self.check_scales(c)
-        if self.name == "onednn":
+        onednn = self.name in ("onednn", "x86")
+        self.check_scales(c, onednn)
+        if onednn:
             self.check_convolution(c)
         ops = self.torch.ops.quantized
         shape = (c["N"], c["H"], c["W"], c["IC"])
@@ -343,12 +486,13 @@ class Engine:
         out = real(c["out_scale"])
         if c["x_dtype"] != c["out_dtype"]:
             raise Skip("the output has the type of the operands")
-        if self.name == "qnnpack" and c["x_dtype"] == "s8":
+        atens = self.name != "qnnpack" or (self.build == "wheel" and c["x_dtype"] == "s8")
+        if not atens and c["x_dtype"] == "s8":
             if c["out_zp"] == 127:  # BinaryOps.cpp: zero_point < q_max
                 raise Skip("at output zero point 127 the sum is ATen's, whatever the engine")
             self.check_pair(c, 2.0**-10,
                             [single(real(c[key]) / out) for key in ("a_scale", "b_scale")])
-        elif self.name == "qnnpack":
+        elif not atens:
             scales = [real(c[k]) for k in ("a_scale", "b_scale")]
             if not all(is_normal(s) for s in scales + [out]):
                 raise Skip("a scale is no normal number")
@@ -371,7 +515,7 @@ class Engine:
         if c["x_dtype"] != c["out_dtype"]:
             raise Skip("the output has the type of the operands")
         product = single(real(c["a_scale"]) * real(c["b_scale"]))
-        xnnpacks = c["x_dtype"] == "s8" and c["out_zp"] < 127  # qmul.cpp: zero_point < q_max
+        xnnpacks = self.build != "wheel" and c["x_dtype"] == "s8" and c["out_zp"] < 127  # qmul.cpp: zero_point < q_max
         if xnnpacks:
             self.check_pair(c, 2.0**-16, [single(product / real(c["out_scale"]))])
         product = single(product * inverse(real(c["out_scale"])))
@@ -469,9 +613,9 @@ class Engine:
         from torch.ao.quantization import observer as observers
 
         torch = self.torch
-        if c["observer"] == "histogram" and not self.is_113:
-            raise Skip("the histogram observer is known for PyTorch 1.13, this is %s" %
-                       torch.__version__)
+        if c["observer"] == "histogram" and self.build != "wheel" and not self.is_113:
+            raise Skip("the histogram observer of distributions is known for PyTorch 1.13, this is "
+                       "%s" % torch.__version__)
         per_channel = c["gran"] == "channel"
         kinds = {
             ("min_max", False): observers.MinMaxObserver,
@@ -539,8 +683,8 @@ def answer(engine, request):
 
 def main():
     name, plus, kept = sys.argv[1].partition("+") if len(sys.argv) == 2 else ("", "", "")
-    if name not in ("qnnpack", "onednn") or kept != ("kept" if plus else ""):
-        sys.exit("usage: torch_child.py qnnpack|onednn[+kept]")
+    if name not in ("fbgemm", "x86", "onednn", "qnnpack") or kept != ("kept" if plus else ""):
+        sys.exit("usage: torch_child.py fbgemm|x86|onednn|qnnpack[+kept]")
     # The libraries' own prints go to stderr, so that they do not mix with answers.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -559,8 +703,12 @@ def main():
         try:
             engine = Engine(name, keeps_layers=bool(kept))
             say(engine.hello())
-        except (ImportError, Skip) as reason:
+        except Skip as reason:
             sys.exit("torch_child.py: %s" % reason)
+        except Exception as reason:  # pylint: disable=broad-except
+            # A package that is half there fails in many ways.
+            sys.exit("torch_child.py: %s %s: %s" %
+                     (sys.executable, type(reason).__name__, " ".join(str(reason).split())))
 
 
 if __name__ == "__main__":

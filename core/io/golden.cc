@@ -3,6 +3,7 @@
 
 #include <array>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -49,7 +50,9 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   std::string error;
 
   bool null() override { return Add({}); }
-  bool boolean(bool /*value*/) override { return Add({.kind = Kind::kBoolean}); }
+  bool boolean(bool value) override {
+    return Add({.kind = Kind::kInteger, .integer = value ? 1 : 0});
+  }
   bool number_integer(number_integer_t value) override {
     return Add({.kind = Kind::kInteger, .integer = value});
   }
@@ -135,6 +138,9 @@ const Value& Find(const GoldenRecord& record, const std::string& field) {
 
 float AsFloat(const GoldenRecord& record, const std::string& field, const Value& value) {
   std::optional<float> result;
+  // Python's name for a NaN says nothing about its bits.
+  if (value.kind == Kind::kText && value.text == "nan")
+    return std::numeric_limits<float>::quiet_NaN();
   if (value.kind == Kind::kText || value.kind == Kind::kNumber) result = ParseFloatText(value.text);
   if (value.kind == Kind::kInteger) result = ParseFloatText(std::to_string(value.integer));
   if (!result)

@@ -121,12 +121,24 @@ std::vector<Step> VectorAdd(const Case& c) {
   return steps;
 }
 
-std::vector<Step> ScalarAdd(const Case& c, bool arm) {
+template <size_t N>
+std::vector<Step> List(const Step (&steps)[N]) {
+  return {steps, steps + N};
+}
+
+// quantize_val.
+std::vector<Step> QuantizeOne(AtenBuild build) {
+  if (build == AtenBuild::kPlain) return List(kQuantize);
+  return FbgemmQuantize(false, build == AtenBuild::kFbgemmLegacy);
+}
+
+std::vector<Step> ScalarAdd(const Case& c, bool arm, AtenBuild build) {
   std::vector<Step> steps = {
       {Stage::kScale, "fl({a_scale}*(a - {a_zp}))", DequantizeA},
       {Stage::kAccumulate, "+ fl({b_scale}*({b} - {b_zp}))", AddDequantizedB}};
   if (c.relu) steps.push_back({Stage::kClamp, "relu", step::Relu});
-  steps.insert(steps.end(), std::begin(kQuantize), std::end(kQuantize));
+  const std::vector<Step> quantize = QuantizeOne(build);
+  steps.insert(steps.end(), quantize.begin(), quantize.end());
   if (arm) steps[steps.size() - 2].apply = CastTo64Arm;
   return steps;
 }
@@ -139,7 +151,9 @@ bool SumStaysSmall(const Case& c) {
 }
 
 // `block`: elements the vector loop of add takes at a time, 0 where there is none.
-Convention Make(const std::string& isa, int64_t block, bool arm = false) {
+Convention Make(const std::string& isa, int64_t block, bool arm = false,
+                AtenBuild build = AtenBuild::kPlain) {
+  const bool plain = build == AtenBuild::kPlain;
   Definition definition;
   definition.name = "aten@" + isa;
   definition.description = arm ? "ATen quantize, dequantize, add and mul on AArch64"
@@ -150,7 +164,13 @@ Convention Make(const std::string& isa, int64_t block, bool arm = false) {
   // points < 0; on x86 the body and the tail of add do.
   definition.satisfies = {"commutes"};
   definition.variations = {"V2", "V8", "V9", "V14", "V17"};
-  if (!arm) definition.satisfies.emplace_back("per_channel_equals_per_tensor");
+  if (build == AtenBuild::kFbgemmLegacy)
+    definition.variations.insert(definition.variations.begin() + 1, "V3");
+  // FBGEMM quantizes a whole tensor by vector code, and channels one number at a time.
+  if (!arm) {
+    definition.satisfies.emplace_back(plain ? "per_channel_equals_per_tensor"
+                                            : "dequantize.per_channel_equals_per_tensor");
+  }
   const auto claim = [&](std::initializer_list<Op> ops) {
     for (const Op op : ops) {
       for (const char* what : {"row_independence", "column_independence", "zero_point_shift"})
@@ -158,7 +178,8 @@ Convention Make(const std::string& isa, int64_t block, bool arm = false) {
     }
   };
   claim({Op::kDequantize, Op::kMul});
-  if (!arm) claim({Op::kQuantize});
+  if (!arm && plain) claim({Op::kQuantize});
+  if (!plain) Append(definition.satisfies, {"quantize.row_independence"});
   if (block == 0) claim({Op::kAdd});
   definition.ops = {Op::kQuantize, Op::kDequantize, Op::kAdd, Op::kMul};
   definition.cannot_run = [arm](const Case& c) {
@@ -170,11 +191,13 @@ Convention Make(const std::string& isa, int64_t block, bool arm = false) {
     if (c.op != Op::kAdd) return count;
     return block == 0 ? 0 : count / block * block;
   };
-  definition.tail_steps = [arm](const Case& c) { return ScalarAdd(c, arm); };
-  definition.steps = [arm](const Case& c) {
+  definition.tail_steps = [arm, build](const Case& c) { return ScalarAdd(c, arm, build); };
+  definition.steps = [arm, build](const Case& c) {
     if (c.op == Op::kAdd) return VectorAdd(c);
+    if (build != AtenBuild::kPlain && c.op == Op::kQuantize)
+      return FbgemmQuantize(!c.per_channel, build == AtenBuild::kFbgemmLegacy);
     if (arm && c.op == Op::kQuantize) {
-      return std::vector<Step>(std::begin(kQuantizeArm), std::end(kQuantizeArm));
+      return List(kQuantizeArm);
     }
     return AtenSteps(c);
   };
@@ -220,26 +243,27 @@ Channel AtenChannel(const Case& c, int64_t n) {
 }
 
 std::vector<Step> AtenSteps(const Case& c) {
-  if (c.op == Op::kQuantize) return {std::begin(kQuantize), std::end(kQuantize)};
-  if (c.op == Op::kMul) return {std::begin(kMul), std::end(kMul)};
-  return {std::begin(kDequantize), std::end(kDequantize)};
+  if (c.op == Op::kQuantize) return List(kQuantize);
+  return c.op == Op::kMul ? List(kMul) : List(kDequantize);
 }
 
-std::vector<Step> AtenThroughFloat(bool vector, Step function) {
+std::vector<Step> AtenToCode(bool vector, const Step& scale, AtenBuild build) {
+  std::vector<Step> steps = vector ? List(kVectorQuantize) : QuantizeOne(build);
+  steps.front() = scale;
+  return steps;
+}
+
+std::vector<Step> AtenThroughFloat(bool vector, Step function, AtenBuild build) {
   std::vector<Step> steps = {
       vector ? Step{Stage::kScale, "fused {a_scale}*x + fl({a_scale}*-{a_zp})", FusedA}
              : Step{Stage::kScale, "fl({a_scale}*(x - {a_zp}))", DequantizeA},
       function};
-  const std::span<const Step> quantize =
-      vector ? std::span<const Step>(kVectorQuantize) : std::span<const Step>(kQuantize);
-  steps.insert(steps.end(), quantize.begin(), quantize.end());
+  for (const Step& step : AtenToCode(vector, kTimesReciprocal, build)) steps.push_back(step);
   return steps;
 }
 
-std::vector<Step> AtenToCode(const Step& scale) {
-  std::vector<Step> steps(std::begin(kQuantize), std::end(kQuantize));
-  steps.front() = scale;
-  return steps;
+Convention AtenWheel(AtenBuild build) {
+  return Make(build == AtenBuild::kFbgemm ? "vector+pt211" : "vector+pt213", 64, false, build);
 }
 
 std::vector<Convention> AtenConventions() {

@@ -21,6 +21,7 @@
 #include <cmath>
 
 #include "oracles/conventions/definition.h"
+#include "oracles/conventions/torch_operators.h"
 
 namespace qualm::conventions {
 namespace {
@@ -129,6 +130,14 @@ void QuantizeClampReal(Value& v, const Channel& c) {
   v.SetInt(static_cast<int64_t>(std::clamp<double>(v.number, c.low, c.high)));
 }
 
+// fmadd of x, 1/scale and the zero point.
+void QuantizeFused(Value& v, const Channel& c) {
+  const float before = v.number;
+  v.SetReal(std::fma(before, c.reciprocal, static_cast<float>(c.zero_point)));
+  v.lossy = static_cast<double>(v.number) !=
+            static_cast<double>(before) * static_cast<double>(c.reciprocal) + c.zero_point;
+}
+
 // Requantize, scalar: lrintf into 64 bits, no int16 stage.
 void RoundTo64(Value& v, const Channel&) {
   const float before = v.number;
@@ -142,18 +151,37 @@ void AddZeroPoint64(Value& v, const Channel& c) {
 
 constexpr Step kTimesReciprocal{Stage::kScale, "times fl(1/scale) {reciprocal}",
                                 step::TimesReciprocal};
+constexpr Step kQuantizeCut{Stage::kScale, "minps with 2147483520", QuantizeCut, Rise::kAlways};
 const Step kQuantizeVector[] = {
     kTimesReciprocal,
-    {Stage::kScale, "minps with 2147483520", QuantizeCut, Rise::kAlways},
+    kQuantizeCut,
     kRound,
     {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32},
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
 };
+const Step kQuantizeVectorLegacy[] = {
+    {Stage::kScale, "fused times fl(1/scale) {reciprocal} + zero point {zero_point}", QuantizeFused,
+     Rise::kAlways},
+    kQuantizeCut,
+    kRound,
+    {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
+};
+constexpr Step kQuantizeRound{Stage::kRound, "nearbyint, ties to even", QuantizeRoundReal,
+                              Rise::kAlways};
+constexpr Step kQuantizeClamp{Stage::kClamp, "clamp to {low}..{high}", QuantizeClampReal,
+                              Rise::kAlways};
 const Step kQuantizeScalar[] = {
     kTimesReciprocal,
-    {Stage::kRound, "nearbyint, ties to even", QuantizeRoundReal, Rise::kAlways},
+    kQuantizeRound,
     {Stage::kZeroPoint, "+ zero point {zero_point} in float32", step::AddZeroPointFloat},
-    {Stage::kClamp, "clamp to {low}..{high}", QuantizeClampReal, Rise::kAlways},
+    kQuantizeClamp,
+};
+const Step kQuantizeScalarLegacy[] = {
+    kTimesReciprocal,
+    {Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
+     step::AddZeroPointFloat},
+    kQuantizeRound,
+    kQuantizeClamp,
 };
 const Step kRequantizeScalar[] = {
     kToFloat,
@@ -280,7 +308,7 @@ Convention Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
   definition.accumulation = [variant](const Case& c) { return AccumulationOf(c, variant.kind); };
   definition.channel = ChannelOf;
   definition.steps = [variant](const Case& c) {
-    if (c.op == Op::kQuantize) return List(kQuantizeVector);
+    if (c.op == Op::kQuantize) return FbgemmQuantize(true, false);
     if (c.op == Op::kDequantize) return List(kDequantize);
     if (c.op == Op::kRequantize)
       return std::vector<Step>{kToFloat, kScale, kRound, kZeroPoint, kClamp};
@@ -288,6 +316,7 @@ Convention Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
     return c.out_dtype == DType::kF32 ? LinearToReal(c, variant) : LinearToCodes(c, variant);
   };
   Convention convention = MakeConvention(std::move(definition));
+  if (!acc16) AddOperation(convention, FbgemmDynamicLinear(convention));
   if (acc16) {
     convention.cannot_run = [all = convention.cannot_run](const Case& c) {
       return IsConv(c.op) ? "convolutions add in int32" : all(c);
@@ -307,13 +336,18 @@ Convention MakeScalar() {
   definition.cannot_run = CannotRunElementwise;
   definition.channel = ChannelOf;
   definition.steps = [](const Case& c) {
-    if (c.op == Op::kQuantize) return List(kQuantizeScalar);
+    if (c.op == Op::kQuantize) return FbgemmQuantize(false, false);
     return c.op == Op::kDequantize ? List(kDequantize) : List(kRequantizeScalar);
   };
   return MakeConvention(std::move(definition));
 }
 
 }  // namespace
+
+std::vector<Step> FbgemmQuantize(bool vector, bool legacy) {
+  if (vector) return legacy ? List(kQuantizeVectorLegacy) : List(kQuantizeVector);
+  return legacy ? List(kQuantizeScalarLegacy) : List(kQuantizeScalar);
+}
 
 std::vector<Convention> FbgemmConventions() {
   std::vector<Convention> conventions;

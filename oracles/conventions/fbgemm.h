@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded functions of FBGEMM that no operation of a case computes (src/QuantUtils.cc @ 71d6f8b).
+// Functions of FBGEMM that PyTorch calls by itself, and recorded ones that no operation of a case
+// computes (src/QuantUtils.cc @ 71d6f8b).
 #ifndef QUALM_ORACLES_CONVENTIONS_FBGEMM_H_
 #define QUALM_ORACLES_CONVENTIONS_FBGEMM_H_
 
 #include <cstdint>
 #include <vector>
 
+#include "oracles/conventions/steps.h"
+
 namespace qualm::conventions {
+
+// Quantize<T, LEGACY> of QuantUtils.h: of a whole tensor, which is vector code, or of one number.
+// LEGACY adds the zero point before it rounds, and the vector code fuses the two.
+std::vector<Step> FbgemmQuantize(bool vector, bool legacy);
 
 // RequantizeFixedPoint to u8: zero_point + ((value*multiplier + 2^(right_shift-1)) >> right_shift),
 // ties toward +infinity; right_shift 1..62. The vector body keeps the low 32 bits before the clamp,

@@ -112,6 +112,24 @@ std::vector<Convention> ObserverConventions() {
                      "rows_are_tensors",   "zero_is_representable", "range_is_covered",
                      "reduce_range_halves"};
 
+  // Histograms aside it is the same.
+  Convention torch2 = torch;
+  torch2.name = "observers@torch2";
+  torch2.description = "the same of PyTorch 2: a histogram keeps its range, and moves to another";
+  torch2.source = "PyTorch 2.11 and 2.13 torch/ao/quantization/observer.py";
+  torch2.run = [](const Case& c) {
+    return ConventionOutput{exact::ChooseQParams2(c), std::nullopt};
+  };
+  torch2.trace = [](const Case& c, int64_t index) {
+    if (c.observer.kind != Observer::Kind::kHistogram) return exact::Derive(c, index);
+    const std::string value = FloatText(exact::ChooseQParams2(c).FloatAt(index));
+    return Trace{{index == 0 ? Stage::kScale : Stage::kZeroPoint,
+                  (index == 0 ? "the histogram gives the scale " : "and the zero point ") + value,
+                  value, false}};
+  };
+  torch2.satisfies = {"value_permutation", "range_is_covered"};
+  torch2.variations = {"V23"};
+
   Convention aten =
       Choosing("observers@aten", "ATen's choice for dynamic quantization, scale rounded to float32",
                "PyTorch 1.13.1 aten/src/ATen/native/quantized/cpu/QuantUtils.h",
@@ -128,7 +146,7 @@ std::vector<Convention> ObserverConventions() {
                                                             codes.max, c.observer.symmetric, false);
                                });
   fbgemm.cannot_run = NotMinMax;
-  return {std::move(torch), std::move(aten), std::move(fbgemm)};
+  return {std::move(torch), std::move(torch2), std::move(aten), std::move(fbgemm)};
 }
 
 }  // namespace qualm::conventions

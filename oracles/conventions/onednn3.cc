@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "oracles/conventions/onednn2.h"
+#include "oracles/conventions/torch_operators.h"
 
 namespace qualm::conventions {
 namespace {
@@ -50,22 +51,114 @@ constexpr OneDnnScaling kScaling = {
     .after_relu = ToOutput,
 };
 
+// 3.10 with AVX-512 multiplies by the two scales one after the other, and ideep of then passes the
+// scales of a convolution's weights as they are.
+float WeightScale310(const Case& c, int64_t n) {
+  const float scale = c.w_q.scale_at(n);
+  return IsConv(c.op) ? scale : 1.0f / Inverse(scale);
+}
+Channel SumsChannel310(const Case& c, int64_t n, float inverse_x_scale) {
+  Channel channel = SumsChannel(c, n, inverse_x_scale);
+  channel.accumulator_scale = (1.0f / inverse_x_scale) * WeightScale310(c, n);
+  channel.a.scale = 1.0f / inverse_x_scale;
+  channel.b.scale = WeightScale310(c, n);
+  if (IsCode(c.out_dtype)) channel.scale = 1.0f / Inverse(c.out_q.scale_at(0));
+  return channel;
+}
+Channel SumsChannel310Avx512(const Case& c, int64_t n, float inverse_x_scale) {
+  Channel channel = SumsChannel(c, n, inverse_x_scale);
+  channel.a.scale = 1.0f / inverse_x_scale;
+  channel.b.scale = WeightScale310(c, n);
+  return channel;
+}
+void HalveAndDouble310(Channel& channel) { channel.b.scale = channel.b.scale * 2.0f * 0.5f; }
+void TimesScaleOfX(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.a.scale); }
+void TimesScaleOfW(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.b.scale); }
+
+std::vector<Step> ToReal310(const Case& c) {
+  if (c.out_dtype == DType::kS32) return {};
+  std::vector<Step> steps = {{Stage::kScale, "times fl(1/isx) {a_scale}", TimesScaleOfX},
+                             {Stage::kScale, "times the scale of w {b_scale}", TimesScaleOfW}};
+  if (c.bias) steps.push_back({Stage::kBias, "+ bias {bias}", AddBias});
+  return steps;
+}
+
+// The reference of AVX2, which takes groups that fill no blocks, multiplies by the scales in turn,
+// and divides by that of the output.
+bool IsReference310(const Case& c) {
+  const Window& v = c.window;
+  const bool blocked = v.in_c / v.groups % 4 == 0 && c.N / v.groups % 4 == 0;
+  return v.groups > 1 && !blocked && !IsPlainDepthwise(c);
+}
+std::vector<Step> ToReal310Avx2(const Case& c) {
+  return IsConv(c.op) && IsReference310(c) ? ToReal310(c) : ToReal(c);
+}
+std::vector<Step> ToOutput310Avx2(const Case& c) {
+  if (!IsConv(c.op) || !IsReference310(c) || !IsCode(c.out_dtype)) return ToOutput(c);
+  return {{Stage::kScale, "over fl(1/iso) {scale}", step::DivideByScale}};
+}
+
+// The offsets of tiles are int32, and come before the scales.
+std::vector<Step> NoSteps(const Case&) { return {}; }
+constexpr OneDnnScaling kScaling310 = {
+    .channel = SumsChannel310,
+    .halve_and_double = HalveAndDouble,
+    .before_offsets = NoSteps,
+    .after_offsets = ToReal310Avx2,
+    .after_relu = ToOutput310Avx2,
+};
+constexpr OneDnnScaling kScaling310Avx512 = {
+    .channel = SumsChannel310Avx512,
+    .halve_and_double = HalveAndDouble310,
+    .before_offsets = NoSteps,
+    .after_offsets = ToReal310,
+    .after_relu = ToOutput,
+};
+
+const OneDnnScaling& Scaling310(const OneDnnIsa& isa) {
+  return isa.avx512 ? kScaling310Avx512 : kScaling310;
+}
+
+// The matmul of linear_dynamic, which knows the scale of x only when it runs.
+Convention DynamicMatmul(OneDnnIsa isa, float inverse_x_scale) {
+  Definition definition = OneDnnDefinition(isa, Scaling310(isa));
+  definition.channel = [channel = Scaling310(isa).channel, inverse_x_scale](
+                           const Case& c, int64_t n) { return channel(c, n, inverse_x_scale); };
+  return MakeConvention(std::move(definition));
+}
+
+OneDnnIsa OfVersion3(std::string_view name) {
+  OneDnnIsa isa = *FindOneDnnIsa(name);
+  isa.version = 3;
+  isa.brgemm = isa.avx512;
+  return isa;
+}
+
 }  // namespace
 
 // The others were not run.
 std::vector<Convention> OneDnn3Conventions() {
   std::vector<Convention> conventions;
-  for (const char* name : {"sse41", "avx2", "avx512core", "vnni"}) {
-    OneDnnIsa isa = *FindOneDnnIsa(name);
-    isa.version = 3;
-    isa.brgemm = isa.avx512;
-    Definition definition = OneDnnDefinition(isa, kScaling);
-    definition.name = "onednn3@" + std::string(isa.name);
-    definition.description = "oneDNN 3.7 matmul on " + std::string(isa.name) +
+  const auto add = [&](const OneDnnIsa& isa, const OneDnnScaling& scaling, std::string release,
+                       const char* source) {
+    Definition definition = OneDnnDefinition(isa, scaling);
+    definition.name = "onednn" + release + "@" + std::string(isa.name);
+    definition.description = "oneDNN " + (release == "3" ? "3.7" : release) + " matmul on " +
+                             std::string(isa.name) +
                              (isa.vnni ? ": exact sums" : ": saturating int16 pairs") +
                              ", bias in real units, zero point added before rounding";
-    definition.source = "oneDNN 3.7.2 src/cpu/x64; ideep 17b47f4 operators/matmul.hpp, conv.hpp";
+    definition.source = source;
     conventions.push_back(MakeConvention(std::move(definition)));
+  };
+  for (const char* name : {"sse41", "avx2", "avx512core", "vnni"}) {
+    add(OfVersion3(name), kScaling, "3",
+        "oneDNN 3.7.2 src/cpu/x64; ideep 17b47f4 operators/matmul.hpp, conv.hpp");
+  }
+  for (const char* name : {"avx2", "avx512core", "vnni", "amx"}) {
+    OneDnnIsa isa = OfVersion3(name);
+    isa.transposes = false;  // the reorder sums the weights of 8 by 8 tiles too
+    add(isa, Scaling310(isa), "3.10", "oneDNN 3.10.2 and 3.12.0 src/cpu/x64");
+    AddOperation(conventions.back(), OneDnnDynamicLinear(isa, DynamicMatmul));
   }
   return conventions;
 }

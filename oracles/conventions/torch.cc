@@ -67,15 +67,13 @@ class Engine {
   std::vector<std::string> variations_;
 };
 
-// Where PyTorch was built with XNNPACK, as Debian's is, XNNPACK multiplies s8 codes, and on the
-// engine qnnpack also adds them, unless the output zero point is 127 (qmul.cpp, _mul_out_xnnpack;
-// BinaryOps.cpp, xnnp_add; both ask for zero_point < q_max). `own` computes all other cases.
-// `variations`: the variations of XNNPACK's function that `own` does not have.
-Convention WithXnnpackS8(const Convention& own, std::initializer_list<const char*> variations) {
-  const Convention s8 = Named(XnnpackConventions(), "xnnpack@fp32");
-  const auto by_op = std::make_shared<const std::array<Convention, 2>>(std::array{own, s8});
-  const auto of = [by_op](const Case& c) -> const Convention& {
-    return (*by_op)[c.x.dtype() == DType::kS8 && c.out_q.zero_point[0] < 127 ? 1 : 0];
+// `own` for all cases but those of s8 codes that `is_other` tells, which `other` computes.
+// `variations`: those of `other` that `own` does not have.
+Convention WithS8(const Convention& own, const Convention& other, bool (*is_other)(const Case&),
+                  std::initializer_list<const char*> variations) {
+  const auto both = std::make_shared<const std::array<Convention, 2>>(std::array{own, other});
+  const auto of = [both, is_other](const Case& c) -> const Convention& {
+    return (*both)[c.x.dtype() == DType::kS8 && is_other(c) ? 1 : 0];
   };
   Convention convention = own;
   convention.cannot_run = [of](const Case& c) {
@@ -86,10 +84,19 @@ Convention WithXnnpackS8(const Convention& own, std::initializer_list<const char
   convention.run = [of](const Case& c) { return of(c).run(c); };
   convention.trace = [of](const Case& c, int64_t index) { return of(c).trace(c, index); };
   std::erase_if(convention.satisfies, [&](const std::string& claim) {
-    return std::ranges::find(s8.satisfies, claim) == s8.satisfies.end();
+    return std::ranges::find(other.satisfies, claim) == other.satisfies.end();
   });
   Append(convention.variations, variations);
   return convention;
+}
+
+// Where PyTorch 1.13 was built with XNNPACK, as Debian's is, XNNPACK multiplies s8 codes, and on
+// the engine qnnpack also adds them, unless the output zero point is 127 (qmul.cpp,
+// _mul_out_xnnpack; BinaryOps.cpp, xnnp_add; both ask for zero_point < q_max).
+Convention WithXnnpackS8(const Convention& own, std::initializer_list<const char*> variations) {
+  return WithS8(
+      own, Named(XnnpackConventions(), "xnnpack@fp32"),
+      [](const Case& c) { return c.out_q.zero_point[0] < 127; }, variations);
 }
 
 // softargmax.c and u8lut32norm/scalar.c, which XNNPACK took over as they were.
@@ -106,21 +113,95 @@ void AddAten(Engine& engine, const Convention& aten) {
   engine.Add({Op::kChooseQParams}, Named(ObserverConventions(), "observers@torch"));
 }
 
-Convention Qnnpack() {
-  Engine engine;
-  AddAten(engine, Named(AtenConventions(), "aten@default"));
-  const Convention qnnpack = Named(QnnpackConventions(), "qnnpack");
+// What QNNPACK itself computes, whatever ATen was built with.
+void AddQnnpack(Engine& engine, const Convention& qnnpack) {
   engine.Add({Op::kLinear, Op::kConv2d, Op::kDepthwise}, qnnpack);
-  engine.Add({Op::kAdd}, WithXnnpackS8(qnnpack, {"V5", "V15"}));
   engine.Add({Op::kMaxPool}, QnnpackMaxPool());
   engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, QnnpackAvgPool());
   engine.Add({Op::kTable}, QnnpackTable());
   engine.Add({Op::kSoftmax}, QnnpackSoftmax());
-  engine.Add({Op::kDynamicLinear}, QnnpackDynamicLinear(Named(AtenConventions(), "aten@default")));
+}
+
+Convention Qnnpack() {
+  Engine engine;
+  const Convention aten = Named(AtenConventions(), "aten@default");
+  AddAten(engine, aten);
+  const Convention qnnpack = Named(QnnpackConventions(), "qnnpack");
+  AddQnnpack(engine, qnnpack);
+  engine.Add({Op::kAdd}, WithXnnpackS8(qnnpack, {"V5", "V15"}));
+  engine.Add({Op::kDynamicLinear}, QnnpackDynamicLinear(aten));
   return std::move(engine).Make("torch-qnnpack",
                                 "PyTorch's engine qnnpack: linear, convolutions, add, pools, "
                                 "tables and softmax of QNNPACK, the rest ATen",
                                 kWhere);
+}
+
+// The official wheels, which quantize by FBGEMM: what is the same in each engine.
+constexpr const char* kWheels =
+    "PyTorch 2.11 and 2.13 aten/src/ATen/native/quantized/cpu, AffineQuantizerBase.cpp";
+
+void AddWheel(Engine& engine, const Convention& aten) {
+  engine.Add({Op::kQuantize, Op::kDequantize, Op::kMul}, aten);
+  engine.Add({Op::kConcat}, AtenConcat(aten));
+  engine.Add({Op::kChooseQParams}, Named(ObserverConventions(), "observers@torch2"));
+}
+
+// What is no sum of products in the engines fbgemm, x86 and onednn.
+Convention WheelsAten(const std::string& name, int64_t lanes, AtenBuild build) {
+  const Convention aten = AtenWheel(build);
+  Engine engine;
+  AddWheel(engine, aten);
+  engine.Add({Op::kAdd}, aten);
+  engine.Add({Op::kMaxPool}, AtenMaxPool());
+  engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, AtenAvgPool(lanes, build));
+  engine.Add({Op::kTable}, AtenTable(64, build));
+  engine.Add({Op::kSoftmax}, AtenSoftmax(aten));
+  return std::move(engine).Make(
+      name, "ATen of the official wheel, which quantizes by FBGEMM: what is no sum of products",
+      kWheels);
+}
+
+Convention WheelsQnnpack(const std::string& name, AtenBuild build) {
+  const Convention aten = AtenWheel(build);
+  const Convention qnnpack = Named(QnnpackConventions(), "qnnpack");
+  Engine engine;
+  AddWheel(engine, aten);
+  AddQnnpack(engine, qnnpack);
+  engine.Add({Op::kAdd}, WithS8(qnnpack, aten, [](const Case&) { return true; }, {"V14"}));
+  engine.Add({Op::kDynamicLinear}, QnnpackDynamicLinear(aten));
+  return std::move(engine).Make(
+      name, "the engine qnnpack of the official wheel, which quantizes by FBGEMM", kWheels);
+}
+
+// The engine x86 gives convolutions to oneDNN where the processor has VNNI, the weights have no
+// zero point and there are at most 100 groups (OnednnUtils.h, should_use_onednn_quant), else to
+// FBGEMM.
+Convention WheelsX86(const std::string& isa, const std::string& fbgemms) {
+  const Convention onednn = Named(OneDnn3Conventions(), "onednn3.10@" + isa);
+  const Convention fbgemm = Named(FbgemmConventions(), "fbgemm@" + fbgemms);
+  const auto both = std::make_shared<const std::array<Convention, 2>>(std::array{fbgemm, onednn});
+  const auto of = [both](const Case& c) -> const Convention& {
+    return (*both)[WeightZeroPointsAre(c, 0) && c.window.groups <= 100 ? 1 : 0];
+  };
+  Convention convolution;
+  convolution.pair_saturates = fbgemm.pair_saturates || onednn.pair_saturates;
+  convolution.cannot_run = [of](const Case& c) {
+    return FirstReason({Require(c.x.dtype() == DType::kU8 && c.out_dtype == DType::kU8,
+                                "activations and output must be u8"),
+                        ZeroPointsAreCodes(c), of(c).cannot_run(c)});
+  };
+  convolution.run = [of](const Case& c) { return of(c).run(c); };
+  convolution.trace = [of](const Case& c, int64_t index) { return of(c).trace(c, index); };
+  convolution.variations = fbgemm.variations;
+  convolution.variations.insert(convolution.variations.end(), onednn.variations.begin(),
+                                onednn.variations.end());
+  Engine engine;
+  engine.Add({Op::kConv2d, Op::kDepthwise}, convolution);
+  return std::move(engine).Make(
+      "torch-x86@" + isa,
+      "the engine x86 on processors with VNNI: convolutions of onednn3.10@" + isa +
+          ", or of fbgemm@" + fbgemms + " where weights have a zero point or groups are over 100",
+      kWheels);
 }
 
 // Where a float32 reciprocal of scales overflows, infinity times 0 appears in the sums' epilogue,
@@ -155,10 +236,10 @@ Convention OneDnn(std::string_view isa, std::string_view capability) {
   engine.Add({Op::kLinear, Op::kConv2d, Op::kDepthwise}, onednn);
   engine.Add({Op::kAdd}, aten);
   engine.Add({Op::kMaxPool}, AtenMaxPool());
-  engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, AtenAvgPool());
-  engine.Add({Op::kTable}, AtenTable(capability == "avx2" ? 64 : 0));
+  engine.Add({Op::kAvgPool, Op::kGlobalAvgPool}, AtenAvgPool(0, AtenBuild::kPlain));
+  engine.Add({Op::kTable}, AtenTable(capability == "avx2" ? 64 : 0, AtenBuild::kPlain));
   engine.Add({Op::kSoftmax}, AtenSoftmax(aten));
-  engine.Add({Op::kDynamicLinear}, OneDnnDynamicLinear(*FindOneDnnIsa(isa)));
+  engine.Add({Op::kDynamicLinear}, OneDnnDynamicLinear(*FindOneDnnIsa(isa), OneDnn2GemmLinear));
   return std::move(engine).Make("torch-onednn@" + std::string(isa),
                                 "PyTorch's engine onednn: linear and convolutions of onednn2@" +
                                     std::string(isa) + ", the rest ATen's, capability " +
@@ -169,7 +250,19 @@ Convention OneDnn(std::string_view isa, std::string_view capability) {
 }  // namespace
 
 std::vector<Convention> TorchConventions() {
-  std::vector<Convention> conventions = {Qnnpack(), OneDnn("sse41", "default")};
+  std::vector<Convention> conventions = {
+      Qnnpack(),
+      OneDnn("sse41", "default"),
+      WheelsAten("torch2.11-aten", 0, AtenBuild::kFbgemm),
+      WheelsAten("torch2.13-aten@avx2", 8, AtenBuild::kFbgemmLegacy),
+      WheelsAten("torch2.13-aten@avx512", 16, AtenBuild::kFbgemmLegacy),
+      WheelsQnnpack("torch2.11-qnnpack", AtenBuild::kFbgemm),
+      WheelsQnnpack("torch2.13-qnnpack", AtenBuild::kFbgemmLegacy),
+      WheelsX86("avx2", "avx2"),
+      WheelsX86("avx512core", "avx512"),
+      WheelsX86("vnni", "vnni"),
+      WheelsX86("amx", "vnni"),
+  };
   for (const char* isa : {"avx2", "avx2vnni", "avx512core", "vnni", "amx"})
     conventions.push_back(OneDnn(isa, "avx2"));
   return conventions;

@@ -95,7 +95,27 @@ Convention QnnpackDynamicLinear(const Convention& aten) {
   return MakeDynamicLinear(std::move(library));
 }
 
-Convention OneDnnDynamicLinear(const OneDnnIsa& isa) {
+Convention FbgemmDynamicLinear(const Convention& fbgemm) {
+  Definition quantize;
+  quantize.ops = {Op::kQuantize};
+  quantize.channel = AtenChannel;
+  quantize.steps = [](const Case&) { return FbgemmQuantize(true, true); };
+  const Convention legacy_x = MakeConvention(std::move(quantize));
+  DynamicLinear library;
+  library.satisfies = {"row_order", "weight_scale_doubling"};
+  if (!fbgemm.pair_saturates) Append(library.satisfies, {"k_permutation"});
+  library.variations = {"V1", "V2", "V8", "V16", "V19", "V31"};
+  if (fbgemm.pair_saturates) Append(library.variations, {"V6"});
+  library.choose = [](const Case& c, exact::ObservedRange range) {
+    return Choose(range, c.observer.reduce_range);
+  };
+  library.quantize = [legacy_x](const exact::AtenChoice&) { return legacy_x; };
+  library.linear = [fbgemm](const exact::AtenChoice&) { return fbgemm; };
+  library.cannot_run = CannotRun;
+  return MakeDynamicLinear(std::move(library));
+}
+
+Convention OneDnnDynamicLinear(const OneDnnIsa& isa, OneDnnLinear linear) {
   DynamicLinear library;
   library.satisfies = {"per_channel_equals_per_tensor", "row_order", "weight_scale_doubling"};
   if (isa.vnni) Append(library.satisfies, {"k_permutation"});
@@ -104,11 +124,13 @@ Convention OneDnnDynamicLinear(const OneDnnIsa& isa) {
   library.choose = [](const Case& c, exact::ObservedRange range) {
     return Choose(range, c.observer.reduce_range);
   };
-  library.quantize = [](const exact::AtenChoice& choice) {
-    return OneDnnQuantize(Inverse(choice.scale));
+  // oneDNN 3 gets the scale itself, and takes the reciprocal of a reciprocal.
+  library.quantize = [reciprocals = isa.version == 3](const exact::AtenChoice& choice) {
+    const float inverse = Inverse(choice.scale);
+    return OneDnnQuantize(reciprocals ? 1.0f / (1.0f / inverse) : inverse);
   };
-  library.linear = [&isa](const exact::AtenChoice& choice) {
-    return OneDnn2GemmLinear(isa, Inverse(choice.scale));
+  library.linear = [isa, linear](const exact::AtenChoice& choice) {
+    return linear(isa, Inverse(choice.scale));
   };
   library.cannot_run = [](const Case& c) {
     if (std::string reason = CannotRun(c); !reason.empty()) return reason;

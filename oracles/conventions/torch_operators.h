@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "oracles/conventions/aten.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/onednn2.h"
 
@@ -14,19 +15,24 @@ namespace qualm::conventions {
 
 Convention AtenMaxPool();
 Convention QnnpackMaxPool();
-// avg_pool and global_avg_pool.
-Convention AtenAvgPool();
+// avg_pool and global_avg_pool. `lanes`: channels that the vector loop of avg_pool takes at a time,
+// 0 where it computes as the rest does.
+Convention AtenAvgPool(int64_t lanes, AtenBuild build);
 Convention QnnpackAvgPool();
 // `aten` quantizes and dequantizes.
 Convention AtenConcat(const Convention& aten);
 // `block`: codes that the vector loop takes at a time, 0 where there is none.
-Convention AtenTable(int64_t block);
+Convention AtenTable(int64_t block, AtenBuild build);
 Convention QnnpackTable();
 // `aten` quantizes and dequantizes.
 Convention AtenSoftmax(const Convention& aten);
 // `aten` quantizes.
 Convention QnnpackDynamicLinear(const Convention& aten);
-Convention OneDnnDynamicLinear(const OneDnnIsa& isa);
+// `linear` makes the matmul from the reciprocal of the scale of x.
+using OneDnnLinear = Convention (*)(OneDnnIsa isa, float inverse_x_scale);
+Convention OneDnnDynamicLinear(const OneDnnIsa& isa, OneDnnLinear linear);
+// `fbgemm` quantizes x, and multiplies.
+Convention FbgemmDynamicLinear(const Convention& fbgemm);
 
 }  // namespace qualm::conventions
 

@@ -340,7 +340,7 @@ Convention QnnpackAvgPool() {
 
 // QuantizedOpKernels.cpp, _qavg_pool_nhwc_kernel and _qadaptive_avg_pool_kernel. The vector loop
 // multiplies by m = fl(1/count), the rest by fl(1/fl(1/m)), which is m for every count to 2^24.
-Convention AtenAvgPool() {
+Convention AtenAvgPool(int64_t lanes, AtenBuild build) {
   const auto count = [](const Case& c, int64_t index) {
     const Window& v = c.window;
     if (c.op == Op::kAvgPool && !v.count_include_pad) {
@@ -359,10 +359,18 @@ Convention AtenAvgPool() {
     channel.reciprocal = 1.0f / static_cast<float>(count(c, index));
     return channel;
   };
-  Convention convention = Walked(SumInside, channel_of, [](const Case&, int64_t) {
+  Convention convention = Walked(SumInside, channel_of, [=](const Case& c, int64_t index) {
     std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
     const Step scale{Stage::kScale, "times fl(1/count) {reciprocal}", step::TimesReciprocal};
-    for (const Step& step : AtenToCode(scale)) steps.push_back(step);
+    const auto in_body = [&](int64_t width) {
+      return width != 0 && index % c.N < c.N / width * width;
+    };
+    // avg_pool has a vector loop of its own, global_avg_pool calls FBGEMM's of AVX2.
+    const bool fbgemms = c.op == Op::kGlobalAvgPool && build != AtenBuild::kPlain && in_body(8);
+    const std::vector<Step> quantize =
+        fbgemms ? FbgemmQuantize(true, build == AtenBuild::kFbgemmLegacy)
+                : AtenToCode(c.op == Op::kAvgPool && in_body(lanes), scale, build);
+    steps.insert(steps.end(), quantize.begin(), quantize.end());
     return steps;
   });
   convention.cannot_run = CannotAvgPool;
@@ -383,12 +391,12 @@ Convention QnnpackTable() {
   });
 }
 
-Convention AtenTable(int64_t block) {
-  return Table(CannotTable, [block](const Case& c, int64_t index) {
+Convention AtenTable(int64_t block, AtenBuild build) {
+  return Table(CannotTable, [block, build](const Case& c, int64_t index) {
     if (c.function == Function::kRelu)
       return std::vector<Step>(std::begin(kReluCodes), std::end(kReluCodes));
     const bool vector = block != 0 && index < c.M * c.N / block * block;
-    return AtenThroughFloat(vector, AtenFunction(c));
+    return AtenThroughFloat(vector, AtenFunction(c), build);
   });
 }
 

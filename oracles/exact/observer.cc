@@ -44,10 +44,8 @@ ObservedRange MinMax(std::span<const float> values) {
 
 using Counts = std::array<float, kBins>;
 
-// torch.histc between the whole parts of `lo` and `hi`. Values outside are left out.
-Counts Histc(std::span<const float> values, float lo, float hi) {
-  float left = std::trunc(lo);
-  float right = std::trunc(hi);
+// torch.histc. Values outside are left out.
+Counts Histc(std::span<const float> values, float left, float right) {
   if (left == right) {
     const ObservedRange range = MinMax(values);
     left = range.min;
@@ -99,13 +97,18 @@ float FloorDivide(float a, float b) {
   return quotient - floor > 0.5f ? floor + 1.0f : floor;
 }
 
+// Until 1.13 observers cut the ends of the range to whole numbers.
+Counts WholeHistc(std::span<const float> values, ObservedRange range) {
+  return Histc(values, std::trunc(range.min), std::trunc(range.max));
+}
+
 class Histogram {
  public:
   void Add(std::span<const float> values) {
     // Also before the first batch, when both ends are 0.
     if (range_.min == range_.max) {
       range_ = MinMax(values);
-      counts_ = Histc(values, range_.min, range_.max);
+      counts_ = WholeHistc(values, range_);
       return;
     }
     const ObservedRange now = MinMax(values);
@@ -116,7 +119,7 @@ class Histogram {
     const float excess = downsample * coarse - (all.max - all.min);
     const float start = std::nearbyint((range_.min - all.min) / fine);
     const ObservedRange combined{all.min, all.max + excess};
-    Counts counts = Histc(values, combined.min, combined.max);
+    Counts counts = WholeHistc(values, combined);
     if (combined.min == range_.min && combined.max == range_.max) {
       std::ranges::transform(counts, counts_, counts.begin(), std::plus<>());
     } else {
@@ -172,6 +175,10 @@ class Histogram {
             range_.min + width * static_cast<float>(end + 1)};
   }
 
+ protected:
+  ObservedRange range_;
+  Counts counts_{};
+
  private:
   // Adds the old counts on the new grid: every bin in 128 equal parts, from part `start` on, summed
   // and read off at every `downsample`-th part.
@@ -226,9 +233,58 @@ class Histogram {
     }
     return Sum(errors);
   }
+};
 
-  ObservedRange range_;
-  Counts counts_{};
+// Element `index` of torch.linspace(range.min, range.max, steps + 1), whose kernel is contracted.
+float LinSpace(ObservedRange range, int64_t steps, int64_t index) {
+  const float step = (range.max - range.min) / static_cast<float>(steps);
+  if (index < (steps + 1) / 2) return std::fma(step, static_cast<float>(index), range.min);
+  return std::fma(-step, static_cast<float>(steps - index), range.max);
+}
+
+// observer.py of PyTorch 2.13; the search is that of 1.13.
+class Histogram2 : public Histogram {
+ public:
+  void Add(std::span<const float> values) {
+    const ObservedRange now = MinMax(values);
+    if (!begun_) {
+      begun_ = true;
+      range_ = now;
+      counts_ = Histc(values, now.min, now.max);
+      return;
+    }
+    const ObservedRange all{std::min(now.min, range_.min), std::max(now.max, range_.max)};
+    const bool same = all.min == range_.min && all.max == range_.max;
+    const Counts old = same ? counts_ : OnGrid(all);
+    counts_ = Histc(values, all.min, all.max);
+    std::ranges::transform(counts_, old, counts_.begin(), std::plus<>());
+    range_ = all;
+  }
+
+ private:
+  // The counts on the bins of a wider range (_combine_histograms).
+  Counts OnGrid(ObservedRange wide) const {
+    if (range_.min == range_.max) {
+      Counts counts = Histc(std::span(&range_.min, 1), wide.min, wide.max);
+      const float total = Sum(counts_);
+      for (float& count : counts) count *= total;
+      return counts;
+    }
+    constexpr int64_t kParts = 16;
+    std::array<float, kBins + 1> ends;
+    for (int64_t i = 0; i <= kBins; ++i) ends[static_cast<size_t>(i)] = LinSpace(wide, kBins, i);
+    const float half = 0.5f * ((range_.max - range_.min) / static_cast<float>(kBins * kParts));
+    Counts counts{};
+    for (int64_t i = 0; i < kBins * kParts; ++i) {
+      const float middle = LinSpace(range_, kBins * kParts, i) + half;
+      const int64_t bin = std::ranges::upper_bound(ends, middle) - ends.begin() - 1;
+      counts[static_cast<size_t>(std::clamp<int64_t>(bin, 0, kBins - 1))] +=
+          counts_[static_cast<size_t>(i / kParts)] / static_cast<float>(kParts);
+    }
+    return counts;
+  }
+
+  bool begun_ = false;
 };
 
 // The result for an observed range and the part of that range to quantize.
@@ -242,9 +298,10 @@ ObserverResult ResultOf(const Observer& o, ObservedRange observed, ObservedRange
 using Batches = std::span<const std::span<const float>>;
 
 // Not inlined: else the compiler may move arithmetic in front of NearestEnvironment.
+template <class HistogramOfVersion>
 [[gnu::noinline]] ObserverResult ObserveNearest(const Observer& o, Batches batches) {
   if (o.kind == Observer::Kind::kHistogram) {
-    Histogram histogram;
+    HistogramOfVersion histogram;
     for (const std::span<const float> batch : batches) histogram.Add(batch);
     return ResultOf(o, histogram.range(), histogram.Search());
   }
@@ -261,10 +318,23 @@ using Batches = std::span<const std::span<const float>>;
   return ResultOf(o, range, range);
 }
 
-ObserverResult ObserveColumn(const Case& c, int64_t m) {
+using ObserveFunction = ObserverResult (*)(const Observer&, Batches);
+
+ObserverResult ObserveColumn(const Case& c, int64_t m, ObserveFunction observe = Observe) {
   std::vector<std::span<const float>> batches;
   for (int64_t b = 0; b < c.x.shape()[0]; ++b) batches.push_back(observer::Values(c, b, m));
-  return Observe(c.observer, batches);
+  return observe(c.observer, batches);
+}
+
+Tensor ChooseBy(const Case& c, ObserveFunction observe) {
+  Tensor y(DType::kF32, c.output_shape());
+  const int64_t columns = y.shape()[1];
+  for (int64_t m = 0; m < columns; ++m) {
+    const ObserverResult result = ObserveColumn(c, m, observe);
+    y.as<float>()[static_cast<size_t>(m)] = result.scale;
+    y.as<float>()[static_cast<size_t>(columns + m)] = static_cast<float>(result.zero_point);
+  }
+  return y;
 }
 
 }  // namespace
@@ -286,7 +356,12 @@ ChosenQParams FromRange(const Observer& o, double min, double max, float least_s
 
 ObserverResult Observe(const Observer& observer, Batches batches) {
   const NearestEnvironment environment;
-  return ObserveNearest(observer, batches);
+  return ObserveNearest<Histogram>(observer, batches);
+}
+
+ObserverResult ObserveHistogram2(const Observer& observer, Batches batches) {
+  const NearestEnvironment environment;
+  return ObserveNearest<Histogram2>(observer, batches);
 }
 
 std::vector<ObservedRange> ObservedRanges(const Case& c) {
@@ -297,15 +372,7 @@ std::vector<ObservedRange> ObservedRanges(const Case& c) {
 
 ObservedRange SearchedRange(const Case& c) { return ObserveColumn(c, 0).searched; }
 
-Tensor ChooseQParams(const Case& c) {
-  Tensor y(DType::kF32, c.output_shape());
-  const int64_t columns = y.shape()[1];
-  for (int64_t m = 0; m < columns; ++m) {
-    const ObserverResult result = ObserveColumn(c, m);
-    y.as<float>()[static_cast<size_t>(m)] = result.scale;
-    y.as<float>()[static_cast<size_t>(columns + m)] = static_cast<float>(result.zero_point);
-  }
-  return y;
-}
+Tensor ChooseQParams(const Case& c) { return ChooseBy(c, Observe); }
+Tensor ChooseQParams2(const Case& c) { return ChooseBy(c, ObserveHistogram2); }
 
 }  // namespace qualm::exact

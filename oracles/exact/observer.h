@@ -59,6 +59,10 @@ struct ObserverResult {
   int32_t zero_point = 0;
 };
 ObserverResult Observe(const Observer& observer, std::span<const std::span<const float>> batches);
+// As the histogram observer of PyTorch 2.11 and 2.13 does: ranges are no longer cut to whole
+// numbers, and an old histogram moves to the new grid by the middles of its bins' sixteenths.
+ObserverResult ObserveHistogram2(const Observer& observer,
+                                 std::span<const std::span<const float>> batches);
 
 // The last step: from the range that the codes shall cover, already widened to hold 0, to scale and
 // zero point. Counterfactuals also give ranges that no step before gives, or a smaller least scale,
@@ -76,6 +80,8 @@ ChosenQParams FromRangeRational(const Observer& observer, float min, float max);
 // Scales, then zero points. `c` is a valid choose_qparams.
 Tensor ChooseQParams(const Case& c);
 Tensor ChooseQParamsRational(const Case& c);
+// By ObserveHistogram2.
+Tensor ChooseQParams2(const Case& c);
 
 }  // namespace qualm::exact
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <map>
 #include <string_view>
 
@@ -18,6 +19,29 @@ std::string OneDnnName(std::string_view isa) {
       {"default", "vnni"}, {"AVX512_CORE_VNNI", "vnni"}};
   const auto at = names.find(isa);
   return at == names.end() ? "" : at->second;
+}
+
+// PyTorch 2.11's official wheel on a processor with AMX; `label` says which switch was set.
+std::string Torch211Name(const GoldenRecord& record, std::string_view label) {
+  const std::string_view backend = record.backend;
+  const std::string_view engine = backend.substr(backend.find('/') + 1);
+  const bool sums = record.op == "linear" || record.op == "conv2d" || record.op == "linear_dynamic";
+  if (engine == "qnnpack") return "torch2.11-qnnpack";
+  // The capability decides nothing but how add is computed.
+  if (!sums && label == "atendefault" && record.op == "add") return "aten@default+pt26";
+  if (!sums) return "torch2.11-aten";
+  const std::string_view onednn = After(label, "onednn");
+  const std::string onednns = "onednn3.10@" + (onednn.empty() ? "amx" : OneDnnName(onednn));
+  const std::string fbgemms = label == "fbgemmAVX2"     ? "fbgemm@avx2"
+                              : label == "fbgemmAVX512" ? "fbgemm@avx512"
+                                                        : "fbgemm@vnni";
+  if (engine == "onednn") return onednns;
+  if (engine == "fbgemm") return fbgemms;
+  if (engine != "x86") return "";
+  if (label == "default") return "torch-x86@amx";
+  // One switch was set, and no convention has the two instruction sets.
+  const std::vector<int32_t> zero_points = Int32s(record, "w_zp");
+  return std::ranges::all_of(zero_points, [](int32_t z) { return z == 0; }) ? onednns : fbgemms;
 }
 
 }  // namespace
@@ -45,6 +69,7 @@ std::string ConventionName(const GoldenRecord& record) {
   if (backend.starts_with("tflite-double") || backend.starts_with("tflite-reference"))
     return "tflite@double";
   if (backend.starts_with("tflite-single")) return "tflite@single";
+  if (const auto label = After(isa, "pt211-"); !label.empty()) return Torch211Name(record, label);
   if (isa == "qnnpack-x86" || isa == "pt26-qnnpack") return "qnnpack";
   if (const auto rest = After(isa, "pt26-onednn-"); !rest.empty())
     return "onednn3@" + OneDnnName(rest);

@@ -183,11 +183,30 @@ Case DirectConv(const GoldenRecord& record) {
   return Checked(record, ConvCase(record, CodeType(record, "src_dtype"), DType::kS8, DType::kS32));
 }
 
+Case DynamicLinearCase(const GoldenRecord& record) {
+  Case c;
+  c.op = Op::kDynamicLinear;
+  c.M = Dimension(record, "M");
+  c.N = Dimension(record, "N");
+  c.K = Dimension(record, "K");
+  c.x = Reals(record, "x", {c.M, c.K});
+  c.w = Codes(record, "w", DType::kS8, {c.N, c.K});
+  c.w_q = {record.Floats("w_scale"), Int32s(record, "w_zp")};
+  if (record.Has("bias")) c.bias = record.Floats("bias");
+  c.rule = QParamsRule::kAten;
+  c.observer.reduce_range = Flag(record, "reduce_range");
+  c.out_dtype = DType::kF32;
+  SetPerChannel(record, c);
+  OpenClamp(&c);
+  return Checked(record, std::move(c));
+}
+
 // The operand a is x, b is w.
-Case AddCase(const GoldenRecord& record) {
+Case PairCase(const GoldenRecord& record) {
   DType dtype = record.op == "tflite_add" ? DType::kS8 : DType::kU8;
   if (record.Has("dtype")) dtype = CodeType(record, "dtype");
-  Case c = CaseOver(Op::kAdd, Codes(record, "a", dtype, {1, Dimension(record, "n")}), dtype);
+  Case c = CaseOver(record.op == "mul" ? Op::kMul : Op::kAdd,
+                    Codes(record, "a", dtype, {1, Dimension(record, "n")}), dtype);
   c.w = Codes(record, "b", dtype, {c.M, c.N});
   c.x_q = {{record.Float("a_scale")}, {Int32(record, "a_zp")}};
   c.w_q = {{record.Float("b_scale")}, {Int32(record, "b_zp")}};

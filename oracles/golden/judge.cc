@@ -32,8 +32,10 @@ const std::map<std::string_view, CaseReader>& CaseReaders() {
       {"conv2d", {AtenStyleConv, "y"}},
       {"qlinear_conv", {OrtConv, "y"}},
       {"conv2d_s32", {DirectConv, "y_s32"}},
-      {"add", {AddCase, "y"}},
-      {"tflite_add", {AddCase, "y"}},
+      {"linear_dynamic", {DynamicLinearCase, "y"}},
+      {"add", {PairCase, "y"}},
+      {"mul", {PairCase, "y"}},
+      {"tflite_add", {PairCase, "y"}},
       {"linear_float_and_i32bias", {I32BiasLinear, "y_u8_i32bias"}},
       {"matmul", {DirectMatmul, "y_u8"}},
       {"qlinear_matmul", {OrtMatmul, "y"}},
@@ -45,6 +47,12 @@ const std::map<std::string_view, CaseReader>& CaseReaders() {
       {"requantize_float", {RequantizeCase, "y_avx2"}},
   };
   return readers;
+}
+
+// The recorded output of a case.
+Tensor Output(const GoldenRecord& record, const std::string& field, const Case& c) {
+  return c.out_dtype == DType::kF32 ? Reals(record, field, c.output_shape())
+                                    : Codes(record, field, c.out_dtype, c.output_shape());
 }
 
 class RecordJudge {
@@ -83,15 +91,13 @@ class RecordJudge {
 
   // One case, one convention, one recorded field.
   void JudgeOutput(const std::string& field, const std::string& name, const Case& c) {
-    const Tensor y = c.out_dtype == DType::kF32
-                         ? Reals(record_, field, c.output_shape())
-                         : Codes(record_, field, c.out_dtype, c.output_shape());
+    const Tensor y = Output(record_, field, c);
     if (const auto output = Convention(name, c)) Compare(field, y, output->y);
   }
 
   // One case, one convention: its codes and, where recorded, its sums.
   void JudgeCase(const Case& c) {
-    const Tensor y = Codes(record_, "y", c.out_dtype, c.output_shape());
+    const Tensor y = Output(record_, "y", c);
     const std::optional<ConventionOutput> output = Convention(ConventionName(record_), c);
     if (!output) return;
     for (const char* field : {"acc", "acc_no_zp"}) {
@@ -323,7 +329,8 @@ void RecordJudge::AtenChooseQParams() {
 // Scales and zero points; where they were recorded too, the range behind them and ATen's codes of
 // x.
 void RecordJudge::Observe() {
-  result_.convention = "observers@torch";
+  result_.convention =
+      record_.backend.starts_with("pytorch-2") ? "observers@torch2" : "observers@torch";
   const std::vector<exact::ObserverResult> results = ObserveRecord(record_);
   const auto count = static_cast<int64_t>(results.size());
   Tensor scale(DType::kF32, {count});
@@ -333,11 +340,12 @@ void RecordJudge::Observe() {
                          &exact::ObserverResult::zero_point);
   Compare("scale", Reals(record_, "scale", {count}), scale);
   Compare("zp", Codes(record_, "zp", DType::kS32, {count}), zero_point);
-  for (const auto& [field, value] :
-       {std::pair{"min_val", results[0].range.min}, {"max_val", results[0].range.max}}) {
-    if (record_.Has(field)) {
-      CompareText(field, FloatText(record_.Float(field)), FloatText(value));
-    }
+  for (const auto& [field, end] : {std::pair{"min_val", &exact::ObservedRange::min},
+                                   {"max_val", &exact::ObservedRange::max}}) {
+    if (!record_.Has(field)) continue;
+    Tensor ends(DType::kF32, {count});
+    for (size_t i = 0; i < results.size(); ++i) ends.as<float>()[i] = results[i].range.*end;
+    Compare(field, Reals(record_, field, {count}), ends);
   }
   for (const char* field : {"q", "y", "y_thread"}) {
     if (!record_.Has(field)) continue;
@@ -456,7 +464,7 @@ Case GoldenCase(const GoldenRecord& record) {
   if (record.Has(output)) {
     Observed observed;
     observed.by = record.backend + (record.isa.empty() ? "" : " " + record.isa);
-    observed.y = golden::Codes(record, output, c.out_dtype, c.output_shape());
+    observed.y = golden::Output(record, output, c);
     c.observed = std::move(observed);
   }
   return c;

@@ -79,7 +79,6 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
   const std::set<std::string> without{"aten@avx2+pt26",
                                       "xnnpack2024@avx2",
                                       "xnnpack2024@avx512",
-                                      "aten@default+pt26",
                                       "fbgemm@avx2+acc16+nofma",
                                       "fbgemm@avx512+acc16+nofma",
                                       "fbgemm@vnni+acc16+nofma",
@@ -92,6 +91,7 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "onednn2@avx2vnni",
                                       "onednn3@avx512core",
                                       "onednn3@sse41",
+                                      "onednn3.10@vnni",
                                       "onnx@reference",
                                       "plain@away",
                                       "plain@away+zp_first",
@@ -108,7 +108,13 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "torch-onednn@avx512core",
                                       "torch-onednn@sse41",
                                       "torch-onednn@vnni",
-                                      "torch-qnnpack"};
+                                      "torch-qnnpack",
+                                      "torch-x86@avx2",
+                                      "torch-x86@avx512core",
+                                      "torch-x86@vnni",
+                                      "torch2.13-aten@avx2",
+                                      "torch2.13-aten@avx512",
+                                      "torch2.13-qnnpack"};
   for (const Convention& convention : AllConventions()) {
     EXPECT_EQ(outputs_by_model[convention.name] == 0, without.contains(convention.name))
         << convention.name;

@@ -52,7 +52,9 @@ Case AtenStyleConv(const GoldenRecord& record);
 Case OrtConv(const GoldenRecord& record);
 Case DirectConv(const GoldenRecord& record);  // oneDNN's own: the sums, no zero points
 
-Case AddCase(const GoldenRecord& record);
+Case DynamicLinearCase(const GoldenRecord& record);  // of ATen: float bias, f32 output
+
+Case PairCase(const GoldenRecord& record);  // add, mul
 Case QuantizeCase(const GoldenRecord& record);
 Case HardSwishCase(const GoldenRecord& record);
 // The dequantize of `codes`, which are the output of `quantize`.

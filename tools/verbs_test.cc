@@ -210,8 +210,11 @@ TEST_F(Verbs, MinimizeEndsAtTwoTerms) {
   EXPECT_NE(*small.expected, small.observed->y);
   EXPECT_EQ(small.observed->by, "model:fbgemm@avx2");
   EXPECT_NE(ran.out.find("irrelevant: input zero point, "), std::string::npos) << ran.out;
-  // The result is the committed case.
-  EXPECT_EQ(small, ReadCaseFile(Corpus("regressions/linear-pair-sum-saturates.case.json")));
+  // The result is the committed case, but for how many other causes were ruled out.
+  Case committed = ReadCaseFile(Corpus("regressions/linear-pair-sum-saturates.case.json"));
+  ASSERT_TRUE(committed.observed);
+  committed.observed->why.evidence = small.observed->why.evidence;
+  EXPECT_EQ(small, committed);
 }
 
 TEST_F(Verbs, ExplainNamesPairValueAndLoss) {
@@ -332,7 +335,9 @@ TEST_F(Verbs, IdentifyNamesTheArithmeticAndRulesOutTheRest) {
       EXPECT_EQ(alone[0]["witness"]["output"], convention["witness"]["output"]);
       EXPECT_EQ(alone[1]["state"], "bit_equal");
     }
-    EXPECT_EQ(equal, (std::set<std::string>{"qnnpack", "torch-qnnpack"})) << op["op"];
+    EXPECT_EQ(equal, (std::set<std::string>{"qnnpack", "torch-qnnpack", "torch2.11-qnnpack",
+                                            "torch2.13-qnnpack"}))
+        << op["op"];
     EXPECT_GE(witnesses, 5) << op["op"];
   }
 }

@@ -92,9 +92,13 @@ TEST_F(IdentifyTest, PairsRuleOutVnniByTwoTerms) {
   EXPECT_EQ(With(linear, "tflite@double").reason, "activations and weights must be s8");
 }
 
+// PyTorch's engine of that name is QNNPACK, in every version.
+const std::set<std::string> kQnnpack{"qnnpack", "torch-qnnpack", "torch2.11-qnnpack",
+                                     "torch2.13-qnnpack"};
+
 TEST_F(IdentifyTest, OneConventionIsLeftWhereOneIsDistinct) {
   const std::pair<const char*, Names> kLinear[] = {
-      {"qnnpack", {"qnnpack", "torch-qnnpack"}},  // PyTorch's engine is QNNPACK
+      {"qnnpack", kQnnpack},
       {"onednn3@vnni", {"onednn3@vnni"}},
       {"fbgemm@vnni+nofma", {"fbgemm@vnni+nofma", "fbgemm@vnni+acc16+nofma"}},
       // XNNPACK takes x and w of one type, where no pair saturates, and no arithmetic is left to
@@ -114,7 +118,7 @@ TEST_F(IdentifyTest, OneConventionIsLeftWhereOneIsDistinct) {
 }
 
 TEST_F(IdentifyTest, OtherOperations) {
-  EXPECT_EQ(Survivors(Of("model:qnnpack", Op::kAdd)), (Names{"qnnpack", "torch-qnnpack"}));
+  EXPECT_EQ(Survivors(Of("model:qnnpack", Op::kAdd)), kQnnpack);
   EXPECT_EQ(Survivors(Of("model:aten@avx512", Op::kAdd)), Names{"aten@avx512"});
   EXPECT_EQ(Survivors(Of("model:aten@avx2", Op::kAdd)),
             (Names{"aten@avx2", "aten@avx2+pt26", "aten@avx512+pt26", "torch-onednn@amx",

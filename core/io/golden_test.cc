@@ -99,7 +99,7 @@ TEST(GoldenTest, RejectsFieldsOfTheWrongType) {
       R"("h":"0x1.0000001p+0","o":1e39,"ll":[1,[2]],"null":null)");
   const std::string f = "f.jsonl:7: a: ";
   EXPECT_EQ(ErrorOf([&] { r.Int("f"); }), f + "f: expected an integer");
-  EXPECT_EQ(ErrorOf([&] { r.Int("b"); }), f + "b: expected an integer");
+  EXPECT_EQ(r.Int("b"), 1);  // true, as Python writes a flag
   EXPECT_EQ(ErrorOf([&] { r.Int("big"); }), f + "big: expected an integer");
   EXPECT_EQ(ErrorOf([&] { r.Int("u"); }), f + "u: expected an integer");
   EXPECT_EQ(ErrorOf([&] { r.Int("x"); }), f + "x: missing, but this record needs it");

@@ -16,7 +16,7 @@ namespace qualm {
 
 // A field. Lists of integers only, the bulk of every file, are kept compactly.
 struct GoldenRecord::Value {
-  enum class Kind : uint8_t { kNull, kBoolean, kInteger, kNumber, kText, kList };
+  enum class Kind : uint8_t { kNull, kInteger, kNumber, kText, kList };
   Kind kind = Kind::kNull;
   int64_t integer = 0;                 // kInteger
   std::string text = {};               // kText; kNumber: the token as written

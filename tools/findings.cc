@@ -239,6 +239,8 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     triage::Condition where;
   };
   std::map<std::pair<std::string, std::string>, std::vector<Established>> established;
+  // What experiments have shown of a subject and operation, once.
+  std::map<std::pair<std::string, std::string>, triage::Attribution> shown;
   struct Item {
     size_t number;
     std::unique_ptr<Subject> subject;
@@ -255,16 +257,20 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     std::vector<Established>& known =
         established[{triaged.finding().subject, triaged.finding().op}];
     const auto is_known = [&](const Established& each) { return each.causes == triaged.causes(); };
+    if (triaged.attribution().of_subject)
+      shown.try_emplace({triaged.finding().subject, triaged.finding().op}, triaged.attribution());
     if (!triaged.causes().empty() && std::ranges::none_of(known, is_known))
       known.push_back({triaged.causes(), triaged.attribution().where});
   };
   const auto look_into = [&](Finding finding, Item& item) {
     std::vector<triage::Hypothesis> causes = causes_of(finding);
+    const auto of_subject = shown.find({finding.subject, finding.op});
     item.subject = std::move(MakeSubjects({finding.subject}, contract).front());
     item.subject->set_contract(item.subject->contract(finding.test_case.op));
     item.triaged = std::make_unique<triage::Triaged>(
         std::move(finding), *item.subject,
-        [&](const Finding& found) { return !known.IsNew(found); }, std::move(causes));
+        [&](const Finding& found) { return !known.IsNew(found); }, std::move(causes),
+        of_subject == shown.end() ? nullptr : &of_subject->second);
     if (item.triaged->sure()) establish(*item.triaged);
   };
   const Stopwatch since;

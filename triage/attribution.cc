@@ -1026,6 +1026,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   if (auto together = EstablishedTogether(evidence, options.established, model)) return *together;
   const auto misread = [&]() -> std::optional<Attribution> {
     if (!options.probe_state) return std::nullopt;
+    if (options.shown != nullptr) return *options.shown;
     const auto misreading = FindMisreading(c, exact_y, answer.y, subject);
     if (!misreading) return std::nullopt;
     return OfSubject(*misreading);
@@ -1119,7 +1120,10 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   const std::optional<Attribution> named = examined(whole, {});
   if (named && named->where.text.empty()) return *named;
   // What is read elsewhere is seen by an experiment; a condition may be fitted to a few answers.
-  if (named && !IsArithmetic(named->causes) && named->causes.front()->stage != CauseStage::kTail) {
+  const bool other_trait = options.shown != nullptr && options.shown->kind != FindingKind::kIndex &&
+                           options.shown->kind != FindingKind::kPadding;
+  if (named && !IsArithmetic(named->causes) && named->causes.front()->stage != CauseStage::kTail &&
+      !other_trait) {
     if (auto shown = misread()) return *shown;
   }
   // A place may say what a condition only comes near to.

@@ -121,6 +121,7 @@ class Descent {
     // What is ruled out alone may be one of two causes.
     if (begun.causes.size() < 2) how.contradicted = begun.contradicted;
     how.established = options_.established;
+    how.shown = options_.shown;
     how.examine = true;
     Attribution found = JudgeAndAttribute(property_, best_, memo_, how).attribution;
     if (found.causes.empty() || IsBorneOut(original, memo_, found.causes)) return found;
@@ -150,6 +151,7 @@ class Descent {
   Judged JudgeStart(Subject& subject) {
     AttributionOptions how;
     how.established = options_.established;
+    how.shown = options_.shown;
     how.examine = true;
     if (options_.attribution == nullptr) return JudgeAndAttribute(property_, best_, subject, how);
     return {Judge(property_, best_, subject), *options_.attribution};

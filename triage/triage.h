@@ -87,6 +87,9 @@ struct AttributionOptions {
   std::span<const Hypothesis> contradicted = {};
   // Name nothing but what is established.
   bool only_established = false;
+  // What experiments have shown of this subject and operation already (Attribution::of_subject): an
+  // answer that no cause explains is put down to it, and they are not made again.
+  const Attribution* shown = nullptr;
   // First ask again, with other memory contents, and a new instance of the subject: an answer that
   // depends on such things has no cause in arithmetic, whatever fits it. Four runs and, where the
   // subject is foreign, the start of a worker.
@@ -110,6 +113,7 @@ struct MinimizeOptions {
   // show its cause.
   bool keep_kind = true;
   std::span<const Hypothesis> established = {};  // as in AttributionOptions
+  const Attribution* shown = nullptr;            // the same
   // The attribution of the given case, by JudgeAndAttribute with `examine`; null: not known yet.
   const Attribution* attribution = nullptr;
 };

@@ -12,13 +12,15 @@ namespace qualm::triage {
 
 Triaged::Triaged(Finding finding, Subject& subject,
                  const std::function<bool(const Finding&)>& known,
-                 std::vector<Hypothesis> established)
+                 std::vector<Hypothesis> established, const Attribution* shown)
     : finding_(std::move(finding)),
       subject_(subject),
       property_(*FindProperty(finding_.property)),
-      established_(std::move(established)) {
+      established_(std::move(established)),
+      shown_(shown) {
   AttributionOptions how;
   how.established = established_;
+  how.shown = shown_;
   how.examine = !finding_.expected_by_contract;  // what is declared has been named
   // A fault that depends on the state of the machine, such as kept memory, or on chance may need
   // several runs. Each crash or hang may cost the time limit.
@@ -77,6 +79,7 @@ void Triaged::Minimize(const MinimizeOptions& options) {
   if (!fails_) return;
   MinimizeOptions how = options;
   how.established = established_;
+  how.shown = shown_;
   how.attribution = &attribution_;
   small_ = triage::Minimize(finding_.test_case, subject_, property_, how);
   if (!small_->reproduced) {

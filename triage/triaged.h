@@ -23,10 +23,11 @@ class Triaged {
   // Judges the case of the finding once more. `subject` must outlive this. Where several causes
   // are left, a cause that makes the finding `known` is taken: a known bug would otherwise look
   // like a new one on some cases. `established`: causes of faults of this subject and operation
-  // that are known already; what one of them explains is that fault.
+  // that are known already; what one of them explains is that fault. `shown`: what experiments have
+  // shown of them (AttributionOptions), null or to outlive this.
   Triaged(Finding finding, Subject& subject,
           const std::function<bool(const Finding&)>& known = nullptr,
-          std::vector<Hypothesis> established = {});
+          std::vector<Hypothesis> established = {}, const Attribution* shown = nullptr);
 
   const Finding& finding() const { return finding_; }
   Finding& finding() { return finding_; }
@@ -55,6 +56,7 @@ class Triaged {
   Subject& subject_;
   const Property& property_;
   std::vector<Hypothesis> established_;
+  const Attribution* shown_;
   bool fails_ = false;
   bool sure_ = false;
   Verdict verdict_;

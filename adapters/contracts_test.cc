@@ -41,8 +41,8 @@ constexpr const char* kWheel = "torch: PyTorch 2.";
 
 constexpr Excused kExcused[] = {
     // PyTorch's official wheels.
-    {"*", "*", "conv2d depthwise", "model:onednn3.10@", kOnednn310, kWheel},
-    {"*", "*", "conv2d depthwise", "model:torch-x86@", kOnednn310, kWheel},
+    {"*", "*", "conv2d depthwise", "model:onednn3.10@", "amx avx512core vnni", kWheel},
+    {"*", "*", "conv2d depthwise", "model:torch-x86@", "amx avx512core vnni", kWheel},
     {"clamp", "clamp", "conv2d depthwise linear", "model:onednn3.10@", kOnednn310},
     {"clamp", "clamp", "conv2d depthwise", "model:torch-x86@", kOnednn310},
     {"clamp", "matches_exact", "dynamic_linear", "model:torch", kWheelsQnnpack},

@@ -51,9 +51,9 @@ class Torch : public testing::Test {
                      {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kDepthwise, Op::kAdd,
                       Op::kMul, Op::kMaxPool, Op::kConcat, Op::kTable, Op::kSoftmax,
                       Op::kChooseQParams, Op::kDynamicLinear},
-                     200);
+                     60);
     // Few convolutions have types, padding and bias as PyTorch has them.
-    ExpectNoFindings(name, {Op::kConv2d}, 2000);
+    ExpectNoFindings(name, {Op::kConv2d}, 400);
   }
 
   static void ExpectNoFindings(const std::string& name, const std::vector<Op>& ops, int64_t cases) {

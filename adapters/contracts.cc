@@ -333,11 +333,13 @@ void AddOnednn(Rows& rows) {
     rows.Add(subject, Op::kDepthwise, "matches_exact", FindingKind::kZeroPoint, kOnednnReorder);
   }
   for (const char* subject : kOnednn2) {
-    rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
+    for (const Op op : {Op::kLinear, Op::kQuantize})
+      rows.Add(subject, op, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
   }
   for (const char* subject : kOnednn3) {
-    rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednn3Tie);
+    for (const Op op : {Op::kLinear, Op::kQuantize})
+      rows.Add(subject, op, "matches_exact", FindingKind::kTie, kOnednn3Tie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednn3Scale);
     for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise})
       rows.AddOwn(subject, op, "clamp", FindingKind::kClamp, kOnednn3Nan);
@@ -396,6 +398,12 @@ void AddTorch(Rows& rows) {
     for (const char* property : {"one_thing_changed", "zero_point_shift"})
       remembers("torch@qnnpack+kept", property, kQnnpackPadding, "zero point");
   }
+  rows.Add("torch@onednn+kept", Op::kDynamicLinear, "one_thing_changed",
+           FindingKind::kNondeterminism, kPackedRelu, "relu changed");
+  // Of the engine x86 the convolutions are oneDNN's.
+  for (const Op op : {Op::kConv2d, Op::kDepthwise})
+    rows.Add("torch@x86+kept", op, "one_thing_changed", FindingKind::kNondeterminism, kPackedRelu,
+             "relu changed");
   rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kTie, kOnednnTie);
   rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kRounding, kOnednnScale);
   rows.Add(kTorchOnednn, Op::kAdd, FindingKind::kRounding, kAtenAdd);
@@ -431,7 +439,10 @@ void AddWheels(Rows& rows) {
     for (const char* property : {"matches_exact", "sweep_is_linear"})
       rows.Add(subject, Op::kConv2d, property, FindingKind::kPairSaturation, kOnednnPairs);
   }
-  rows.Add(kOnednn310, Op::kLinear, FindingKind::kTie, kOnednn3Tie);
+  for (const Op op : {Op::kLinear, Op::kQuantize})
+    rows.Add(kOnednn310, op, FindingKind::kTie, kOnednn3Tie);
+  rows.Add(kOnednn310, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(kOnednn310, Op::kAdd, FindingKind::kRounding, kOnednnAdd);
   rows.Add(kOnednn310, Op::kLinear, FindingKind::kRounding, kOnednn3Scale);
   for (const auto& subjects : {std::span<const char* const>(kOnednn310), {kTorchX86}}) {
     for (const char* subject : subjects) {

@@ -71,10 +71,8 @@ constexpr const char* kOnednn3Scale =
     "the sum, the scales and the bias are rounded to float32 one after another before the result "
     "is (ideep, oneDNN 3.7.2 src/cpu/x64, post-ops of brgemm and gemm_x8s8s32x)";
 constexpr const char* kOnednnSingleChannel =
-    "with one channel in a group and padding, some outputs get what lies in the buffer of the "
-    "compensation "
-    "for "
-    "the zero point of x (oneDNN 3.12 src/cpu/x64/jit_brgemm_conv.cpp)";
+    "with one channel in a group and a larger stride across than down, some outputs get pixels of "
+    "other places, or what lay in a buffer (oneDNN 3.12 src/cpu/x64/jit_brgemm_conv.cpp)";
 constexpr const char* kZeroPointFirst =
     "the zero point is added before the rounding: an odd one turns a tie the other way (PyTorch "
     "2.13 AffineQuantizerBase.cpp; FBGEMM include/fbgemm/QuantUtils.h, Quantize, LEGACY)";
@@ -231,13 +229,12 @@ bool HasFivePixelsAndFiveBlocks(const Case& c) {
   return out > 4 * block;
 }
 
-// Padded convolutions of one channel in each group that has a zero point, of which oneDNN 3.12 adds
-// what lies in the buffer of their compensation. The full condition is not known.
-bool HasPaddedSingleChannel(const Case& c) {
+// Convolutions of one channel in each group whose steps are wider than high. Plain depthwise ones
+// have a kernel of their own.
+bool HasSingleChannelAndWideSteps(const Case& c) {
   const Window& v = c.window;
-  const bool depthwise = v.groups > 1 && v.groups == c.N;  // has a kernel of its own
-  return v.in_c == v.groups && !depthwise && c.x_q.zero_point_at(0) != 0 &&
-         v.pad_top + v.pad_bottom + v.pad_left + v.pad_right > 0;
+  const bool depthwise = v.groups > 1 && v.groups == c.N;
+  return v.in_c == v.groups && !depthwise && v.stride_w > v.stride_h;
 }
 
 // The library, and its version if it tells one, in which a fault was seen that is not part of its
@@ -336,11 +333,13 @@ void AddOnednn(Rows& rows) {
     rows.Add(subject, Op::kDepthwise, "matches_exact", FindingKind::kZeroPoint, kOnednnReorder);
   }
   for (const char* subject : kOnednn2) {
-    rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednnTie);
+    for (const Op op : {Op::kLinear, Op::kQuantize})
+      rows.Add(subject, op, "matches_exact", FindingKind::kTie, kOnednnTie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednnScale);
   }
   for (const char* subject : kOnednn3) {
-    rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kTie, kOnednn3Tie);
+    for (const Op op : {Op::kLinear, Op::kQuantize})
+      rows.Add(subject, op, "matches_exact", FindingKind::kTie, kOnednn3Tie);
     rows.Add(subject, Op::kLinear, "matches_exact", FindingKind::kRounding, kOnednn3Scale);
     for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise})
       rows.AddOwn(subject, op, "clamp", FindingKind::kClamp, kOnednn3Nan);
@@ -399,6 +398,12 @@ void AddTorch(Rows& rows) {
     for (const char* property : {"one_thing_changed", "zero_point_shift"})
       remembers("torch@qnnpack+kept", property, kQnnpackPadding, "zero point");
   }
+  rows.Add("torch@onednn+kept", Op::kDynamicLinear, "one_thing_changed",
+           FindingKind::kNondeterminism, kPackedRelu, "relu changed");
+  // Of the engine x86 the convolutions are oneDNN's.
+  for (const Op op : {Op::kConv2d, Op::kDepthwise})
+    rows.Add("torch@x86+kept", op, "one_thing_changed", FindingKind::kNondeterminism, kPackedRelu,
+             "relu changed");
   rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kTie, kOnednnTie);
   rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kRounding, kOnednnScale);
   rows.Add(kTorchOnednn, Op::kAdd, FindingKind::kRounding, kAtenAdd);
@@ -434,13 +439,17 @@ void AddWheels(Rows& rows) {
     for (const char* property : {"matches_exact", "sweep_is_linear"})
       rows.Add(subject, Op::kConv2d, property, FindingKind::kPairSaturation, kOnednnPairs);
   }
-  rows.Add(kOnednn310, Op::kLinear, FindingKind::kTie, kOnednn3Tie);
+  for (const Op op : {Op::kLinear, Op::kQuantize})
+    rows.Add(kOnednn310, op, FindingKind::kTie, kOnednn3Tie);
+  rows.Add(kOnednn310, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(kOnednn310, Op::kAdd, FindingKind::kRounding, kOnednnAdd);
   rows.Add(kOnednn310, Op::kLinear, FindingKind::kRounding, kOnednn3Scale);
   for (const auto& subjects : {std::span<const char* const>(kOnednn310), {kTorchX86}}) {
     for (const char* subject : subjects) {
       for (const Op op : {Op::kConv2d, Op::kDepthwise}) {
         rows.AddOwn(subject, op, "clamp", FindingKind::kClamp, kOnednn3Nan);
-        rows.AddAnything(subject, op, kOnednnSingleChannel, HasPaddedSingleChannel);
+        if (!std::string_view(subject).ends_with("@avx2"))
+          rows.AddAnything(subject, op, kOnednnSingleChannel, HasSingleChannelAndWideSteps);
       }
     }
   }

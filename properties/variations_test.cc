@@ -111,6 +111,7 @@ TEST(VariationsTest, WhatIsNotListedIsNotPermitted) {
   EXPECT_TRUE(fails_without("tflite@double", "V12", Op::kRequantize));
   EXPECT_TRUE(fails_without("numpy@float32+half_clip", "V21", Op::kQuantize));
   EXPECT_TRUE(fails_without("observers@aten", "V23", Op::kChooseQParams));
+  EXPECT_TRUE(fails_without("observers@torch2", "V36", Op::kChooseQParams));
   EXPECT_TRUE(fails_without("torch-qnnpack", "V27", Op::kMaxPool));
   EXPECT_TRUE(fails_without("onnxruntime@vnni", "V27", Op::kAvgPool));
   EXPECT_TRUE(fails_without("onnxruntime@vnni", "V29", Op::kSoftmax));

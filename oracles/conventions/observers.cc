@@ -128,7 +128,7 @@ std::vector<Convention> ObserverConventions() {
                   value, false}};
   };
   torch2.satisfies = {"value_permutation", "range_is_covered"};
-  torch2.variations = {"V23"};
+  torch2.variations = {"V36"};
 
   Convention aten =
       Choosing("observers@aten", "ATen's choice for dynamic quantization, scale rounded to float32",

@@ -4,9 +4,13 @@
 // and conv.hpp), the bias is added in real units, and the output scale is a second multiplication
 // (src/cpu/x64/brgemm/jit_brgemm_kernel.cpp, store_accumulators_apply_post_ops;
 // jit_gemm_inner_product_utils.cpp, compute_oc_channel_blk).
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "oracles/conventions/onednn2.h"
+#include "oracles/conventions/requirements.h"
 #include "oracles/conventions/torch_operators.h"
 
 namespace qualm::conventions {
@@ -127,6 +131,17 @@ Convention DynamicMatmul(OneDnnIsa isa, float inverse_x_scale) {
   return MakeConvention(std::move(definition));
 }
 
+// On AVX-512 convolutions of one channel in each group are lowered, and some groups whose kernel is
+// one column: which taps are neighbours, and saturate as pairs, depends on sizes and blocks.
+std::string TapsMakeNoPairs(const Case& c) {
+  const Window& v = c.window;
+  const bool grouped = v.groups > 1 && !IsPlainDepthwise(c);
+  const bool single = v.in_c == 1 || (grouped && v.in_c == v.groups);
+  return Require(
+      !IsConv(c.op) || v.kernel_h * v.kernel_w == 1 || !(single || (grouped && v.kernel_w == 1)),
+      "which taps saturate as pairs is not known");
+}
+
 OneDnnIsa OfVersion3(std::string_view name) {
   OneDnnIsa isa = *FindOneDnnIsa(name);
   isa.version = 3;
@@ -158,6 +173,11 @@ std::vector<Convention> OneDnn3Conventions() {
     OneDnnIsa isa = OfVersion3(name);
     isa.transposes = false;  // the reorder sums the weights of 8 by 8 tiles too
     add(isa, Scaling310(isa), "3.10", "oneDNN 3.10.2 and 3.12.0 src/cpu/x64");
+    if (isa.avx512 && !isa.vnni) {
+      conventions.back().cannot_run = [all = conventions.back().cannot_run](const Case& c) {
+        return FirstReason({all(c), TapsMakeNoPairs(c)});
+      };
+    }
     AddOperation(conventions.back(), OneDnnDynamicLinear(isa, DynamicMatmul));
   }
   return conventions;

@@ -641,6 +641,18 @@ TEST(VariationBoundsTest, RangesHaveOtherFormulas) {
   EXPECT_EQ(ReachAt("V23", Quantize(1.0f)), 0);
 }
 
+TEST(VariationBoundsTest, HistogramsHaveNoBound) {
+  Case c = Choose({0, 255 * 0.75f});
+  for (const auto kind : {Observer::Kind::kMinMax, Observer::Kind::kMovingAverage}) {
+    c.observer.kind = kind;
+    EXPECT_EQ(ReachAt("V36", c), 0);
+  }
+  c.observer.kind = Observer::Kind::kHistogram;
+  EXPECT_EQ(ReachAt("V36", c, 0), kInfinity);
+  EXPECT_EQ(ReachAt("V36", c, 1), kInfinity);
+  EXPECT_EQ(ReachAt("V36", Quantize(1.0f)), 0);
+}
+
 TEST(VariationBoundsTest, ZeroPointsInFloat32AreOffBeyond24Bits) {
   // (0 + zx) * (0 + zw) = 2^24, which is the sum too: 2 * 2^24 * 2^-22.
   const auto with_zeros = [](int32_t x_code, int32_t x_zero, int32_t w_zero) {

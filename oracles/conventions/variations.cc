@@ -304,6 +304,12 @@ double RangeFormulas(const Facts& f) {
   return f.index < f.c->output_shape()[1] ? f.terms * 0x1p-22 : 1;
 }
 
+// The bins of a histogram are others, and so may be the part of the range that is kept.
+double OtherHistograms(const Facts& f) {
+  const bool histogram = f.c->observer.kind == Observer::Kind::kHistogram;
+  return RowOf(f.c->op).observer && histogram ? kInfinity : 0;
+}
+
 double PaddingOfPools(const Facts& f) {
   const Window& v = f.c->window;
   if (f.c->op == Op::kMaxPool) {
@@ -406,7 +412,7 @@ struct Entry {
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 35> kEntries{{
+constexpr std::array<Entry, 36> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales is no normal float32"},
      FloatMultiplier},
@@ -516,6 +522,9 @@ constexpr std::array<Entry, 35> kEntries{{
       "hardswish is computed in 16-bit fixed point, ties away from zero",
       "3/32 of sx/sy; none where value and zero point leave int16"},
      HardSwish16},
+    {{"V36", "other histograms", "a histogram has other bins, and moves to others by another rule",
+      "none for histograms; else 0"},
+     OtherHistograms},
 }};
 
 constexpr auto kVariations = [] {
@@ -528,7 +537,8 @@ double ReachOf(std::string_view id, const Facts& f) {
   const auto entry = std::ranges::find(kEntries, id, [](const Entry& e) { return e.variation.id; });
   QUALM_CHECK(entry != kEntries.end());
   // All others move codes, or what becomes of codes.
-  if (RowOf(f.c->op).observer && entry->reach != RangeFormulas) return 0;
+  const bool of_observers = entry->reach == RangeFormulas || entry->reach == OtherHistograms;
+  if (RowOf(f.c->op).observer && !of_observers) return 0;
   return entry->reach(f);
 }
 

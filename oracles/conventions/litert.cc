@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// TensorFlow Lite as LiteRT 2.3 has it (paths below tflite/kernels/ of LiteRT v2.2.0, whose kernels
+// are those of 2.3), u8 and s8: the reference kernels. They are those of tflite.cc with two
+// roundings, but
+//   linear (fully_connected.cc, internal/reference/integer_ops/fully_connected.h): the sum times
+//     the float64 multiplier, rounded by round()
+//   convolutions of u8 (kernel_util.cc, GetQuantizedConvolutionMultipler) and mul (mul.cc): the
+//     product of scales is float32, and so is mul's quotient
+//   means of windows (internal/reference/integer_ops/pooling.h): of the codes, not of their
+//     distance to the zero point; of whole images (internal/reference/reduce.h): the multiplier's
+//     integer is divided by the number of pixels
+//   u8 concat (internal/reference/concatenation.h), sigmoid and tanh (internal/common.h,
+//     LUTPopulate): float32; relu and leaky_relu (activations.cc): fixed point
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "oracles/conventions/definition.h"
+#include "oracles/conventions/tflite.h"
+#include "oracles/conventions/tflite_hard_swish.h"
+#include "oracles/exact/arithmetic/real.h"
+
+namespace qualm::conventions {
+namespace {
+
+float ProductOfScales(const Case& c) { return c.x_q.scale[0] * c.w_q.scale[0]; }
+
+// Output codes per unit of what is multiplied.
+double RealMultiplierOf(const Case& c, int64_t n) {
+  const auto out = static_cast<double>(c.out_q.scale_at(0));
+  if (c.op == Op::kMul) return static_cast<double>(ProductOfScales(c) / c.out_q.scale[0]);
+  if (c.op == Op::kTable) return static_cast<double>(c.x_q.scale[0] / c.out_q.scale[0]);
+  if (IsConv(c.op) && c.x.dtype() == DType::kU8)
+    return static_cast<double>(ProductOfScales(c)) / out;
+  if (IsConv(c.op)) return RealMultiplier(c, n);
+  return static_cast<double>(c.x_q.scale[0]) / out;
+}
+
+// Of the mean of a whole image: the integer of the multiplier over the pixels, cut.
+void DivideByPixels(FixedMultiplier& m, int64_t pixels) {
+  const int32_t digits = std::bit_width(static_cast<uint64_t>(pixels)) - 1;
+  const int32_t shift = std::min({digits, 32, 31 + m.shift});
+  m.value = static_cast<int32_t>((int64_t{m.value} << shift) / pixels);
+  m.shift -= shift;
+}
+
+Channel ChannelOf(const Case& c, int64_t n) {
+  if (AddsOperands(c.op)) return TfliteSumChannel(c);
+  Channel channel;
+  SetClamp(channel, c);
+  if (c.op == Op::kQuantize) {
+    channel.scale = c.out_q.scale_at(n);
+    channel.zero_point = c.out_q.zero_point_at(n);
+    return channel;
+  }
+  if (c.op == Op::kDequantize) {
+    channel.scale = c.x_q.scale_at(n);
+    channel.zero_point = c.x_q.zero_point_at(n);
+    return channel;
+  }
+  const bool second = c.op == Op::kConcat && n >= c.x.shape()[1];
+  const QParams& q = second ? c.w_q : c.x_q;
+  channel.a.scale = q.scale[0];
+  channel.a.zero_point = q.zero_point[0];
+  channel.b.scale = HasW(c.op) ? c.w_q.scale_at(n) : 1;
+  channel.b.zero_point = HasW(c.op) ? c.w_q.zero_point_at(n) : 0;
+  channel.scale = c.out_q.scale_at(0);
+  channel.zero_point = c.out_q.zero_point_at(0);
+  channel.reciprocal = 1.0f / channel.scale;
+  if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
+  if (c.op == Op::kConcat) {
+    channel.multiplier = channel.a.scale * channel.reciprocal;
+    channel.bias = static_cast<float>(-channel.a.zero_point) * channel.multiplier;
+  } else if (c.op != Op::kLinear && c.op != Op::kMaxPool && c.op != Op::kAvgPool) {
+    channel.a.fixed = channel.b.fixed = channel.fixed =
+        QuantizeMultiplier(RealMultiplierOf(c, n), false);
+  }
+  if (c.op == Op::kGlobalAvgPool) DivideByPixels(channel.fixed, c.K);
+  if (c.op == Op::kTable && c.function == Function::kLeakyRelu) {
+    const float slope = c.x_q.scale[0] * c.negative_slope / c.out_q.scale[0];
+    channel.b.fixed = QuantizeMultiplier(static_cast<double>(slope), false);
+  }
+  if (c.op == Op::kTable && c.function == Function::kRelu)
+    channel.low = std::max(channel.low, channel.zero_point);
+  return channel;
+}
+
+// ---- Inputs ----
+
+Value LargestCode(const Case& c, int64_t index, Trace*) {
+  Value value;
+  value.SetInt(std::ranges::max(CodesUnderWindow(c, index)));
+  return value;
+}
+
+// Divided by the number of codes, which lie in the image, ties away from zero.
+Value MeanOfCodes(const Case& c, int64_t index, Trace* trace) {
+  const std::vector<int32_t> codes = CodesUnderWindow(c, index);
+  const int64_t sum = SumOf(codes), count = std::ssize(codes);
+  Value value;
+  value.SetInt((sum + (sum > 0 ? count / 2 : -(count / 2))) / count);
+  Note(trace, Stage::kScale,
+       "sum of codes over their number, ties away from zero: " + std::to_string(sum) + " / " +
+           std::to_string(count),
+       ValueText(value), value.integer * count != sum);
+  return value;
+}
+
+Value SumOfCodes(const Case& c, int64_t index, Trace*) {
+  const std::vector<int32_t> codes = CodesUnderWindow(c, index);
+  Value value;
+  value.SetInt(Wrap32(SumOf(codes) - std::ssize(codes) * c.x_q.zero_point[0]));
+  return value;
+}
+
+Value ConcatCode(const Case& c, int64_t index, Trace*) {
+  const int64_t columns = c.x.shape()[1];
+  const int64_t m = index / c.N, n = index % c.N;
+  Value value;
+  value.SetInt(n < columns ? c.x.IntAt(m * columns + n)
+                           : c.w.IntAt(m * (c.N - columns) + n - columns));
+  return value;
+}
+
+Definition::Gatherer Gather(const Case& c) {
+  switch (c.op) {
+    case Op::kMaxPool: return EachAlone(c, LargestCode);
+    case Op::kAvgPool: return EachAlone(c, MeanOfCodes);
+    case Op::kGlobalAvgPool: return EachAlone(c, SumOfCodes);
+    case Op::kConcat: return EachAlone(c, ConcatCode);
+    default: return nullptr;  // the element itself
+  }
+}
+
+// ---- Steps ----
+
+// cvttsd2si behind round(): what does not fit becomes INT32_MIN.
+void TimesMultiplier64(Value& v, const Channel& c) {
+  const double multiplier = static_cast<double>(c.a.scale) * static_cast<double>(c.b.scale) /
+                            static_cast<double>(c.scale);
+  const double product = static_cast<double>(v.integer) * multiplier;
+  const double rounded = std::round(product);
+  v.lossy = !(rounded >= -0x1p31 && rounded < 0x1p31);
+  v.SetInt(v.lossy ? INT32_MIN : static_cast<int64_t>(rounded));
+}
+
+void LessZeroPoint(Value& v, const Channel& c) { v.SetInt(v.integer - c.a.zero_point); }
+
+void TimesEither(Value& v, const Channel& c) {
+  const FixedMultiplier& m = v.integer >= 0 ? c.a.fixed : c.b.fixed;
+  v.SetInt(MultiplyTwoRoundings(static_cast<int32_t>(v.integer), m));
+}
+
+// Codes of the same scale and zero point are copied.
+bool IsCopied(const Channel& c) { return c.a.scale == c.scale && c.a.zero_point == c.zero_point; }
+void TimesMultiplierUnlessCopied(Value& v, const Channel& c) {
+  if (IsCopied(c)) return v.SetInt(v.integer - c.zero_point);
+  const auto code = static_cast<float>(v.integer);
+  v.SetReal(code * c.multiplier + c.bias);
+  v.lossy = true;
+}
+void RoundAwayUnlessCopied(Value& v, const Channel& c) {
+  if (v.real) step::RoundAway(v, c);
+}
+
+void CodeToReal(Value& v, const Channel& c) {
+  MultiplyInto(v, c.a.scale, static_cast<float>(v.integer - c.a.zero_point));
+}
+void Sigmoid(Value& v, const Channel& c) {
+  const float power = Beside(exact::RoundedExp(-v.number), c.side * kExpUlps);
+  v.SetReal(1.0f / (1.0f + power));
+}
+void Tanh(Value& v, const Channel& c) {
+  v.SetReal(Beside(exact::RoundedTanh(v.number), c.side * kTanhUlps));
+}
+void RoundAwayFloat(Value& v, const Channel&) { v.SetReal(std::round(v.number)); }
+void CutToInt(Value& v, const Channel&) {
+  const bool fits = v.number >= -0x1p31f && v.number < 0x1p31f;
+  v.SetInt(fits ? static_cast<int64_t>(v.number) : INT32_MIN);
+}
+
+constexpr Step kLessZeroPoint{Stage::kOffset, "minus {a_zp}", LessZeroPoint};
+constexpr Step kClamp{Stage::kClamp, "clamp to {low}..{high}", step::Clamp};
+
+std::vector<Step> TableSteps(const Case& c) {
+  switch (c.function) {
+    case Function::kRelu: return FixedPointSteps(c, {kLessZeroPoint, kTfliteTimesFixed});
+    case Function::kLeakyRelu:
+      return FixedPointSteps(
+          c,
+          {kLessZeroPoint,
+           {Stage::kRound,
+            "times {a_fixed}*2^({a_shift}-31), negative ones {b_fixed}*2^({b_shift}-31), rounded "
+            "twice, ties away from zero",
+            TimesEither}});
+    default: break;
+  }
+  const bool sigmoid = c.function == Function::kSigmoid;
+  return {{Stage::kScale, "(code - {a_zp}) times {a_scale} in float32", CodeToReal},
+          {Stage::kScale, sigmoid ? "1/(1 + expf(-x))" : "tanhf", sigmoid ? Sigmoid : Tanh},
+          {Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal},
+          {Stage::kRound, "roundf, ties away from zero", RoundAwayFloat},
+          {Stage::kZeroPoint, "+ zero point {zero_point} in float32", step::AddZeroPointFloat},
+          {Stage::kRound, "to int32", CutToInt},
+          kClamp};
+}
+
+std::vector<Step> StepsOf(const Case& c) {
+  if (AddsOperands(c.op)) return TfliteSumSteps(c);
+  switch (c.op) {
+    case Op::kDequantize:
+      return {{Stage::kScale, "times scale {scale} minus zero point {zero_point}",
+               step::TimesCodeMinusZeroPoint}};
+    case Op::kQuantize:
+      return FixedPointSteps(c, {{Stage::kScale, "divided by scale {scale}", step::DivideByScale},
+                                 {Stage::kRound, "round, ties away from zero", step::RoundAway}});
+    case Op::kMul: return FixedPointSteps(c, {step::kProduct, kTfliteTimesFixed});
+    case Op::kLinear:
+      return FixedPointSteps(c,
+                             {{Stage::kRound,
+                               "times {a_scale}*{b_scale}/{scale} in float64, rounded, ties away "
+                               "from zero",
+                               TimesMultiplier64}});
+    case Op::kRescale: return FixedPointSteps(c, {kLessZeroPoint, kTfliteTimesFixed});
+    case Op::kMaxPool:
+    case Op::kAvgPool: return {kClamp};
+    case Op::kConcat:
+      return FixedPointSteps(
+          c,
+          {{Stage::kScale, "times fl(scale*fl(1/out_scale)) {multiplier}, + {bias}, unless copied",
+            TimesMultiplierUnlessCopied},
+           {Stage::kRound, "round, ties away from zero", RoundAwayUnlessCopied}});
+    case Op::kTable: return TableSteps(c);
+    default: return FixedPointSteps(c, {kTfliteTimesFixed});  // convolutions, means of images
+  }
+}
+
+// ---- What is refused ----
+
+// Larger shifts are undefined in C++ there.
+bool AreMultipliersFit(const Case& c) {
+  for (int64_t n = 0; n < c.N; ++n) {
+    const Channel channel = ChannelOf(c, n);
+    const int32_t most = AddsOperands(c.op) ? 0 : 30;
+    if (std::max({channel.fixed.shift, channel.a.fixed.shift, channel.b.fixed.shift}) > most)
+      return false;
+    if (std::min({channel.fixed.shift, channel.a.fixed.shift, channel.b.fixed.shift}) < -31)
+      return false;
+  }
+  return true;
+}
+
+bool SameParameters(const QParams& a, const QParams& b) {
+  return a.scale == b.scale && a.zero_point == b.zero_point;
+}
+
+// A number so many ulps away may give another code.
+bool AreCodesDecided(const Case& c) {
+  const std::vector<Step> steps = StepsOf(c);
+  Channel channel = ChannelOf(c, 0);
+  const auto code = [&](int32_t x, int side) {
+    channel.side = side;
+    Value value;
+    value.SetInt(x);
+    Apply(steps, channel, value, nullptr);
+    return value.integer;
+  };
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    if (code(c.x.IntAt(i), -1) != code(c.x.IntAt(i), 1)) return false;
+  }
+  return true;
+}
+
+std::string CannotSum(const Case& c) {
+  const bool u8 = c.x.dtype() == DType::kU8;
+  return FirstReason({
+      Require(c.w.dtype() == c.x.dtype(), "weights must have the type of the activations"),
+      Require(u8 || WeightZeroPointsAre(c, 0), "weight zero points of s8 must be 0"),
+      Require(!u8 || !c.per_channel, "weights of u8 have one scale"),
+      Require(std::isfinite(*std::ranges::max_element(c.w_q.scale) * c.x_q.scale[0]),
+              "the product of scales must be finite"),
+  });
+}
+
+std::string CannotPool(const Case& c) {
+  const Window& v = c.window;
+  return FirstReason({
+      Require(!v.ceil_mode && !v.count_include_pad && v.dilation_h == 1 && v.dilation_w == 1,
+              "there is no ceil mode, no padding that counts and no dilation"),
+      Require(SameParameters(c.x_q, c.out_q) || c.op == Op::kMaxPool,
+              "the output must have the scale and zero point of the input"),
+  });
+}
+
+std::string CannotTable(const Case& c) {
+  if (c.function == Function::kHardSwish) return "this convention has no such table";
+  if (c.function == Function::kRelu || c.function == Function::kLeakyRelu) return "";
+  return FirstReason({Require(c.function != Function::kSigmoid || c.out_q.scale[0] == 0x1p-8f,
+                              "the output of sigmoid has scale 2^-8"),
+                      Require(AreCodesDecided(c), kUndecided)});
+}
+
+bool IsEveryQuotientFit(const Case& c) {
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    if (!(std::fabs(c.x.FloatAt(i) / c.out_q.scale_at(i % c.N)) <= 0x1p30f)) return false;
+  }
+  return true;
+}
+
+std::string CannotRun(const Case& c) {
+  const bool sums = HasSums(c.op), f32 = c.op == Op::kDequantize;
+  const std::string shared = FirstReason({
+      Require(!c.per_channel || sums || c.op == Op::kQuantize || f32, "per tensor only"),
+      Require(!c.bias, "the bias must be int32"),
+      Require(f32 || IsCode(c.out_dtype), "the output must be codes"),
+      Require(f32 || c.op == Op::kQuantize || c.op == Op::kRescale || c.x.dtype() == c.out_dtype,
+              "input and output must have one type"),
+      c.op == Op::kMaxPool ? "" : ZeroPointsAreCodes(c),
+      f32 ? "" : WholeRange(c),
+  });
+  if (!shared.empty()) return shared;
+  const bool fuses = sums || HasTwoOperands(c.op) || c.op == Op::kMaxPool || c.op == Op::kAvgPool;
+  if (!f32 && !fuses && c.relu) return "this operator has no fused relu";
+  if (f32) return "";
+  if (c.op == Op::kQuantize)
+    return Require(IsEveryQuotientFit(c), "quotients must be finite and at most 2^30");
+  if (IsPool(c.op) && c.op != Op::kGlobalAvgPool) return CannotPool(c);
+  if (c.op == Op::kConcat) {
+    const bool same = SameParameters(c.x_q, c.out_q) && SameParameters(c.w_q, c.out_q);
+    return Require(c.x.dtype() == DType::kU8 || same,
+                   "s8 operands must have the scale and zero point of the output");
+  }
+  const std::string reason = sums ? CannotSum(c) : c.op == Op::kTable ? CannotTable(c) : "";
+  if (!reason.empty()) return reason;
+  if (c.op == Op::kLinear) return "";
+  return Require(AreMultipliersFit(c), "the multiplier is too large");
+}
+
+// `own`, and the hard-swish of tflite@double.
+Convention WithHardSwish(Convention own) {
+  const auto plain = std::make_shared<const Convention>(own);
+  const auto other = std::make_shared<const Convention>(TfliteHardSwish());
+  const auto of = [=](const Case& c) -> const Convention& {
+    return c.op == Op::kTable && c.function == Function::kHardSwish ? *other : *plain;
+  };
+  own.cannot_run = [of](const Case& c) { return of(c).cannot_run(c); };
+  own.run = [of](const Case& c) { return of(c).run(c); };
+  own.trace = [of](const Case& c, int64_t index) { return of(c).trace(c, index); };
+  own.variations.insert(own.variations.end(), other->variations.begin(), other->variations.end());
+  SortVariations(own.variations);
+  return own;
+}
+
+Convention Reference() {
+  Definition definition;
+  definition.name = "tflite@reference";
+  definition.description =
+      "TensorFlow Lite's reference kernels today: as tflite@double, but linear rounds once, in "
+      "float64";
+  definition.source = "LiteRT v2.2.0 tflite/kernels, internal/reference";
+  definition.satisfies = {"k_permutation",
+                          "zero_term_append",
+                          "row_independence",
+                          "column_independence",
+                          "commutes",
+                          "add.is_monotone",
+                          "linear.per_channel_equals_per_tensor"};
+  AddExactConvClaims(definition.satisfies);
+  definition.variations = {"V1",  "V2",  "V4",  "V8",  "V9",  "V11", "V12",
+                           "V13", "V14", "V15", "V16", "V17", "V18"};
+  definition.ops = {Op::kQuantize, Op::kDequantize,    Op::kRescale, Op::kAdd,       Op::kSub,
+                    Op::kMul,      Op::kLinear,        Op::kConv2d,  Op::kDepthwise, Op::kMaxPool,
+                    Op::kAvgPool,  Op::kGlobalAvgPool, Op::kConcat,  Op::kTable};
+  definition.cannot_run = CannotRun;
+  definition.gather = Gather;
+  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.channel = ChannelOf;
+  definition.steps = StepsOf;
+  return WithHardSwish(MakeConvention(std::move(definition)));
+}
+
+}  // namespace
+
+std::vector<Convention> LitertConventions() { return {Reference()}; }
+
+}  // namespace qualm::conventions

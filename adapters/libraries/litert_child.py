@@ -195,30 +195,37 @@ class Engine:
         if self.name != "reference":
             flags = processor_flags()
             isa = "avx512" if "avx512bw" in flags else "avx2" if "avx2" in flags else "sse41"
-        contract = os.environ.get("QUALM_LITERT_CONTRACT", "model:tflite@double")
+        contract = "model:tflite@" + self.name
+        if self.name == "xnnpack":
+            new = "avx512" if isa == "avx512" or "avx_vnni" in processor_flags() else "avx2"
+            contract = "model:xnnpack2026@%s,concat=model:tflite@reference" % new
+        ops = {
+            "quantize": {"out": ["u8", "s8"], "features": ["per_channel"]},
+            "dequantize": {"x": ["u8", "s8"], "features": ["per_channel"]},
+            "rescale": codes,
+            "add": pair,
+            "sub": pair,
+            "mul": pair,
+            "linear": sums,
+            "conv2d": convolution,
+            "depthwise": convolution,
+            "max_pool": pool,
+            "avg_pool": pool,
+            "global_avg_pool": codes,
+            "concat": codes,
+            "table": codes,
+            "softmax": codes,
+        }
+        if self.name == "xnnpack":  # it has these for float32 only
+            for op in ("quantize", "dequantize", "avg_pool", "softmax"):
+                del ops[op]
         return {
             "qualm_pipe": 1,
             "name": "LiteRT",
             "version": self.version + self.made_for(),
             "contract": contract,
             "instruction_set": isa,
-            "ops": {
-                "quantize": {"out": ["u8", "s8"], "features": ["per_channel"]},
-                "dequantize": {"x": ["u8", "s8"], "features": ["per_channel"]},
-                "rescale": codes,
-                "add": pair,
-                "sub": pair,
-                "mul": pair,
-                "linear": sums,
-                "conv2d": convolution,
-                "depthwise": convolution,
-                "max_pool": pool,
-                "avg_pool": pool,
-                "global_avg_pool": codes,
-                "concat": codes,
-                "table": codes,
-                "softmax": codes,
-            },
+            "ops": ops,
         }
 
     # Tensors -------------------------------------------------------------------------------------
@@ -482,6 +489,8 @@ class Engine:
 
     def softmax(self, c):
         self.one_type(c)
+        if not real(c["x_scale"]) > 2.0**-26:
+            raise Skip("the scale of x must be above 2^-26")
         model = Model(self)
         x = self.input(model, c, "x", (c["M"], c["N"]))
         zero_point = -128 if c["x_dtype"] == "s8" else 0

@@ -11,6 +11,20 @@
 //     integer is divided by the number of pixels
 //   u8 concat (internal/reference/concatenation.h), sigmoid and tanh (internal/common.h,
 //     LUTPopulate): float32; relu and leaky_relu (activations.cc): fixed point
+//   softmax: litert_softmax.cc
+// The optimized kernels on x86 are the NEON ones, translated to SSE (internal/optimized; their
+// neon_check.h): whole vectors are computed in another way than what is left over.
+//   linear, and convolutions of one group: ruy (cpu_backend_gemm_x86.h), of linear with one scale
+//     the product of scales is float32
+//   depthwise of s8, 8 channels at a time (optimized_ops.h, Quantize): the high half of the product
+//     is cut, its shift rounded half up
+//   add and mul (integer_ops/add.h, mul.h; optimized_ops.h): a sum is cut to 16 bits, a product
+//     saturates, and the zero point is added in 16 bits, which wrap
+//   quantize: times the float32 reciprocal, ties to even, else over the scale in float64, ties
+//   away;
+//     dequantize: the zero point is taken out in float32; codes to codes: shifts round half up
+//   means of whole images (integer_ops/mean.h, optimized_ops.h): the multiplier is float32, and the
+//     zero point of x is rounded to codes of the output by itself
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -19,6 +33,8 @@
 #include <utility>
 
 #include "oracles/conventions/definition.h"
+#include "oracles/conventions/litert_softmax.h"
+#include "oracles/conventions/ruy.h"
 #include "oracles/conventions/tflite.h"
 #include "oracles/conventions/tflite_hard_swish.h"
 #include "oracles/exact/arithmetic/real.h"
@@ -47,7 +63,7 @@ void DivideByPixels(FixedMultiplier& m, int64_t pixels) {
   m.shift -= shift;
 }
 
-Channel ChannelOf(const Case& c, int64_t n) {
+Channel ReferenceChannel(const Case& c, int64_t n) {
   if (AddsOperands(c.op)) return TfliteSumChannel(c);
   Channel channel;
   SetClamp(channel, c);
@@ -88,6 +104,33 @@ Channel ChannelOf(const Case& c, int64_t n) {
   return channel;
 }
 
+// The mean of a whole image: the zero point takes that of x in, rounded.
+void SetOptimizedMean(Channel& channel, const Case& c) {
+  const float scale = c.x_q.scale[0], out = c.out_q.scale[0];
+  channel.fixed =
+      QuantizeMultiplier(static_cast<double>(scale / (static_cast<float>(c.K) * out)), false);
+  const float offset = static_cast<float>(c.x_q.zero_point[0]) * scale / out;
+  channel.zero_point =
+      c.out_q.zero_point[0] - static_cast<int32_t>(offset > 0 ? offset + 0.5f : offset - 0.5f);
+}
+
+Channel OptimizedChannel(const Case& c, int64_t n) {
+  Channel channel = ReferenceChannel(c, n);
+  const auto out = static_cast<double>(c.out_q.scale_at(0));
+  if (c.op == Op::kLinear) {
+    const double multiplier = c.w_q.scale.size() > 1
+                                  ? RealMultiplier(c, n)
+                                  : static_cast<double>(ProductOfScales(c)) / out;
+    channel.fixed = QuantizeMultiplier(multiplier, false);
+  }
+  if (c.op == Op::kQuantize) channel.reciprocal = 1.0f / channel.scale;
+  if (c.op == Op::kDequantize)
+    channel.bias = static_cast<float>(-static_cast<double>(channel.zero_point) *
+                                      static_cast<double>(channel.scale));
+  if (c.op == Op::kGlobalAvgPool) SetOptimizedMean(channel, c);
+  return channel;
+}
+
 // ---- Inputs ----
 
 Value LargestCode(const Case& c, int64_t index, Trace*) {
@@ -125,8 +168,15 @@ Value ConcatCode(const Case& c, int64_t index, Trace*) {
   return value;
 }
 
+Value RawSumOfCodes(const Case& c, int64_t index, Trace*) {
+  Value value;
+  value.SetInt(Wrap32(SumOf(CodesUnderWindow(c, index))));
+  return value;
+}
+
 Definition::Gatherer Gather(const Case& c) {
   switch (c.op) {
+    case Op::kSoftmax: return LitertShares(c);
     case Op::kMaxPool: return EachAlone(c, LargestCode);
     case Op::kAvgPool: return EachAlone(c, MeanOfCodes);
     case Op::kGlobalAvgPool: return EachAlone(c, SumOfCodes);
@@ -226,7 +276,8 @@ std::vector<Step> StepsOf(const Case& c) {
                                TimesMultiplier64}});
     case Op::kRescale: return FixedPointSteps(c, {kLessZeroPoint, kTfliteTimesFixed});
     case Op::kMaxPool:
-    case Op::kAvgPool: return {kClamp};
+    case Op::kAvgPool:
+    case Op::kSoftmax: return {kClamp};
     case Op::kConcat:
       return FixedPointSteps(
           c,
@@ -238,12 +289,152 @@ std::vector<Step> StepsOf(const Case& c) {
   }
 }
 
+// ---- Steps of the optimized kernels ----
+
+bool IsInBody(const Channel& c, int64_t lanes) {
+  return c.element.index < c.element.count / lanes * lanes;
+}
+bool IsChannelInBody(const Channel& c, int64_t lanes) {
+  return c.element.index % c.element.columns < c.element.columns / lanes * lanes;
+}
+int32_t Wrap16(int64_t value) {
+  return static_cast<int16_t>(static_cast<uint16_t>(static_cast<uint64_t>(value)));
+}
+// vshlq_s32: a negative shift goes right, without rounding.
+int32_t Shift(int64_t value, int32_t shift) {
+  return shift >= 0 ? Wrap32(value * (int64_t{1} << shift))
+                    : static_cast<int32_t>(value >> std::min(-shift, 31));
+}
+int32_t HalfUp(int32_t value, int32_t right) {
+  return right == 0 ? value : static_cast<int32_t>((value + (int64_t{1} << (right - 1))) >> right);
+}
+
+// vqdmulhq_s32 and vrshlq_s32, by at least 1.
+void DepthwiseFixed(Value& v, const Channel& c) {
+  const auto x = static_cast<int32_t>(v.integer);
+  if (!IsChannelInBody(c, 8)) return v.SetInt(MultiplyTwoRoundings(x, c.fixed));
+  const int32_t right = std::max(1, -c.fixed.shift);
+  const int64_t product = int64_t{Shift(x, c.fixed.shift + right)} * c.fixed.value;
+  v.SetInt(HalfUp(static_cast<int32_t>(product >> 31), right));
+}
+
+// vqrdmulhq_s32 and vrshlq_s32.
+int32_t FixedHalfUp(int64_t x, FixedMultiplier m) {
+  const int32_t high = SaturatingRoundingDoublingHighMul(Shift(x, std::max(m.shift, 0)), m.value);
+  return HalfUp(high, std::max(-m.shift, 0));
+}
+void RescaleFixed(Value& v, const Channel& c) {
+  const auto x = static_cast<int32_t>(v.integer);
+  v.SetInt(IsInBody(c, 16) ? FixedHalfUp(x, c.fixed) : MultiplyTwoRoundings(x, c.fixed));
+}
+void MeanFixed(Value& v, const Channel& c) {
+  const auto x = static_cast<int32_t>(v.integer);
+  v.SetInt(IsChannelInBody(c, 16) ? FixedHalfUp(x, c.fixed) : MultiplyTwoRoundings(x, c.fixed));
+}
+
+// The zero point is part of it.
+template <int kLanes>
+void MulFixed(Value& v, const Channel& c) {
+  const int32_t scaled = MultiplyTwoRoundings(static_cast<int32_t>(v.integer), c.fixed);
+  v.SetInt(IsInBody(c, kLanes) ? Wrap16(Sat16(scaled) + c.zero_point)
+                               : Wrap32(int64_t{scaled} + c.zero_point));
+}
+
+template <int kLanes>
+void AddFixed(Value& v, const Channel& c) {
+  const bool body = IsInBody(c, kLanes);
+  const auto scaled = [&](int64_t difference, FixedMultiplier m) {
+    constexpr int32_t kUp = 20;
+    if (!body) return MultiplyTwoRoundings(static_cast<int32_t>(difference * (1 << kUp)), m);
+    if constexpr (kLanes == 16)
+      return SaturatingRoundingDoublingHighMul(Shift(difference, kUp + m.shift), m.value);
+    return Shift(SaturatingRoundingDoublingHighMul(Shift(difference, kUp), m.value), m.shift);
+  };
+  const int32_t sum = Wrap32(int64_t{scaled(v.integer - c.a.zero_point, c.a.fixed)} +
+                             scaled(int64_t{v.second} - c.b.zero_point, c.b.fixed));
+  const int32_t result = MultiplyTwoRoundings(sum, c.fixed);
+  v.SetInt(body ? Wrap16(int64_t{Wrap16(result)} + c.zero_point)
+                : Wrap32(int64_t{result} + c.zero_point));
+}
+
+void QuantizeFixed(Value& v, const Channel& c) {
+  if (IsInBody(c, 8)) {
+    step::TimesReciprocal(v, c);
+    return step::RoundX86(v, c);
+  }
+  v.SetInt(static_cast<int64_t>(
+      std::round(static_cast<double>(v.number) / static_cast<double>(c.scale))));
+}
+void DequantizeFixed(Value& v, const Channel& c) {
+  if (!IsInBody(c, 8)) return step::TimesCodeMinusZeroPoint(v, c);
+  const float product = static_cast<float>(v.integer) * c.scale;
+  v.SetReal(product + c.bias);
+  v.lossy = true;
+}
+
+std::vector<Step> OptimizedSteps(const Case& c) {
+  const bool u8 = c.out_dtype == DType::kU8;
+  switch (c.op) {
+    case Op::kQuantize:
+      if (c.out_q.scale.size() > 1) return StepsOf(c);
+      return FixedPointSteps(c,
+                             {{Stage::kRound,
+                               "times {reciprocal} in float32, ties to even; what fills no vector "
+                               "over {scale} in float64, ties away from zero",
+                               QuantizeFixed}});
+    case Op::kDequantize:
+      if (c.x_q.scale.size() > 1) return StepsOf(c);
+      return {{Stage::kScale,
+               "code times {scale}, + {bias}, in float32; what fills no vector less {zero_point}, "
+               "times {scale}",
+               DequantizeFixed}};
+    case Op::kRescale:
+      return FixedPointSteps(c,
+                             {kLessZeroPoint,
+                              {Stage::kRound,
+                               "times {fixed}*2^({shift}-31), rounded twice, in vectors half up, "
+                               "else ties away from zero",
+                               RescaleFixed}});
+    case Op::kMul:
+      return {step::kProduct,
+              {Stage::kZeroPoint,
+               "times {fixed}*2^({shift}-31), rounded twice, and + zero point {zero_point}, in "
+               "vectors in 16 bits",
+               u8 ? MulFixed<8> : MulFixed<16>},
+              kClamp};
+    case Op::kAdd:
+      return {
+          {Stage::kZeroPoint,
+           "(a - {a_zp})*2^20 * {a_fixed}*2^({a_shift}-31) + ({b} - {b_zp})*2^20 * "
+           "{b_fixed}*2^({b_shift}-31), times {fixed}*2^({shift}-31), + zero point {zero_point}, "
+           "in vectors in 16 bits",
+           u8 ? AddFixed<8> : AddFixed<16>},
+          kClamp};
+    case Op::kLinear: return RuySteps(c);
+    case Op::kConv2d: return c.window.groups == 1 ? RuySteps(c) : StepsOf(c);
+    case Op::kDepthwise:
+      if (u8) return StepsOf(c);
+      return FixedPointSteps(c,
+                             {{Stage::kRound,
+                               "times {fixed}*2^({shift}-31), in vectors cut and rounded half up, "
+                               "else rounded twice, ties away from zero",
+                               DepthwiseFixed}});
+    case Op::kGlobalAvgPool:
+      return FixedPointSteps(c,
+                             {{Stage::kRound,
+                               "times {fixed}*2^({shift}-31), rounded twice, in vectors half up, "
+                               "else ties away from zero",
+                               MeanFixed}});
+    default: return StepsOf(c);
+  }
+}
+
 // ---- What is refused ----
 
 // Larger shifts are undefined in C++ there.
-bool AreMultipliersFit(const Case& c) {
+bool AreMultipliersFit(const Case& c, bool optimized) {
   for (int64_t n = 0; n < c.N; ++n) {
-    const Channel channel = ChannelOf(c, n);
+    const Channel channel = optimized ? OptimizedChannel(c, n) : ReferenceChannel(c, n);
     const int32_t most = AddsOperands(c.op) ? 0 : 30;
     if (std::max({channel.fixed.shift, channel.a.fixed.shift, channel.b.fixed.shift}) > most)
       return false;
@@ -260,7 +451,7 @@ bool SameParameters(const QParams& a, const QParams& b) {
 // A number so many ulps away may give another code.
 bool AreCodesDecided(const Case& c) {
   const std::vector<Step> steps = StepsOf(c);
-  Channel channel = ChannelOf(c, 0);
+  Channel channel = ReferenceChannel(c, 0);
   const auto code = [&](int32_t x, int side) {
     channel.side = side;
     Value value;
@@ -310,7 +501,7 @@ bool IsEveryQuotientFit(const Case& c) {
   return true;
 }
 
-std::string CannotRun(const Case& c) {
+std::string CannotRun(const Case& c, bool optimized) {
   const bool sums = HasSums(c.op), f32 = c.op == Op::kDequantize;
   const std::string shared = FirstReason({
       Require(!c.per_channel || sums || c.op == Op::kQuantize || f32, "per tensor only"),
@@ -325,6 +516,7 @@ std::string CannotRun(const Case& c) {
   const bool fuses = sums || HasTwoOperands(c.op) || c.op == Op::kMaxPool || c.op == Op::kAvgPool;
   if (!f32 && !fuses && c.relu) return "this operator has no fused relu";
   if (f32) return "";
+  if (c.op == Op::kSoftmax) return LitertCannotShare(c, optimized);
   if (c.op == Op::kQuantize)
     return Require(IsEveryQuotientFit(c), "quotients must be finite and at most 2^30");
   if (IsPool(c.op) && c.op != Op::kGlobalAvgPool) return CannotPool(c);
@@ -335,8 +527,8 @@ std::string CannotRun(const Case& c) {
   }
   const std::string reason = sums ? CannotSum(c) : c.op == Op::kTable ? CannotTable(c) : "";
   if (!reason.empty()) return reason;
-  if (c.op == Op::kLinear) return "";
-  return Require(AreMultipliersFit(c), "the multiplier is too large");
+  if (c.op == Op::kLinear && !optimized) return "";
+  return Require(AreMultipliersFit(c, optimized), "the multiplier is too large");
 }
 
 // `own`, and the hard-swish of tflite@double.
@@ -354,36 +546,42 @@ Convention WithHardSwish(Convention own) {
   return own;
 }
 
-Convention Reference() {
+Convention Make(bool optimized) {
   Definition definition;
-  definition.name = "tflite@reference";
+  definition.name = optimized ? "tflite@builtin" : "tflite@reference";
   definition.description =
-      "TensorFlow Lite's reference kernels today: as tflite@double, but linear rounds once, in "
-      "float64";
-  definition.source = "LiteRT v2.2.0 tflite/kernels, internal/reference";
-  definition.satisfies = {"k_permutation",
-                          "zero_term_append",
-                          "row_independence",
-                          "column_independence",
-                          "commutes",
-                          "add.is_monotone",
-                          "linear.per_channel_equals_per_tensor"};
-  AddExactConvClaims(definition.satisfies);
+      optimized ? "TensorFlow Lite's optimized kernels on x86: ruy, and NEON kernels in SSE, whose "
+                  "vectors round otherwise than what is left over"
+                : "TensorFlow Lite's reference kernels today: as tflite@double, but linear rounds "
+                  "once, in float64";
+  definition.source = optimized ? "LiteRT v2.2.0 tflite/kernels, internal/optimized"
+                                : "LiteRT v2.2.0 tflite/kernels, internal/reference";
+  definition.satisfies = {"k_permutation", "zero_term_append", "linear.row_independence"};
+  if (!optimized) {
+    Append(definition.satisfies, {"row_independence", "column_independence", "commutes",
+                                  "add.is_monotone", "linear.per_channel_equals_per_tensor"});
+    AddExactConvClaims(definition.satisfies);
+  }
   definition.variations = {"V1",  "V2",  "V4",  "V8",  "V9",  "V11", "V12",
-                           "V13", "V14", "V15", "V16", "V17", "V18"};
-  definition.ops = {Op::kQuantize, Op::kDequantize,    Op::kRescale, Op::kAdd,       Op::kSub,
-                    Op::kMul,      Op::kLinear,        Op::kConv2d,  Op::kDepthwise, Op::kMaxPool,
-                    Op::kAvgPool,  Op::kGlobalAvgPool, Op::kConcat,  Op::kTable};
-  definition.cannot_run = CannotRun;
-  definition.gather = Gather;
+                           "V13", "V14", "V15", "V16", "V17", "V18", "V30"};
+  if (optimized) Append(definition.variations, {"V5"});
+  definition.ops = {Op::kQuantize,      Op::kDequantize, Op::kRescale, Op::kAdd,
+                    Op::kSub,           Op::kMul,        Op::kLinear,  Op::kConv2d,
+                    Op::kDepthwise,     Op::kMaxPool,    Op::kAvgPool, Op::kConcat,
+                    Op::kGlobalAvgPool, Op::kTable,      Op::kSoftmax};
+  definition.cannot_run = [optimized](const Case& c) { return CannotRun(c, optimized); };
+  definition.gather = [optimized](const Case& c) {
+    if (optimized && c.op == Op::kSoftmax) return LitertSharesInFloat(c);
+    return optimized && c.op == Op::kGlobalAvgPool ? EachAlone(c, RawSumOfCodes) : Gather(c);
+  };
   definition.accumulation = [](const Case&) { return Accumulation{}; };
-  definition.channel = ChannelOf;
-  definition.steps = StepsOf;
+  definition.channel = optimized ? OptimizedChannel : ReferenceChannel;
+  definition.steps = optimized ? OptimizedSteps : StepsOf;
   return WithHardSwish(MakeConvention(std::move(definition)));
 }
 
 }  // namespace
 
-std::vector<Convention> LitertConventions() { return {Reference()}; }
+std::vector<Convention> LitertConventions() { return {Make(true), Make(false)}; }
 
 }  // namespace qualm::conventions

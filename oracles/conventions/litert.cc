@@ -16,8 +16,7 @@
 // neon_check.h): whole vectors are computed in another way than what is left over.
 //   linear, and convolutions of one group: ruy (cpu_backend_gemm_x86.h), of linear with one scale
 //     the product of scales is float32
-//   depthwise of s8, 8 channels at a time (optimized_ops.h, Quantize): the high half of the product
-//     is cut, its shift rounded half up
+//   depthwise of s8, 8 channels at a time (optimized_ops.h, Quantize): shifts round half up
 //   add and mul (integer_ops/add.h, mul.h; optimized_ops.h): a sum is cut to 16 bits, a product
 //     saturates, and the zero point is added in 16 bits, which wrap
 //   quantize: times the float32 reciprocal, ties to even, else over the scale in float64, ties
@@ -309,15 +308,6 @@ int32_t HalfUp(int32_t value, int32_t right) {
   return right == 0 ? value : static_cast<int32_t>((value + (int64_t{1} << (right - 1))) >> right);
 }
 
-// vqdmulhq_s32 and vrshlq_s32, by at least 1.
-void DepthwiseFixed(Value& v, const Channel& c) {
-  const auto x = static_cast<int32_t>(v.integer);
-  if (!IsChannelInBody(c, 8)) return v.SetInt(MultiplyTwoRoundings(x, c.fixed));
-  const int32_t right = std::max(1, -c.fixed.shift);
-  const int64_t product = int64_t{Shift(x, c.fixed.shift + right)} * c.fixed.value;
-  v.SetInt(HalfUp(static_cast<int32_t>(product >> 31), right));
-}
-
 // vqrdmulhq_s32 and vrshlq_s32.
 int32_t FixedHalfUp(int64_t x, FixedMultiplier m) {
   const int32_t high = SaturatingRoundingDoublingHighMul(Shift(x, std::max(m.shift, 0)), m.value);
@@ -326,6 +316,10 @@ int32_t FixedHalfUp(int64_t x, FixedMultiplier m) {
 void RescaleFixed(Value& v, const Channel& c) {
   const auto x = static_cast<int32_t>(v.integer);
   v.SetInt(IsInBody(c, 16) ? FixedHalfUp(x, c.fixed) : MultiplyTwoRoundings(x, c.fixed));
+}
+void DepthwiseFixed(Value& v, const Channel& c) {
+  const auto x = static_cast<int32_t>(v.integer);
+  v.SetInt(IsChannelInBody(c, 8) ? FixedHalfUp(x, c.fixed) : MultiplyTwoRoundings(x, c.fixed));
 }
 void MeanFixed(Value& v, const Channel& c) {
   const auto x = static_cast<int32_t>(v.integer);
@@ -416,8 +410,8 @@ std::vector<Step> OptimizedSteps(const Case& c) {
       if (u8) return StepsOf(c);
       return FixedPointSteps(c,
                              {{Stage::kRound,
-                               "times {fixed}*2^({shift}-31), in vectors cut and rounded half up, "
-                               "else rounded twice, ties away from zero",
+                               "times {fixed}*2^({shift}-31), rounded twice, in vectors half up, "
+                               "else ties away from zero",
                                DepthwiseFixed}});
     case Op::kGlobalAvgPool:
       return FixedPointSteps(c,
@@ -468,9 +462,10 @@ bool AreCodesDecided(const Case& c) {
 std::string CannotSum(const Case& c) {
   const bool u8 = c.x.dtype() == DType::kU8;
   return FirstReason({
-      Require(c.w.dtype() == c.x.dtype(), "weights must have the type of the activations"),
-      Require(u8 || WeightZeroPointsAre(c, 0), "weight zero points of s8 must be 0"),
-      Require(!u8 || !c.per_channel, "weights of u8 have one scale"),
+      // s8 weights of u8 activations are u8 ones, 128 lower.
+      Require(u8 || c.w.dtype() == DType::kS8, "weights of s8 activations must be s8"),
+      Require(u8 || WeightZeroPointsAre(c, 0), "weights of s8 activations must have zero point 0"),
+      Require(!u8 || !c.per_channel, "weights of u8 activations have one scale"),
       Require(std::isfinite(*std::ranges::max_element(c.w_q.scale) * c.x_q.scale[0]),
               "the product of scales must be finite"),
   });

@@ -114,6 +114,16 @@ class FixedShares {
     return value;
   }
 
+  // A sum from 512 on ends the process (TFLITE_CHECK of the last shift).
+  bool Fits() {
+    for (int64_t m = 0; m < case_.M; ++m) {
+      rows_.Enter(m * case_.N);
+      Sum();
+      if (bits_over_unit_ > 8) return false;
+    }
+    return true;
+  }
+
  private:
   int32_t Exp(int32_t difference) const {
     return ExpOfNegative(HighMul(Wrap32(int64_t{difference} * (int64_t{1} << multiplier_.shift)),
@@ -190,8 +200,10 @@ Definition::Gatherer LitertSharesInFloat(const Case& c) { return FloatShares(c);
 
 std::string LitertCannotShare(const Case& c, bool in_float) {
   if (in_float) return Require(AreSharesDecided(c), kUndecided);
-  return FirstReason({Require(c.x_q.scale[0] > 0x1p-26f, "the scale of x must be above 2^-26"),
-                      Require(c.N < 1 << kSumBits, "a row has at most 4095 codes")});
+  return FirstReason(
+      {Require(c.x_q.scale[0] > 0x1p-26f, "the scale of x must be above 2^-26"),
+       Require(c.N < 1 << kSumBits, "a row has at most 4095 codes"),
+       Require(FixedShares(c).Fits(), "a row's exponentials must sum to less than 512")});
 }
 
 }  // namespace qualm::conventions

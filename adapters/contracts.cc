@@ -514,7 +514,7 @@ void AddEnvironments(Rows& rows) {
     }
     for (const Op op : OpsWhere(HasTwoOperands)) follows(op);
   }
-  for (const char* convention : kXnnpack2024) {
+  for (const char* convention : {kXnnpack2024[0], kXnnpack2024[1]}) {
     rows.Add(convention, Op::kRescale, "environment", FindingKind::kRounding, kXnnpackEnvironment);
   }
 }

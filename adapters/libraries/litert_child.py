@@ -255,12 +255,6 @@ class Engine:
     def quantize(self, c):
         model = Model(self)
         values = self.numpy.array([real(v) for v in c["x"]], dtype=self.numpy.float32)
-        if not self.numpy.isfinite(values).all():
-            raise Skip("NaN and infinities convert as the code at hand does")
-        scales = self.numpy.array(reals(c["out_scale"]), dtype=self.numpy.float32)
-        with self.numpy.errstate(all="ignore"):
-            if (self.numpy.abs(values.reshape(c["M"], c["N"]) / scales) > 2.0**30).any():
-                raise Skip("a quotient beyond 2^30 converts as the code at hand does")
         x = model.input(values.reshape(c["M"], c["N"]), "FLOAT32")
         y = model.tensor([c["M"], c["N"]], self.types[c["out_dtype"]], c["out_scale"],
                          c["out_zp"], axis=1)

@@ -144,6 +144,11 @@ class Model:
 
     def run(self, output):
         engine = self.engine
+        if engine.name == "xnnpack":
+            for tensor in self.tensors:
+                scales = tensor.quantization.scale if tensor.quantization else []
+                if not all(2.0**-126 <= scale < math.inf for scale in scales):
+                    raise Skip("XNNPACK takes scales that are normal numbers")
         interpreter = engine.interpreter.Interpreter(
             model_content=self.bytes(output), num_threads=1,
             experimental_op_resolver_type=engine.resolver)

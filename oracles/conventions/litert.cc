@@ -547,7 +547,10 @@ Convention Make(bool optimized) {
   if (!optimized) {
     Append(definition.satisfies, {"row_independence", "column_independence", "commutes",
                                   "add.is_monotone", "linear.per_channel_equals_per_tensor"});
-    AddExactConvClaims(definition.satisfies);
+    // Not one_by_one_is_linear: only linear rounds in float64.
+    Append(definition.satisfies,
+           {"batch_independence", "depthwise_is_grouped", "dilation_is_zero_stuffed",
+            "groups_are_separate", "padding_is_explicit", "stride_is_subsample"});
   }
   definition.variations = {"V1",  "V2",  "V4",  "V8",  "V9",  "V11", "V12",
                            "V13", "V14", "V15", "V16", "V17", "V18", "V30"};

@@ -109,8 +109,10 @@ void SetOptimizedMean(Channel& channel, const Case& c) {
   channel.fixed =
       QuantizeMultiplier(static_cast<double>(scale / (static_cast<float>(c.K) * out)), false);
   const float offset = static_cast<float>(c.x_q.zero_point[0]) * scale / out;
-  channel.zero_point =
-      c.out_q.zero_point[0] - static_cast<int32_t>(offset > 0 ? offset + 0.5f : offset - 0.5f);
+  const float rounded = offset > 0 ? offset + 0.5f : offset - 0.5f;
+  const bool fits = rounded >= -0x1p31f && rounded < 0x1p31f;
+  const int32_t cut = fits ? static_cast<int32_t>(rounded) : INT32_MIN;  // cvttss2si
+  channel.zero_point = Wrap32(int64_t{c.out_q.zero_point[0]} - cut);
 }
 
 Channel OptimizedChannel(const Case& c, int64_t n) {
@@ -460,6 +462,13 @@ bool AreCodesDecided(const Case& c) {
   return true;
 }
 
+bool MeetsTheImage(const Case& c) {
+  for (int64_t m = 0; m < c.M; ++m) {
+    if (c.N > 0 && CodesUnderWindow(c, m * c.N).empty()) return false;
+  }
+  return true;
+}
+
 std::string CannotSum(const Case& c) {
   const bool u8 = c.x.dtype() == DType::kU8;
   return FirstReason({
@@ -467,7 +476,8 @@ std::string CannotSum(const Case& c) {
       Require(u8 || c.w.dtype() == DType::kS8, "weights of s8 activations must be s8"),
       Require(u8 || WeightZeroPointsAre(c, 0), "weights of s8 activations must have zero point 0"),
       Require(!u8 || !c.per_channel, "weights of u8 activations have one scale"),
-      Require(std::isfinite(*std::ranges::max_element(c.w_q.scale) * c.x_q.scale[0]),
+      Require(std::ranges::all_of(c.w_q.scale,
+                                  [&](float s) { return std::isfinite(s * c.x_q.scale[0]); }),
               "the product of scales must be finite"),
   });
 }
@@ -498,14 +508,15 @@ std::string CannotRun(const Case& c, bool optimized) {
       Require(f32 || IsCode(c.out_dtype), "the output must be codes"),
       Require(f32 || c.op == Op::kQuantize || c.op == Op::kRescale || c.x.dtype() == c.out_dtype,
               "input and output must have one type"),
-      c.op == Op::kMaxPool ? "" : ZeroPointsAreCodes(c),
+      ZeroPointsAreCodes(c),
+      Require(!IsPool(c.op) || MeetsTheImage(c), "every window must meet the image"),
       f32 ? "" : WholeRange(c),
   });
   if (!shared.empty()) return shared;
   const bool fuses = sums || HasTwoOperands(c.op) || c.op == Op::kMaxPool || c.op == Op::kAvgPool;
   if (!f32 && !fuses && c.relu) return "this operator has no fused relu";
   if (f32 || c.op == Op::kQuantize) return "";
-  if (c.op == Op::kSoftmax) return LitertCannotShare(c, optimized);
+  if (c.op == Op::kSoftmax) return c.x.empty() ? "" : LitertCannotShare(c, optimized);
   if (IsPool(c.op) && c.op != Op::kGlobalAvgPool) return CannotPool(c);
   if (c.op == Op::kConcat) {
     const bool same = SameParameters(c.x_q, c.out_q) && SameParameters(c.w_q, c.out_q);

@@ -563,10 +563,11 @@ void AddOthers(Rows& rows) {
   rows.Add(tflite, Op::kTable, FindingKind::kRounding, kTfliteHardSwish);
   for (const Op op :
        {Op::kQuantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul, Op::kLinear, Op::kConv2d,
-        Op::kDepthwise, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable, Op::kSoftmax}) {
+        Op::kDepthwise, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable}) {
     rows.AddByDefinition("model:tflite@reference", op, kLitertReference);
     rows.AddByDefinition("model:tflite@builtin", op, kLitertOptimized);
   }
+  rows.AddByDefinition("model:tflite@reference", Op::kSoftmax, kLitertReference);
   rows.AddByDefinition("model:tflite@builtin", Op::kDequantize, kLitertOptimized);
   for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie}) {
     for (const Op op : {Op::kLinear, Op::kRequantize})

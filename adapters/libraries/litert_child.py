@@ -482,6 +482,8 @@ class Engine:
             check_multiplier(single(single(scale * values["alpha"]) / out))
         if c["function"] in ("relu", "leaky_relu"):
             check_multiplier(single(scale / out))
+        if c["function"] == "tanh" and out < 2.0**-30 and self.name != "xnnpack":
+            raise Skip("codes of tanh beyond int32 are undefined in C++")
         if c["function"] == "hardswish" and not single(single(scale / 128) / out) < 1:
             raise Skip("the output scale must be above 1/128 of the input's")
         model = Model(self)

@@ -495,9 +495,11 @@ std::string CannotPool(const Case& c) {
 std::string CannotTable(const Case& c) {
   if (c.function == Function::kHardSwish) return "this convention has no such table";
   if (c.function == Function::kRelu || c.function == Function::kLeakyRelu) return "";
-  return FirstReason({Require(c.function != Function::kSigmoid || c.out_q.scale[0] == 0x1p-8f,
-                              "the output of sigmoid has scale 2^-8"),
-                      Require(AreCodesDecided(c), kUndecided)});
+  return FirstReason(
+      {Require(c.function != Function::kSigmoid || c.out_q.scale[0] == 0x1p-8f,
+               "the output of sigmoid has scale 2^-8"),
+       Require(c.out_q.scale[0] >= 0x1p-30f, "codes of tanh beyond int32 are undefined in C++"),
+       Require(AreCodesDecided(c), kUndecided)});
 }
 
 std::string CannotRun(const Case& c, bool optimized) {

@@ -616,7 +616,8 @@ void AddPlain(Rows& rows) {
           "model:plain@truncate", "model:plain@truncate+zp_first"})
       departs(subject, op);
   }
-  departs("model:plain@even+zp_first", Op::kLinear);
+  for (const Op op : {Op::kLinear, Op::kQuantize, Op::kConcat})
+    departs("model:plain@even+zp_first", op);
   for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
     for (const char* subject : {"model:plain@truncate", "model:plain@truncate+zp_first"})
       rows.Add(subject, op, "sweep_is_linear", FindingKind::kRounding, kPlain);

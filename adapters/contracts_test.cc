@@ -79,7 +79,7 @@ constexpr Excused kExcused[] = {
      "sub "
      "table",
      "model:plain@", "away away+zp_first floor truncate truncate+zp_first up"},
-    {"*", "matches_exact", "linear", "model:plain@", "even+zp_first"},
+    {"*", "matches_exact", "concat linear quantize", "model:plain@", "even+zp_first"},
     {"*", "matches_exact",
      "add choose_qparams conv2d depthwise dynamic_linear linear mul quantize requantize rescale "
      "sub",

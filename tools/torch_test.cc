@@ -47,9 +47,7 @@ class Torch : public testing::Test {
   static void CheckSums(const std::string& name) {
     const std::unique_ptr<Subject> subject = Make(name);
     if (subject == nullptr) GTEST_SKIP() << name << " cannot be had here";
-    ExpectNoFindings(name, {Op::kLinear, Op::kDynamicLinear}, 60);
-    // Few have types, padding and bias as PyTorch has them.
-    ExpectNoFindings(name, {Op::kDepthwise, Op::kConv2d}, 250);
+    ExpectNoFindings(name, {Op::kLinear, Op::kConv2d, Op::kDepthwise, Op::kDynamicLinear}, 60);
   }
   // And of what the engines share, which is ATen's.
   static void CheckAll(const std::string& name) {
@@ -57,9 +55,8 @@ class Torch : public testing::Test {
     if (IsSkipped()) return;
     ExpectNoFindings(name,
                      {Op::kQuantize, Op::kDequantize, Op::kAdd, Op::kMul, Op::kConcat, Op::kTable,
-                      Op::kSoftmax, Op::kChooseQParams},
-                     50);
-    ExpectNoFindings(name, {Op::kMaxPool}, 200);
+                      Op::kMaxPool, Op::kSoftmax, Op::kChooseQParams},
+                     30);
   }
 
   static void ExpectNoFindings(const std::string& name, const std::vector<Op>& ops, int64_t cases) {
@@ -71,6 +68,7 @@ class Torch : public testing::Test {
     };
     options.ops = ops;
     options.cases = cases;
+    options.adapt = true;  // few have types, padding and bias as PyTorch has them
     const CheckResult result = Check(options);
     for (const Finding& finding : result.findings) {
       if (finding.expected_by_contract) continue;  // declared in adapters/contracts.cc

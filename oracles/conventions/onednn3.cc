@@ -173,6 +173,8 @@ std::vector<Convention> OneDnn3Conventions() {
     OneDnnIsa isa = OfVersion3(name);
     isa.transposes = false;  // the reorder sums the weights of 8 by 8 tiles too
     add(isa, Scaling310(isa), "3.10", "oneDNN 3.10.2 and 3.12.0 src/cpu/x64");
+    // Convolutions take the scales of weights as they are, matmul by reciprocals.
+    std::erase(conventions.back().satisfies, "one_by_one_is_linear");
     if (isa.avx512 && !isa.vnni) {
       conventions.back().cannot_run = [all = conventions.back().cannot_run](const Case& c) {
         return FirstReason({all(c), TapsMakeNoPairs(c)});

@@ -18,7 +18,7 @@ struct Kind {
   std::string_view name, words;
 };
 // A kind of FindingKind that is missing here gets the words of the last row.
-constexpr std::array<Kind, 14> kKinds{{
+constexpr std::array<Kind, > kKinds{{
     {"pair-saturation",
      "adds products of 8-bit numbers in pairs in 16 bits, where a sum that is too large is cut "
      "off"},

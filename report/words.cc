@@ -18,7 +18,7 @@ struct Kind {
   std::string_view name, words;
 };
 // A kind of FindingKind that is missing here gets the words of the last row.
-constexpr std::array<Kind, > kKinds{{
+constexpr std::array<Kind, 14> kKinds{{
     {"pair-saturation",
      "adds products of 8-bit numbers in pairs in 16 bits, where a sum that is too large is cut "
      "off"},
@@ -43,7 +43,7 @@ struct Project {
   std::string_view name, repository, revision;  // the name as reasons say it
 };
 // Longer names first: "pytorch/FBGEMM" is no PyTorch.
-constexpr std::array<Project, 16> kProjects{{
+constexpr std::array<Project, 17> kProjects{{
     {"pytorch/FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"oneDNN 2.6", "uxlfoundation/oneDNN", "v2.6"},

@@ -23,15 +23,15 @@ function(qualm_plugin_module name)
   add_library(\${name} MODULE plugin.cc)
   set_target_properties(\${name} PROPERTIES PREFIX \"\")
 endfunction()
-include(${root}/cmake/QualmLibraryModules.cmake)
+include(\"${root}/cmake/QualmLibraryModules.cmake\")
 qualm_library_modules(changing
   IF LIBRARY_IS_FOUND
   ELSE \"changing not found\"
   FOR \"changing of 2022\"
   MODULES changing_plugin
   SOURCES plugin.cc
-  INCLUDES \${HEADERS}
-  LINK ${library}/libchanging.a)
+  INCLUDES \"\${HEADERS}\"
+  LINK \"${library}/libchanging.a\")
 get_property(unusable GLOBAL PROPERTY QUALM_UNUSABLE)
 message(STATUS \"told: \${unusable}\")
 if(TARGET changing_plugin)

@@ -72,9 +72,9 @@ function(qualm_try_module result module library sources options link)
   set(asked ${CMAKE_CXX_COMPILER} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_CXX_FLAGS} ${flags}
             ${includes})
   foreach(file ${link})
-    if(EXISTS ${file})
-      file(TIMESTAMP ${file} time)
-      file(SIZE ${file} size)
+    if(EXISTS "${file}")
+      file(TIMESTAMP "${file}" time)
+      file(SIZE "${file}" size)
       list(APPEND asked ${time} ${size})
     endif()
     list(APPEND asked ${file})
@@ -90,7 +90,8 @@ int main() { return qualm_plugin_entry() == nullptr; }\n")
     set(ENV{LC_ALL} C)
     # -H: the compiler tells which headers it reads.
     try_compile(compiles SOURCES ${sources} ${main} NO_CACHE
-      COMPILE_DEFINITIONS ${flags} -H -I${PROJECT_SOURCE_DIR}
+      CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${PROJECT_SOURCE_DIR}"  # which may have spaces
+      COMPILE_DEFINITIONS ${flags} -H
       LINK_LIBRARIES ${library}
       CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
       OUTPUT_VARIABLE output)

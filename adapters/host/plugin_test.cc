@@ -246,7 +246,8 @@ TEST(Plugin, AWorkerThatHangsEndsSoonAfterItsParent) {
 }
 
 TEST(Plugin, WorkersAreNotStartedByHand) {
-  const std::string worker = ExecutableFolder() + "qualm-worker";
+  const std::string worker =
+      "'" + ExecutableFolder() + "qualm-worker'";  // a folder may have spaces
   for (const char* arguments : {"", " x.so 1000 1000000000", " x.so"}) {
     FILE* const pipe = popen((worker + arguments + " 3<&- 4<&- 2>&1").c_str(), "r");
     std::array<char, 200> said{};

@@ -84,4 +84,10 @@ uint32_t Tensor::BitsAt(int64_t i) const {
   return static_cast<uint32_t>(IntAt(i));
 }
 
+Tensor OtherSign(const Tensor& codes) {
+  Tensor other(codes.dtype() == DType::kU8 ? DType::kS8 : DType::kU8, codes.shape());
+  std::ranges::copy(codes.bytes(), other.bytes().begin());
+  return other;
+}
+
 }  // namespace qualm

@@ -129,6 +129,10 @@ class Tensor {
   // Stores an integer that fits the element type (checked).
   void SetInt(int64_t i, int32_t value);
   float FloatAt(int64_t i) const { return as<float>()[static_cast<size_t>(i)]; }
+  // Element i of any tensor: a double holds each of them.
+  double ValueAt(int64_t i) const {
+    return dtype_ == DType::kF32 ? FloatAt(i) : static_cast<double>(IntAt(i));
+  }
   // The 32 bits of element i: a float's pattern, an integer's two's complement value.
   uint32_t BitsAt(int64_t i) const;
 
@@ -167,6 +171,9 @@ class Tensor {
   int64_t size_ = 0;
   Storage* storage_ = nullptr;  // none: shape [0]
 };
+
+// Codes of u8 with the same bytes as s8, or the reverse.
+Tensor OtherSign(const Tensor& codes);
 
 // Product of dimensions, or -1 where it passes `limit` (so that no size is computed unchecked).
 int64_t ElementCount(std::span<const int64_t> shape, int64_t limit);

@@ -129,6 +129,16 @@ TEST(Tensor, ThreadsCopyAndWriteTheirCopies) {
   }
 }
 
+TEST(OtherSign, HasTheSameBytes) {
+  Tensor u8(DType::kU8, {2});
+  u8.SetInt(0, 200), u8.SetInt(1, 3);
+  const Tensor s8 = OtherSign(u8);
+  EXPECT_EQ(s8.dtype(), DType::kS8);
+  EXPECT_EQ(s8.IntAt(0), -56);
+  EXPECT_EQ(s8.IntAt(1), 3);
+  EXPECT_EQ(OtherSign(s8), u8);
+}
+
 using TensorDeath = testing::Test;
 
 TEST(TensorDeath, MistakesOfOursAbort) {

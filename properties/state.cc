@@ -64,10 +64,7 @@ void FlipLast(Tensor& tensor) {
 
 // The same bytes, as codes of the other type.
 void Retype(Tensor& codes) {
-  if (!IsCode(codes.dtype())) return;
-  Tensor other(codes.dtype() == DType::kU8 ? DType::kS8 : DType::kU8, codes.shape());
-  std::ranges::copy(codes.bytes(), other.bytes().begin());
-  codes = std::move(other);
+  if (IsCode(codes.dtype())) codes = OtherSign(codes);
 }
 
 // Two groups where there was one, over the leading half of each channel's weights.

@@ -23,10 +23,6 @@
 namespace qualm {
 namespace {
 
-double ElementOf(const Tensor& y, int64_t i) {
-  return y.dtype() == DType::kF32 ? static_cast<double>(y.FloatAt(i)) : y.IntAt(i);
-}
-
 // NaN is permitted only if the interval has no bounds.
 bool Holds(const Permitted& permitted, double value) {
   if (std::isnan(value)) return std::isinf(permitted.low) && std::isinf(permitted.high);
@@ -56,9 +52,9 @@ TEST_P(Variations, CoverEveryDifferenceOnDrawnCases) {
         bounded[convention.name] += range.high - range.low <= 2 ? 1 : 0;
         differing[convention.name] += y.BitsAt(i) != exact.BitsAt(i) ? 1 : 0;
         // The exact value is always permitted.
-        ASSERT_TRUE(Holds(range, ElementOf(exact, i)))
+        ASSERT_TRUE(Holds(range, exact.ValueAt(i)))
             << convention.name << " seed " << seed << " index " << i << " " << Describe(c);
-        ASSERT_TRUE(Holds(range, ElementOf(y, i)))
+        ASSERT_TRUE(Holds(range, y.ValueAt(i)))
             << convention.name << " seed " << seed << " index " << i << " " << Describe(c) << ": "
             << ElementText(y, i) << " not in " << range.low << ".." << range.high << ", exact "
             << ElementText(exact, i);
@@ -96,7 +92,7 @@ TEST(VariationsTest, WhatIsNotListedIsNotPermitted) {
       const Tensor y = convention.run(c).y;
       const std::vector<Permitted> permitted = PermittedOutputs(convention, c);
       for (int64_t i = 0; i < y.size(); ++i) {
-        if (!Holds(permitted[static_cast<size_t>(i)], ElementOf(y, i))) return true;
+        if (!Holds(permitted[static_cast<size_t>(i)], y.ValueAt(i))) return true;
       }
     }
     return false;
@@ -210,8 +206,8 @@ TEST(VariationsTest, TheWorstCasesAreAsPrinted) {
     distance.precision(17);
     distance << DistanceLsb(exact, y, worst);
     EXPECT_EQ(row[5], distance.str()) << file;
-    EXPECT_TRUE(Holds(PermittedOutputs(*convention, problem)[static_cast<size_t>(worst)],
-                      ElementOf(y, worst)))
+    EXPECT_TRUE(
+        Holds(PermittedOutputs(*convention, problem)[static_cast<size_t>(worst)], y.ValueAt(worst)))
         << file;
   }
   for (const Variation& variation : AllVariations()) {

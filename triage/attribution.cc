@@ -19,6 +19,7 @@
 #include "core/subject.h"
 #include "oracles/exact/exact.h"
 #include "properties/sweep.h"
+#include "triage/ask.h"
 #include "triage/causes.h"
 #include "triage/code_length.h"
 #include "triage/cover.h"
@@ -789,21 +790,9 @@ std::optional<Attribution> FollowsEnvironment(const std::vector<Recorded>& recor
   return std::nullopt;
 }
 
-// Neither poison is the default poison: a MemoSubject then runs the case and does not answer from
-// memory.
-constexpr uint8_t kPoison = 0x3C, kSecondPoison = 0xC3;
-
-std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison) {
-  RunContext context;
-  context.poison = poison;
-  const Outcome outcome = subject.Run(c, context);
-  if (!outcome.ok() || !c.HoldsOutput(outcome.y)) return std::nullopt;
-  return outcome.y;
-}
-
 std::optional<Tensor> AskFresh(const Subject& subject, const Case& c) {
   const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
-  return fresh == nullptr ? std::nullopt : Ask(*fresh, c, kPoison);
+  return fresh == nullptr ? std::nullopt : Ask(*fresh, c);
 }
 
 // The answers differ with the previous contents of memory. If they differ only in outputs that
@@ -833,8 +822,8 @@ Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& se
 
 // Whether the answer to this problem depends on the previous contents of memory.
 std::optional<Attribution> DependsOnPoison(const Case& problem, Subject& subject) {
-  const std::optional<Tensor> first = Ask(subject, problem, kPoison);
-  const std::optional<Tensor> again = Ask(subject, problem, kPoison);
+  const std::optional<Tensor> first = Ask(subject, problem);
+  const std::optional<Tensor> again = Ask(subject, problem);
   const std::optional<Tensor> second = Ask(subject, problem, kSecondPoison);
   if (!first || !second || first != again || first == second) return std::nullopt;
   return DependsOnMemory(problem, *first, *second);
@@ -845,7 +834,7 @@ std::optional<Attribution> DependsOnPoison(const Case& problem, Subject& subject
 bool ComeAgain(const Case& problem, const Tensor& first, const Tensor& second, Subject& subject) {
   constexpr int kTimes = 3;
   for (int i = 0; i < kTimes; ++i) {
-    if (Ask(subject, problem, kPoison) != first) return false;
+    if (Ask(subject, problem) != first) return false;
     if (Ask(subject, problem, kSecondPoison) != second) return false;
   }
   return true;
@@ -854,15 +843,15 @@ bool ComeAgain(const Case& problem, const Tensor& first, const Tensor& second, S
 // How many of several more answers to the same question differ from `first`.
 int OtherAnswers(const Case& problem, const Tensor& first, Subject& subject, int times) {
   int others = 0;
-  for (int i = 0; i < times; ++i) others += Ask(subject, problem, kPoison) != first ? 1 : 0;
+  for (int i = 0; i < times; ++i) others += Ask(subject, problem) != first ? 1 : 0;
   return others;
 }
 
 // Whether the answer depends on memory contents, or on the cases that the subject was asked before.
 std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subject) {
   const Case& problem = answer.problem;
-  const std::optional<Tensor> first = Ask(subject, problem, kPoison);
-  const std::optional<Tensor> again = Ask(subject, problem, kPoison);
+  const std::optional<Tensor> first = Ask(subject, problem);
+  const std::optional<Tensor> again = Ask(subject, problem);
   const std::optional<Tensor> second = Ask(subject, problem, kSecondPoison);
   if (!first || !again || !second) return std::nullopt;
   bool varies = *first != *again;
@@ -934,7 +923,7 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
     turned.x = Rotated(c.x, by);
     if (HasTwoOperands(c.op)) turned.w = Rotated(c.w, by);
     const Tensor expected = Rotated(exact_y, by);
-    const std::optional<Tensor> actual = Ask(subject, turned, kPoison);
+    const std::optional<Tensor> actual = Ask(subject, turned);
     if (!actual) return std::nullopt;
     const std::optional<Divergence> again = FirstDivergence(expected, *actual);
     if (!again) continue;
@@ -972,7 +961,7 @@ std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject
     std::ranges::rotate(channels, channels.begin() + by % c.N);
     const Case turned = slice::Channels(c, channels);
     const Tensor expected = RightOutput(turned, model);
-    const std::optional<Tensor> actual = Ask(subject, turned, kPoison);
+    const std::optional<Tensor> actual = Ask(subject, turned);
     if (!actual) return std::nullopt;
     if (*actual == expected) continue;
     if (TailWidth(turned, expected, *actual) != width) return std::nullopt;

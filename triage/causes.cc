@@ -791,7 +791,7 @@ bool ReluBeforeBias(Stages& s) {
   s.c.relu = false;
   if (!s.sums) s.sums.emplace();
   s.sums->edit_bias = [](SumTerms& t) {
-    const int64_t sum = t.products - t.zx * t.w_sum - t.zw * t.x_sum + t.count * t.zx * t.zw;
+    const auto sum = static_cast<int64_t>(t.corrected() - t.bias);
     if (sum < 0) t.products -= sum;
   };
   return true;

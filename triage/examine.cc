@@ -16,6 +16,7 @@
 #include "oracles/exact/exact.h"
 #include "properties/adapt.h"
 #include "properties/gen/gen.h"
+#include "triage/ask.h"
 #include "triage/causes.h"
 #include "triage/code_length.h"
 #include "triage/cover.h"
@@ -190,7 +191,7 @@ class Examiner {
   Examination Run() {
     constexpr uint64_t kMostTries = 2000;
     // Another poison than that of other questions: the subject runs, nothing is remembered.
-    context_.poison = 0x3C;
+    context_.poison = kPoison;
     // At least this many drawn cases are tried: they may contradict what near cases bear out.
     constexpr uint64_t kLeastTries = 600;
     for (uint64_t i = 0; i < kMostTries && !(Done() && (i >= kLeastTries || Spent())); ++i) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/rng.h"
+#include "triage/ask.h"
 
 namespace qualm::triage {
 namespace {
@@ -105,12 +106,7 @@ std::optional<std::string> ForeignInfluence(const Case& c, const Tensor& right, 
   const int64_t columns = c.N;
   if (RowOf(c.op).layout == Layout::kBatches) return std::nullopt;  // all values make one output
   const auto ask = [&](const Case& problem) -> std::optional<Tensor> {
-    RunContext context;
-    context.poison = 0x3C;
-    if (!subject.CannotRun(problem).empty()) return std::nullopt;
-    Outcome outcome = subject.Run(problem, context);
-    if (!outcome.ok() || outcome.y.shape() != y.shape()) return std::nullopt;
-    return std::move(outcome.y);
+    return subject.CannotRun(problem).empty() ? Ask(subject, problem) : std::nullopt;
   };
   const std::vector<int64_t> departing = Departing(right, y);
   int left = 38;  // two more runs repeat the case itself

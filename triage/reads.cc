@@ -4,14 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <map>
-#include <numeric>
 #include <set>
-#include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "triage/ask.h"
 #include "triage/causes.h"
 
 namespace qualm::triage {
@@ -131,7 +131,7 @@ class Asker {
       if (!p || !subject_.CannotRun(*p).empty() ||
           (model_ != nullptr && !model_->cannot_run(*p).empty()))
         return false;
-      std::optional<Tensor> y = Ask(*p);
+      std::optional<Tensor> y = Ask(subject_, *p);
       if (!y) return false;
       at_rest_.push_back({std::move(*p), {}, std::move(*y)});
       at_rest_.back().right = RightOutput(at_rest_.back().problem, model_);
@@ -155,12 +155,11 @@ class Asker {
       tensor.SetInt(element.index, tensor.IntAt(element.index) + step);
     }
     std::map<int64_t, Gain> gains;
-    const std::optional<Tensor> y = Ask(p);
+    const std::optional<Tensor> y = Ask(subject_, p);
     if (!y) return gains;
     const Tensor right = RightOutput(p, model_);
     for (int64_t i = 0; i < right.size(); ++i) {
-      const Gain gain{ValueAt(*y, i) - ValueAt(rest.y, i),
-                      ValueAt(right, i) - ValueAt(rest.right, i)};
+      const Gain gain{y->ValueAt(i) - rest.y.ValueAt(i), right.ValueAt(i) - rest.right.ValueAt(i)};
       if (gain.is != 0 || gain.should != 0) gains[i] = gain;
     }
     return gains;
@@ -171,19 +170,6 @@ class Asker {
     Case problem;
     Tensor right, y;
   };
-
-  static double ValueAt(const Tensor& y, int64_t i) {
-    return y.dtype() == DType::kF32 ? y.as<float>()[static_cast<size_t>(i)]
-                                    : static_cast<double>(y.IntAt(i));
-  }
-
-  std::optional<Tensor> Ask(const Case& p) {
-    RunContext context;
-    context.poison = 0x3C;
-    Outcome outcome = subject_.Run(p, context);
-    if (!outcome.ok() || !p.HoldsOutput(outcome.y)) return std::nullopt;
-    return std::move(outcome.y);
-  }
 
   Subject& subject_;
   const Convention* const model_;

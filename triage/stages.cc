@@ -66,11 +66,6 @@ int64_t Dot(Codes x, Codes w) {
   return sum;
 }
 
-__int128 Corrected(const SumTerms& t) {
-  const __int128 zx = t.zx, zw = t.zw;
-  return t.products - zx * t.w_sum - zw * t.x_sum + t.count * zx * zw + t.bias;
-}
-
 // The matrix as the products read it.
 Matrix Read(const Matrix& matrix,
             const std::function<int64_t(int64_t row, int64_t term, int64_t columns)>& from) {
@@ -128,7 +123,7 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
       }
       if (steps.edit_terms) steps.edit_terms(terms);
       if (steps.edit_bias) steps.edit_bias(terms);
-      sums.push_back(Corrected(terms));
+      sums.push_back(terms.corrected());
     }
   }
   return sums;
@@ -195,12 +190,6 @@ exact::ObservedRange PlainRange(std::span<const float> values) {
 }
 
 }  // namespace
-
-Tensor OtherSign(const Tensor& tensor) {
-  Tensor result(tensor.dtype() == DType::kU8 ? DType::kS8 : DType::kU8, tensor.shape());
-  std::copy(tensor.bytes().begin(), tensor.bytes().end(), result.bytes().begin());
-  return result;
-}
 
 Factors FactorsOf(const RealOutput& o) {
   const exact::Scaled scaled = o.outputs.ScaledAt(o.index / o.c.N, o.channel());

@@ -17,9 +17,6 @@
 
 namespace qualm::triage {
 
-// A tensor of u8 codes with the same bytes as s8, or the reverse.
-Tensor OtherSign(const Tensor& tensor);
-
 using Codes = std::span<const int32_t>;
 
 // One sum over K is products - zx*w_sum - zw*x_sum + count*zx*zw + bias.
@@ -37,6 +34,12 @@ struct SumTerms {
   int64_t row = 0, channel = 0;
   int64_t padding_w_sum = 0;  // of the weights whose taps lie in the padding
   int64_t padding_taps = 0;   // how many these are
+
+  // The sum, bias included.
+  __int128 corrected() const {
+    const __int128 zero_x = zx, zero_w = zw;
+    return products - zero_x * w_sum - zero_w * x_sum + count * zero_x * zero_w + bias;
+  }
 };
 
 // Linear, and a convolution laid out as a matrix (im2col): products of codes are added, then

@@ -536,15 +536,6 @@ TEST(Stages, FloatsAreMadeByTheHookAndThenFinished) {
   for (const float value : floats()) EXPECT_TRUE(value == 0 && !std::signbit(value));
 }
 
-TEST(OtherSign, HasTheSameBytes) {
-  Tensor u8(DType::kU8, {2});
-  u8.SetInt(0, 200), u8.SetInt(1, 3);
-  const Tensor s8 = OtherSign(u8);
-  EXPECT_EQ(s8.dtype(), DType::kS8);
-  EXPECT_EQ(CodesOf(s8), (std::vector<int32_t>{-56, 3}));
-  EXPECT_EQ(OtherSign(s8), u8);
-}
-
 // --- Choices of scale and zero point ------------------------------------------------------------
 
 Case Observed(const std::vector<float>& values, int64_t batches, int64_t columns) {

@@ -16,6 +16,7 @@
 #include "oracles/exact/evaluate.h"
 #include "properties/adapt.h"
 #include "properties/gen/gen.h"
+#include "triage/ask.h"
 #include "triage/causes.h"
 #include "triage/vary.h"
 
@@ -42,10 +43,7 @@ struct Output {
     const Layout layout = RowOf(c.op).layout;
     return layout == Layout::kElements && c.x.size() == c.M * c.N;
   }
-  double input() const {
-    return c.x.dtype() == DType::kF32 ? c.x.as<float>()[static_cast<size_t>(index)]
-                                      : static_cast<double>(c.x.IntAt(index));
-  }
+  double input() const { return c.x.ValueAt(index); }
 };
 
 struct Trait {
@@ -58,6 +56,7 @@ struct Trait {
 };
 
 constexpr std::string_view kOnly = "is wrong only where";
+
 std::vector<Trait> AllTraits() {
   using Kind = FindingKind;
   std::vector<Trait> all;
@@ -210,13 +209,10 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
     output.integer = static_cast<double>(outputs.integers().values[static_cast<size_t>(i)]);
     if (output.wrong) {
       if (!is_code) counted.distances += 1;
-      const auto values = [&](const Tensor& t) {
-        return t.dtype() == DType::kF32 ? double{t.FloatAt(i)} : t.IntAt(i);
-      };
       output.off_by = DistanceLsb(right, y, i);
       counted.by_more_than_one |= output.off_by > 1;
-      counted.up |= values(y) > values(right);
-      counted.down |= values(y) < values(right);
+      counted.up |= y.ValueAt(i) > right.ValueAt(i);
+      counted.down |= y.ValueAt(i) < right.ValueAt(i);
     }
     if (is_code) {
       output.code = outputs.CodeAt(i / c.N, i % c.N);
@@ -372,18 +368,16 @@ std::optional<CommonTrait> FindCommonTrait(const Case& c, Subject& subject) {
   const Convention* const model = ModelOf(subject.contract());
   const std::vector<Trait> traits = AllTraits();
   Counted counted(traits.size());
-  RunContext context;
-  context.poison = 0x3C;
   for (uint64_t i = 0; i < kMostTries && counted.asked < kMostAsked; ++i) {
     const std::optional<Case> next = NextCase(c, subject, i);
     if (!next || next->M * next->N * std::max<int64_t>(next->K, 1) > (i == 0 ? 16 : 1) * kLargest ||
         !subject.CannotRun(*next).empty() ||
         (model != nullptr && !model->cannot_run(*next).empty()))
       continue;
-    const Outcome outcome = subject.Run(*next, context);
+    const std::optional<Tensor> y = Ask(subject, *next);
     ++counted.asked;
-    if (!outcome.ok() || !next->HoldsOutput(outcome.y)) return std::nullopt;
-    Count(*next, RightOutput(*next, model), outcome.y, traits, counted);
+    if (!y) return std::nullopt;
+    Count(*next, RightOutput(*next, model), *y, traits, counted);
   }
   if (counted.cases_with_wrong < kFewCases) return std::nullopt;
   if (auto trait = TraitOf(counted, traits)) return trait;

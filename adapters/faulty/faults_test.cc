@@ -277,10 +277,6 @@ std::map<std::string, Witness> Witnesses() {
   return of;
 }
 
-double ValueAt(const Tensor& tensor, int64_t i) {
-  return tensor.dtype() == DType::kF32 ? double{tensor.FloatAt(i)} : double(tensor.IntAt(i));
-}
-
 Outcome RunWitness(const std::string& id, const Witness& witness) {
   const std::unique_ptr<Subject> subject = Make(id);
   if (witness.before) {
@@ -304,7 +300,7 @@ TEST(Faults, EachHasAWitness) {
     ASSERT_EQ(right.status, RunStatus::kOk) << right.detail;
     ASSERT_EQ(static_cast<size_t>(right.y.size()), witness.exact.size());
     for (int64_t i = 0; i < right.y.size(); ++i) {
-      EXPECT_EQ(ValueAt(right.y, i), witness.exact[static_cast<size_t>(i)]) << i;
+      EXPECT_EQ(right.y.ValueAt(i), witness.exact[static_cast<size_t>(i)]) << i;
     }
     const Outcome wrong = RunWitness(std::string(info.id), witness);
     EXPECT_EQ(wrong.status, witness.status) << wrong.detail;

@@ -63,10 +63,6 @@ RoundedOutput AwayFromZero(const Output& o) {
   return {o.rounded() + (o.is_tie() && o.rounded() * o.exact.rest >= 0 ? o.exact.rest : 0)};
 }
 
-int64_t Corrected(const SumTerms& t) {
-  return t.products - t.zx * t.w_sum - t.zw * t.x_sum + t.count * t.zx * t.zw + t.bias;
-}
-
 // Memory that all callers share: another one may have written between the two.
 int64_t ThroughSharedScratch(int64_t sum) {
   static std::atomic<int64_t> scratch;
@@ -239,14 +235,14 @@ std::vector<Cause> Kernel::OwnHooks(const Placed& p, bool again) {
     if (!again) scratch_ = 0;
     hooks.push_back(SumHook([this](SumTerms& t) {
       if (t.row != 0 || t.channel != 0) return;
-      const int64_t sum = Corrected(t);
+      const auto sum = static_cast<int64_t>(t.corrected());
       t.products += scratch_;
       scratch_ += sum;
     }));
   }
   if (Has(Fault::kSharedScratch)) {
     hooks.push_back(SumHook([](SumTerms& t) {
-      const int64_t sum = Corrected(t);
+      const auto sum = static_cast<int64_t>(t.corrected());
       t.products += ThroughSharedScratch(sum) - sum;
     }));
   }

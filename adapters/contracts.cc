@@ -322,7 +322,8 @@ void AddOnednn(Rows& rows) {
   for (const char* subject :
        {"onednn@sse41", "onednn@avx2", "onednn@avx512core", "model:onednn2@sse41",
         "model:onednn2@avx2", "model:onednn2@avx512core", "model:onednn3@sse41",
-        "model:onednn3@avx2", "model:onednn3@avx512core"}) {
+        "model:onednn3@avx2", "model:onednn3@avx512core", "model:onednn3.10@avx2",
+        "model:onednn3.10@avx512core"}) {
     for (const char* property : kNumbers)
       rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kOnednnPairs);
     for (const char* property : {"matches_exact", "sweep_is_linear"})
@@ -408,33 +409,34 @@ void AddTorch(Rows& rows) {
   rows.Add(kTorchOnednn, Op::kLinear, FindingKind::kRounding, kOnednnScale);
   rows.Add(kTorchOnednn, Op::kAdd, FindingKind::kRounding, kAtenAdd);
   rows.Add(kTorchOnednn, Op::kQuantize, FindingKind::kRounding, kReciprocal);
-  rows.Add(kTorchQnnpack, Op::kLinear, FindingKind::kRounding, kQnnpackMultiplier);
-  rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
   rows.Add(kTorchQnnpack, Op::kAdd, FindingKind::kTie, kTiesUp);  // sums of s8 are XNNPACK's
-  rows.Add(kTorchQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(kTorchOnednn, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
   rows.Add(kTorchOnednn, Op::kDynamicLinear, FindingKind::kUnknown, kReferenceRelu, "got nan");
-  rows.Add(kTorchQnnpack, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
-  rows.Add(kTorchQnnpack, Op::kDynamicLinear, FindingKind::kClamp, kQnnpackReduceRange);
-  rows.Add("model:torch-qnnpack", Op::kAdd, kAnyClaim, FindingKind::kUnknown, kQnnpackAddRelu,
-           "failed to create QNNPACK Add operator");
-  for (const auto& subjects : {std::span<const char* const>(kTorchOnednn), {kTorchQnnpack}}) {
+  for (const auto& subjects : {std::span<const char* const>(kTorchOnednn),
+                               {kTorchQnnpack},
+                               {kWheelsAten},
+                               {kWheelsQnnpack}}) {
     for (const char* subject : subjects)
       rows.Add(subject, Op::kChooseQParams, kAnyClaim, FindingKind::kUnknown, kMovingAverages,
                "should be less than max");
   }
-  rows.Add(kTorchQnnpack, Op::kMaxPool, FindingKind::kIndex, kQnnpackMaxPool);
-  rows.Add(kTorchQnnpack, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);
+  // Of the engine qnnpack in every version.
+  for (const auto& subjects : {std::span<const char* const>(kTorchQnnpack), {kWheelsQnnpack}}) {
+    rows.Add(subjects, Op::kLinear, FindingKind::kRounding, kQnnpackMultiplier);
+    rows.Add(subjects, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
+    rows.Add(subjects, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+    rows.Add(subjects, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
+    rows.Add(subjects, Op::kDynamicLinear, FindingKind::kClamp, kQnnpackReduceRange);
+    rows.Add(subjects, Op::kMaxPool, FindingKind::kIndex, kQnnpackMaxPool);
+    rows.Add(subjects, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);
+    for (const char* subject : subjects)
+      rows.Add(subject, Op::kAdd, kAnyClaim, FindingKind::kUnknown, kQnnpackAddRelu,
+               "failed to create QNNPACK Add operator");
+  }
 }
 
 // The official wheels: of FBGEMM's and oneDNN's sums, what PyTorch's own libraries add.
 void AddWheels(Rows& rows) {
-  for (const char* subject : {"model:onednn3.10@avx2", "model:onednn3.10@avx512core"}) {
-    for (const char* property : kNumbers)
-      rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kOnednnPairs);
-    for (const char* property : {"matches_exact", "sweep_is_linear"})
-      rows.Add(subject, Op::kConv2d, property, FindingKind::kPairSaturation, kOnednnPairs);
-  }
   for (const char* subject : {"model:torch-x86@avx2", "model:torch-x86@avx512core"}) {
     for (const char* property : {"matches_exact", "sweep_is_linear"})
       rows.Add(subject, Op::kConv2d, property, FindingKind::kPairSaturation, kOnednnPairs);
@@ -467,24 +469,9 @@ void AddWheels(Rows& rows) {
            FindingKind::kRounding, kDynamicFloat);
   rows.Add(kWheelsAten, Op::kAdd, FindingKind::kRounding, kAtenAdd);
   rows.Add(kWheelsAten, Op::kQuantize, FindingKind::kRounding, kReciprocal);
-  rows.Add(kWheelsQnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   for (const char* subject : {kWheelsAten[1], kWheelsAten[2], kWheelsQnnpack[1]}) {
     for (const Op op : {Op::kQuantize, Op::kConcat})
       rows.Add(subject, op, "matches_exact", FindingKind::kTie, kZeroPointFirst);
-  }
-  rows.Add(kWheelsQnnpack, Op::kLinear, FindingKind::kRounding, kQnnpackMultiplier);
-  rows.Add(kWheelsQnnpack, Op::kAdd, FindingKind::kRounding, kFixedPointAdd);
-  rows.Add(kWheelsQnnpack, Op::kDynamicLinear, FindingKind::kRounding, kDynamicFloat);
-  rows.Add(kWheelsQnnpack, Op::kDynamicLinear, FindingKind::kClamp, kQnnpackReduceRange);
-  rows.Add(kWheelsQnnpack, Op::kMaxPool, FindingKind::kIndex, kQnnpackMaxPool);
-  rows.Add(kWheelsQnnpack, Op::kAvgPool, FindingKind::kPadding, kQnnpackAvgPool);
-  for (const char* subject : kWheelsQnnpack)
-    rows.Add(subject, Op::kAdd, kAnyClaim, FindingKind::kUnknown, kQnnpackAddRelu,
-             "failed to create QNNPACK Add operator");
-  for (const auto& subjects : {std::span<const char* const>(kWheelsAten), {kWheelsQnnpack}}) {
-    for (const char* subject : subjects)
-      rows.Add(subject, Op::kChooseQParams, kAnyClaim, FindingKind::kUnknown, kMovingAverages,
-               "should be less than max");
   }
 }
 

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/libraries/libraries.h"
 #include "adapters/registry.h"
 #include "core/float_text.h"
 #include "core/io/case_json.h"
@@ -470,8 +471,7 @@ TEST_P(Pytorch, AnswersWhatTheSubjectAnswers) {
   EXPECT_GE(OpsOf(shown), 10u);
   std::vector<std::string> texts;
   for (const Shown& each : shown) texts.push_back(each.files.front().second);
-  const char* const python = std::getenv("QUALM_PYTHON");
-  const std::vector<Ran> ran = RunScripts(texts, python != nullptr ? python : "/usr/bin/python3");
+  const std::vector<Ran> ran = RunScripts(texts, TorchPython());
   for (size_t i = 0; i < shown.size(); ++i) ExpectShown(ran[i], shown[i].c, Describe(shown[i].c));
 }
 

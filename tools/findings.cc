@@ -238,9 +238,14 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     triage::Hypothesis causes;
     triage::Condition where;
   };
-  std::map<std::pair<std::string, std::string>, std::vector<Established>> established;
-  // What experiments have shown of a subject and operation, once.
-  std::map<std::pair<std::string, std::string>, triage::Attribution> shown;
+  struct KnownOf {
+    std::vector<Established> causes;
+    std::optional<triage::Attribution> shown;  // by experiments, which are made once
+  };
+  std::map<std::pair<std::string, std::string>, KnownOf> established;
+  const auto known_of = [&](const Finding& finding) -> KnownOf& {
+    return established[{finding.subject, finding.op}];
+  };
   struct Item {
     size_t number;
     std::unique_ptr<Subject> subject;
@@ -249,28 +254,26 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
   // Where its condition does not hold, a cause explains nothing.
   const auto causes_of = [&](const Finding& finding) {
     std::vector<triage::Hypothesis> causes;
-    for (const Established& each : established[{finding.subject, finding.op}])
+    for (const Established& each : known_of(finding).causes)
       if (each.where.holds(finding.test_case)) causes.push_back(each.causes);
     return causes;
   };
   const auto establish = [&](const triage::Triaged& triaged) {
-    std::vector<Established>& known =
-        established[{triaged.finding().subject, triaged.finding().op}];
+    auto& [causes, shown] = known_of(triaged.finding());
     const auto is_known = [&](const Established& each) { return each.causes == triaged.causes(); };
-    if (triaged.attribution().of_subject)
-      shown.try_emplace({triaged.finding().subject, triaged.finding().op}, triaged.attribution());
-    if (!triaged.causes().empty() && std::ranges::none_of(known, is_known))
-      known.push_back({triaged.causes(), triaged.attribution().where});
+    if (triaged.attribution().of_subject && !shown) shown = triaged.attribution();
+    if (!triaged.causes().empty() && std::ranges::none_of(causes, is_known))
+      causes.push_back({triaged.causes(), triaged.attribution().where});
   };
   const auto look_into = [&](Finding finding, Item& item) {
     std::vector<triage::Hypothesis> causes = causes_of(finding);
-    const auto of_subject = shown.find({finding.subject, finding.op});
+    const std::optional<triage::Attribution>& shown = known_of(finding).shown;
     item.subject = std::move(MakeSubjects({finding.subject}, contract).front());
     item.subject->set_contract(item.subject->contract(finding.test_case.op));
     item.triaged = std::make_unique<triage::Triaged>(
         std::move(finding), *item.subject,
         [&](const Finding& found) { return !known.IsNew(found); }, std::move(causes),
-        of_subject == shown.end() ? nullptr : &of_subject->second);
+        shown ? &*shown : nullptr);
     if (item.triaged->sure()) establish(*item.triaged);
   };
   const Stopwatch since;

@@ -441,6 +441,11 @@ class OneSubjectTest : public TriageTest {
     for (int64_t i = row * c.N; i < y.size(); ++i) y.SetInt(i, Odd(c).IntAt(i));
     return y;
   }
+  // Few cases have this zero point, so that the lost tail explains most of what is asked besides.
+  static std::optional<Tensor> OddAt77(const Case& c) {
+    if (c.M < 3 || c.x_q.zero_point_at(0) != 77) return std::nullopt;
+    return OddFrom(c, 2);
+  }
   // A case with so many equal rows; the subject loses the last products of each.
   static Case Rows(int64_t rows) {
     const std::vector<int64_t> first(static_cast<size_t>(rows), 0);
@@ -479,11 +484,7 @@ TEST_F(OneSubjectTest, AFindingIsLookedIntoAgainOnlyWhereAnotherMayExplainIt) {
     Kept(raw, [] { return true; });
     return made_;
   };
-  // Of what no cause and no experiment explains.
-  otherwise_ = [](const Case& c) -> std::optional<Tensor> {
-    if (c.M < 3 || c.x_q.zero_point_at(0) != 77) return std::nullopt;
-    return OddFrom(c, 2);
-  };
+  otherwise_ = OddAt77;  // which no cause and no experiment explains
   Case zeros = ZeroLayer(3, 4, 5);
   zeros.x_q.zero_point = {77};
   const Finding sure = FoundOn(Rows(1)), guess = FoundOn(zeros);
@@ -495,11 +496,7 @@ TEST_F(OneSubjectTest, AFindingIsLookedIntoAgainOnlyWhereAnotherMayExplainIt) {
 
 // Two findings of unknown cause may be two faults: the smallest case of the second one shows it.
 TEST_F(OneSubjectTest, AGuessIsMadeSmallerBeforeItIsTakenForOneThatIsKept) {
-  // Few cases have this zero point, so that the lost tail explains most of what is asked besides.
-  otherwise_ = [](const Case& c) -> std::optional<Tensor> {
-    if (c.M < 3 || c.x_q.zero_point_at(0) != 77) return std::nullopt;
-    return OddFrom(c, 2);
-  };
+  otherwise_ = OddAt77;
   Case zeros = ZeroLayer(3, 4, 5), rows = Rows(4);
   zeros.x_q.zero_point = rows.x_q.zero_point = {77};
   const Finding odd = FoundOn(zeros), hidden = FoundOn(rows);

@@ -1043,9 +1043,13 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
       return std::ranges::find(options.contradicted, causes) != options.contradicted.end();
     });
     if (fits.empty()) return std::nullopt;
-    // Beyond so many, the least likely ones are not asked about.
+    // Beyond so many, the least likely ones are not asked about. Conventions do not count: dozens
+    // may give a small answer, and left no room for the rule that they share.
     CheapestFirst(c.op, fits);
-    if (fits.size() > kMostFits) fits.resize(kMostFits);
+    size_t rules = 0;
+    std::erase_if(fits, [&](const Hypothesis& causes) {
+      return !IsConvention(causes) && ++rules > kMostFits;
+    });
     // Beside a pair each of its halves that gives the output alone.
     std::set<const Cause*> alone;
     for (const Hypothesis& causes : fits) {
@@ -1233,11 +1237,6 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
 }
 
 }  // namespace
-
-std::string WithoutCondition(std::string text, const Condition& where) {
-  const size_t at = where.text.empty() ? std::string::npos : text.find(", " + where.text);
-  return at == std::string::npos ? text : text.erase(at, where.text.size() + 2);
-}
 
 Explanation ExplanationOf(const Attribution& attribution, Op op) {
   if (!attribution.complete) return {};

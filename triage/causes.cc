@@ -258,22 +258,20 @@ bool DropTerms(Stages& s) {
 
 // ---- Accumulate.
 
-// Adds products in steps of two or three, in an int16 that saturates or wraps. With kLane16 the
-// steps are added in a second int16, which saturates too and is emptied every 256 products.
-template <size_t kStep, bool kWraps, bool kLane16>
-int64_t AddNarrow(DType x_dtype, Codes x, Codes w) {
-  // vpmaddubsw wants one operand unsigned; a kernel whose sums wrap multiplies s8 by s8.
-  const int32_t shift = x_dtype == DType::kS8 && !kWraps ? 128 : 0;
+// Adds products in pairs, in an int16 that saturates. With kLane16 the pairs are added in a second
+// int16, which saturates too and is emptied every 256 products.
+template <bool kLane16>
+int64_t AddSaturatingPairs(DType x_dtype, Codes x, Codes w) {
+  const int32_t shift = x_dtype == DType::kS8 ? 128 : 0;  // vpmaddubsw wants one operand unsigned
   int64_t sum = 0, weights = 0;
   int32_t lane = 0;
-  for (size_t k = 0; k < x.size(); k += kStep) {
-    int64_t step = 0;
-    for (size_t i = k; i < std::min(k + kStep, x.size()); ++i) {
+  for (size_t k = 0; k < x.size(); k += 2) {
+    int64_t pair = 0;
+    for (size_t i = k; i < std::min(k + 2, x.size()); ++i) {
       weights += w[i];
-      step += (int64_t{x[i]} + shift) * w[i];
+      pair += (int64_t{x[i]} + shift) * w[i];
     }
-    const auto narrow = kWraps ? static_cast<int16_t>(step)
-                               : static_cast<int16_t>(std::clamp<int64_t>(step, -32768, 32767));
+    const auto narrow = static_cast<int16_t>(std::clamp<int64_t>(pair, INT16_MIN, INT16_MAX));
     if (kLane16) {
       lane = std::clamp(lane + narrow, INT16_MIN, INT16_MAX);
       if (k % 256 == 254) sum += std::exchange(lane, 0);
@@ -284,7 +282,7 @@ int64_t AddNarrow(DType x_dtype, Codes x, Codes w) {
   return sum + lane - int64_t{shift} * weights;
 }
 
-// Adds products in steps, each in an int16 that wraps.
+// Adds products in steps, each in an int16 that wraps: a kernel of s8 by s8.
 int64_t AddWrapped(Codes x, Codes w, int64_t step) {
   int64_t sum = 0, lane = 0;
   for (size_t k = 0; k < x.size(); ++k) {
@@ -293,6 +291,10 @@ int64_t AddWrapped(Codes x, Codes w, int64_t step) {
       sum += static_cast<int16_t>(std::exchange(lane, 0));
   }
   return sum;
+}
+template <int64_t kStep>
+int64_t AddWrappedSteps(DType /*x_dtype*/, Codes x, Codes w) {
+  return AddWrapped(x, w, kStep);
 }
 
 template <class Integer>
@@ -648,10 +650,13 @@ RoundedOutput ClampBeforeZeroPoint(const RealOutput& o) {
   return {std::clamp<double>(o.rounded(), range.min, range.max)};
 }
 
+double RealAt(const Tensor& codes, int64_t i, const QParams& q) {
+  return static_cast<double>(int64_t{codes.IntAt(i)} - q.zero_point_at(0)) * q.scale_at(0);
+}
+
 // The real value of an element in output steps.
 double InSteps(const RealOutput& o, const Tensor& codes, const QParams& q) {
-  const double value = (int64_t{codes.IntAt(o.index)} - q.zero_point_at(0)) * double{q.scale_at(0)};
-  return value / o.c.out_q.scale_at(0);
+  return RealAt(codes, o.index, q) / o.c.out_q.scale_at(0);
 }
 
 RoundedOutput OperandsRoundedFirst(const RealOutput& o) {
@@ -674,7 +679,7 @@ RoundedOutput ThroughCodesOfTheFirst(const RealOutput& o) {
   if (n < 0) return {o.rounded()};
   const CodeRange range = RangeOf(c.x.dtype());
   const int64_t i = o.index / c.N * (c.N - columns) + n;
-  const double value = (int64_t{c.w.IntAt(i)} - c.w_q.zero_point_at(0)) * double{c.w_q.scale_at(0)};
+  const double value = RealAt(c.w, i, c.w_q);
   const double scale = c.x_q.scale_at(0), zero = c.x_q.zero_point_at(0);
   const double code =
       std::clamp<double>(std::nearbyint(value / scale) + zero, range.min, range.max);
@@ -872,16 +877,16 @@ const Cause kCauses[] = {
      Set<&Stages::real, InDoubleSteps>},
     {Stage::kAccumulate, Kind::kPairSaturation, "pair saturation",
      "adds u8*s8 products in pairs in a saturating int16 (vpmaddubsw)", Pairs,
-     SetSum<&SumSteps::add, AddNarrow<2, false, false>>, 4},
+     SetSum<&SumSteps::add, AddSaturatingPairs<false>>, 4},
     {Stage::kAccumulate, Kind::kPairSaturation, "16-bit accumulation",
      "accumulates saturated pairs in a saturating int16 (acc16)", Pairs,
-     SetSum<&SumSteps::add, AddNarrow<2, false, true>>, 6},
+     SetSum<&SumSteps::add, AddSaturatingPairs<true>>, 6},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 pair wrap",
      "adds products in pairs in an int16 that wraps", Pairs,
-     SetSum<&SumSteps::add, AddNarrow<2, true, false>>},
+     SetSum<&SumSteps::add, AddWrappedSteps<2>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of taps",
      "adds the products of three taps in an int16 that wraps", Pairs,
-     SetSum<&SumSteps::add, AddNarrow<3, true, false>>},
+     SetSum<&SumSteps::add, AddWrappedSteps<3>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of a line of taps",
      "adds the products of one line of the kernel in an int16 that wraps", Of<IsConv>,
      [](Stages& s) {
@@ -891,8 +896,8 @@ const Cause kCauses[] = {
        return line > 1;
      }},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of nine products",
-     "adds nine products in an int16 that wraps", Pairs,
-     SetSum<&SumSteps::add, AddNarrow<9, true, false>>, Cause::kBitsOfFamily},
+     "adds nine products in an int16 that wraps", Pairs, SetSum<&SumSteps::add, AddWrappedSteps<9>>,
+     Cause::kBitsOfFamily},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int16 product",
      "keeps the product of the two differences in an int16 that wraps", Is<Op::kMul>,
      Set<&Stages::integer, Wrap<int16_t>>},

@@ -42,6 +42,9 @@ int32_t StepOf(const Case& c, int which) {
   return which == 0 ? 20 : 33;
 }
 
+// What a product of 1 adds to the number of an output: the scale of codes is 2.
+double UnitOf(const Case& c) { return IsCode(c.out_dtype) ? 0.5 : 1; }
+
 // Leaves room for `above` codes over the zero points.
 void MakeRoom(QParams& q, DType dtype, int32_t above) {
   if (!IsCode(dtype)) return;
@@ -196,7 +199,7 @@ bool IsSmall(const Case& c) {
 // The term whose weight gives these gains in both problems; -1 if there is none, or several.
 int64_t TermOf(const Case& c, double first, double second) {
   if (!HasTerms(c)) return 0;
-  const double unit = IsCode(c.out_dtype) ? 0.5 : 1;
+  const double unit = UnitOf(c);
   int64_t found = -1;
   for (int64_t j = 0; j < c.K; ++j) {
     if (first != unit * StepOf(c, 0) * ValueOf(j, c.K, 0) ||
@@ -223,18 +226,12 @@ std::optional<std::map<int64_t, Reading>> Readings(const Case& c, Asker& asker) 
     const std::map<int64_t, Asker::Gain> first = asker.Change(element, 0);
     std::map<int64_t, Asker::Gain> second;
     for (const auto& [i, gain] : first) {
-      if (gain.is == gain.should) {
-        // Told apart by the first problem alone where the element is read as it should be.
-        const int64_t values = std::min(c.K, kMostValue);
-        if (!HasTerms(c) || c.K <= values) {
-          const int64_t term =
-              HasTerms(c)
-                  ? std::llround(gain.is / (IsCode(c.out_dtype) ? 0.5 : 1) / StepOf(c, 0)) - 1
-                  : 0;
-          readings[i].is[term].insert(element);
-          readings[i].should[term].insert(element);
-          continue;
-        }
+      // Where the element is read as it should be, and terms are few, one problem tells the term.
+      if (gain.is == gain.should && (!HasTerms(c) || c.K <= kMostValue)) {
+        const int64_t term = HasTerms(c) ? std::llround(gain.is / UnitOf(c) / StepOf(c, 0)) - 1 : 0;
+        readings[i].is[term].insert(element);
+        readings[i].should[term].insert(element);
+        continue;
       }
       if (second.empty()) second = asker.Change(element, 1);
       const auto again = second.find(i);

@@ -29,8 +29,6 @@ struct Condition {
   std::string text;  // "where K is 33 or more"; "" for everywhere
   std::function<bool(const Case&)> holds = [](const Case&) { return true; };
 };
-// The text without the condition, which a case has refuted.
-std::string WithoutCondition(std::string text, const Condition& where);
 
 // Attribution by counterfactual: one cause (pair saturation, wrap, other rounding, zero point
 // before rounding, clamp bound, dropped K tail, ...), else two of different stages, that turn the

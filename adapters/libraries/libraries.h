@@ -52,6 +52,7 @@ std::string CacheFolder();
 
 // PyTorch, in a Python process (torch_child.py): of the environment variable QUALM_PYTHON, else of
 // the virtual environment that scripts/install-torch makes, else the system's.
+std::string TorchPython();
 std::string WhyNoTorch();
 PipeOptions TorchChild(const LibraryName& name);
 

@@ -54,16 +54,16 @@ bool TorchIsThere() {
   return false;
 }
 
+}  // namespace
+
 // The distribution's own Python has the distribution's PyTorch.
-std::string Python() {
+std::string TorchPython() {
   if (const char* python = std::getenv("QUALM_PYTHON")) return python;
   for (const std::string& own : {OwnPython(), std::string("/usr/bin/python3")}) {
     if (std::filesystem::exists(own)) return own;
   }
   return "python3";
 }
-
-}  // namespace
 
 std::string WhyNoTorch() {
   if (FindModule(std::string(kChild)).empty())
@@ -77,7 +77,7 @@ PipeOptions TorchChild(const LibraryName& name) {
   PipeOptions options;
   options.start_limit_ms = kStartLimitMs;
   options.time_limit_ms = kTimeLimitMs;
-  options.command = {Python(), FindModule(std::string(kChild)), std::string(name.option)};
+  options.command = {TorchPython(), FindModule(std::string(kChild)), std::string(name.option)};
   return options;
 }
 

@@ -101,8 +101,8 @@ void FillValues(Rng& rng, Theme theme, Case& c) {
   if (theme == Theme::kFarValue) {  // one pixel above, or below, all others
     const auto all = static_cast<int32_t>(rng.Between(range.min, range.max - 60));
     const bool lower = c.op != Op::kMaxPool && rng.Chance(1, 2);
-    const int32_t other = lower ? all : all + 60;
-    FillEach(c.x, [&] { return all + 60 - (other - all); });
+    const int32_t other = lower ? all : all + 60, rest = lower ? all + 60 : all;
+    FillEach(c.x, [&] { return rest; });
     const int64_t pixels = c.window.in_h * c.window.in_w;
     for (int64_t image = 0; image < c.window.batch; ++image) {
       const int64_t pixel = image * pixels + FarPlace(rng, pixels);

@@ -25,6 +25,7 @@
   ROW("gemmlowp, ruy and TFLite", TfliteConventions)   \
   ROW("ONNX Runtime", OnnxRuntimeConventions)          \
   ROW("ONNX reference", OnnxConventions)               \
+  ROW("StableHLO", StablehloConventions)               \
   ROW("Observers", ObserverConventions)                \
   ROW("NumPy by hand", NumpyConventions)               \
   ROW("Textbook", PlainConventions)

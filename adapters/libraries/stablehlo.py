@@ -7,11 +7,11 @@ model:stablehlo.
 """
 from library_child import array, flat, integers, reals
 
-# The pass forgets that a storage type is unsigned: it reads u8 codes above 127 as negative. So only s8.
+# The pass forgets that a storage type is unsigned, and reads u8 codes above 127 as negative: only s8.
 STORED = {"s8": "i8", "s32": "i32", "f32": "f32"}
 FEATURES = {
-    "quantize": ["per_channel"], "dequantize": ["per_channel"], "requantize": ["per_channel"],
-    "linear": ["bias_i32", "per_channel"], "rescale": [], "mul": []}
+    "dequantize": ["per_channel"], "requantize": ["per_channel"],
+    "linear": ["bias_i32", "per_channel"], "rescale": []}
 
 
 def literal(scale):
@@ -69,7 +69,7 @@ class Engine:
     def capabilities(self):
         ops = {name: {"x": ["s8"], "out": ["s8"], "features": features}
                for name, features in FEATURES.items()}
-        ops["quantize"]["x"], ops["requantize"]["x"] = ["f32"], ["s32"]
+        ops["requantize"]["x"] = ["s32"]
         ops["dequantize"]["out"] = ["f32"]
         ops["linear"].update(w=["s8"], w_zp=[0, 0], out=["s8", "s32", "f32"])
         return ops
@@ -84,14 +84,6 @@ class Engine:
         scales, zero_points = (v * (count // len(v)) for v in (scales, zero_points))
         return (quantized(STORED[dtype], scales, zero_points, axis),
                 None if values is None else array(values, dtype, shape))
-
-    def quantize(self, c):
-        shape = c["M"], c["N"]
-        element, _ = self.codes(c, "out", c["out_dtype"], shape, None)
-        p = Program()
-        x = p.input(array(c["x"], "f32", shape), "f32", "f32")
-        y = p.add("uniform_quantize", [x], shape, element)
-        return self.compute(p, y, shape, c["out_dtype"])
 
     def dequantize(self, c):
         shape = c["M"], c["N"]
@@ -122,18 +114,10 @@ class Engine:
                   self.codes(c, "out", c["out_dtype"], shape, None)[0])
         return self.compute(p, y, shape, c["out_dtype"])
 
-    def mul(self, c):
-        shape, dtype = (c["M"], c["N"]), c["x_dtype"]
-        p = Program()
-        operands = [p.input(values, STORED[dtype], element) for element, values in
-                    (self.codes(c, key, dtype, shape, c[key]) for key in ("a", "b"))]
-        y = p.add("multiply", operands, shape, self.codes(c, "out", dtype, shape, None)[0])
-        return self.compute(p, y, shape, dtype)
-
     def linear(self, c):
         (m, n, k), dtype = (c["M"], c["N"], c["K"]), c["x_dtype"]
         # Sums have no scale; any gives the same bits.
-        given = c if "x_scale" in c and "w_scale" in c else dict(c, x_scale=1, w_scale=1)
+        given = dict(c, x_scale=1, w_scale=1) if c["out_dtype"] == "s32" else c
         x_type, x = self.codes(given, "x", dtype, (m, k), c["x"])
         w_type, w = self.codes(given, "w", dtype, (n, k), c["w"], axis=0)
         x_scale, w_scales = reals(given["x_scale"])[0], reals(given["w_scale"])

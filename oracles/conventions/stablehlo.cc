@@ -3,8 +3,7 @@
 // 3c9301c, stablehlo/transforms/StablehloLegalizeQuantToMath.cpp), which IREE runs by itself and
 // jaxlib brings for XLA: exact int32 sums that wrap; then one float32 multiplier and the zero point
 // behind it, clamp, round half to even. Both compilers make one fused multiply-add of multiplier
-// and zero point. quantize divides, and adds the zero point before it rounds. add rounds each
-// operand to a code of the output. The zero point of rescale's input goes into a float32 with the
+// and zero point. The zero point of rescale's input goes into a float32 with the
 // output's.
 #include <algorithm>
 #include <cmath>
@@ -42,20 +41,12 @@ void TimesRatioPlusMerged(Value& v, const Channel& c) {
 void ClampReal(Value& v, const Channel& c) {
   v.SetReal(std::clamp(v.number, static_cast<float>(c.low), static_cast<float>(c.high)));
 }
-void AddZeroPoint(Value& v, const Channel& c) {
-  v.SetReal(AddInto(v, v.number, static_cast<float>(c.zero_point)));
-}
-void MultiplyReals(Value& v, const Channel& c) {
-  const float a = MultiplyInto(v, static_cast<float>(v.integer - c.a.zero_point), c.a.scale);
-  const float b = MultiplyInto(v, static_cast<float>(v.second - c.b.zero_point), c.b.scale);
-  v.SetReal(MultiplyInto(v, a, b));
-}
 
 Channel ChannelOf(const Case& c, int64_t n) {
   Channel channel;
   SetClamp(channel, c);
   channel.a = {c.x_q.scale_at(c.op == Op::kDequantize ? n : 0), c.x_q.zero_point_at(0), {}};
-  channel.b = {c.w_q.scale_at(HasTwoOperands(c.op) ? 0 : n), c.w_q.zero_point_at(0), {}};
+  channel.b = {c.w_q.scale_at(n), c.w_q.zero_point_at(0), {}};
   if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];
   if (c.op == Op::kDequantize) {
     channel.scale = channel.a.scale;
@@ -81,26 +72,19 @@ bool InRange(float scale) { return scale >= kLeast && scale <= kMost; }
 
 std::string CannotRun(const Case& c) {
   const bool sums = HasWeights(c.op);
-  bool scales = true, finite = true;
+  bool scales = true;
   for (int64_t n = 0; n < c.N; ++n) {
     const Channel channel = ChannelOf(c, n);
     if (sums && c.out_dtype == DType::kS32) break;
     for (const float scale : {channel.multiplier, channel.scale, channel.a.scale, channel.b.scale})
       scales = scales &&
                (HasExplicitMultiplier(c) && scale != channel.multiplier ? true : InRange(scale));
-    if (!HasTwoOperands(c.op)) continue;
-    for (const Channel::Operand& operand : {channel.a, channel.b})
-      scales = scales && InRange(Merge(operand, channel.scale, 0).scale);
-  }
-  if (c.op == Op::kQuantize) {
-    for (int64_t i = 0; i < c.x.size(); ++i) finite = finite && !std::isnan(c.x.FloatAt(i));
   }
   const auto is_s8 = [](DType type) { return type == DType::kS8; };
   return FirstReason({
       Require(!c.bias, "the bias must be int32"),
       Require(!c.relu, "no relu"),
-      Require(c.op == Op::kQuantize || c.op == Op::kRequantize || is_s8(c.x.dtype()),
-              "inputs must be s8"),
+      Require(c.op == Op::kRequantize || is_s8(c.x.dtype()), "inputs must be s8"),
       Require(!sums || is_s8(c.w.dtype()), "weights must be s8"),
       Require(c.op == Op::kDequantize || is_s8(c.out_dtype) || (sums && c.out_dtype != DType::kU8),
               "outputs must be s8, or sums s32 or f32"),
@@ -108,7 +92,6 @@ std::string CannotRun(const Case& c) {
       Require(c.op == Op::kDequantize || c.out_dtype == DType::kF32 || WholeRange(c).empty(),
               "the clamp is the whole range"),
       Require(scales, "a scale or ratio of scales is beyond 2^-100..2^60"),
-      Require(finite, "NaN has no code"),
       ZeroPointsAreCodes(c),
   });
 }
@@ -117,20 +100,8 @@ std::vector<Step> Steps(const Case& c) {
   const Step clamp{Stage::kClamp, "clamp to {low}..{high}", ClampReal, Rise::kAlways};
   const Step round{Stage::kRound, "round half to even", step::RoundX86};
   const Step to_float{Stage::kScale, "to float32", step::ToFloat};
-  const Step add{Stage::kZeroPoint, "+ zero point {zero_point} in float32", AddZeroPoint,
-                 Rise::kAlways};
-  const Step divide{Stage::kScale, "divided by scale {scale}", step::DivideByScale};
-  if (c.op == Op::kQuantize) return {divide, add, clamp, round};
   if (c.op == Op::kDequantize)
     return {{Stage::kScale, "(code - {zero_point}) times {scale}", step::TimesCodeMinusZeroPoint}};
-  if (c.op == Op::kMul) {
-    return {{Stage::kAccumulate, "{a_scale} * (a - {a_zp}) * ({b_scale} * ({b} - {b_zp}))",
-             MultiplyReals},
-            divide,
-            add,
-            clamp,
-            round};
-  }
   if (c.op == Op::kRescale) {
     return {to_float,
             {Stage::kScale, "times {multiplier} + both zero points {bias}, rounded once",
@@ -164,9 +135,8 @@ std::vector<Convention> StablehloConventions() {
   definition.source = "stablehlo/transforms/StablehloLegalizeQuantToMath.cpp @ 3c9301c";
   definition.satisfies = {"k_permutation", "zero_term_append", "row_independence",
                           "column_independence"};
-  definition.variations = {"V1", "V3", "V13", "V14", "V16", "V19"};
-  definition.ops = {Op::kQuantize, Op::kDequantize, Op::kRequantize,
-                    Op::kLinear,   Op::kRescale,    Op::kMul};
+  definition.variations = {"V1", "V3", "V14", "V16", "V19"};
+  definition.ops = {Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kRescale, Op::kMul};
   definition.cannot_run = CannotRun;
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;

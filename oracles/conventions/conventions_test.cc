@@ -108,6 +108,7 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
                            "gemmlowp",
                            "gemmlowp@sse4",
                            "ruy",
+                           "stablehlo",
                            "torch-qnnpack",
                            "torch-x86@vnni",
                            "torch2.11-aten",

@@ -102,6 +102,7 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "plain@truncate+zp_first",
                                       "plain@up",
                                       "ruy",
+                                      "stablehlo",
                                       "torch-onednn@amx",
                                       "torch-onednn@avx2",
                                       "torch-onednn@avx2vnni",

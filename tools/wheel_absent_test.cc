@@ -9,9 +9,9 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "adapters/registry.h"
-#include "core/io/case_json.h"
 #include "core/status.h"
 #include "core/subject.h"
 
@@ -43,7 +43,7 @@ class WheelAbsent : public testing::Test {
     fs::permissions(folder_ / name, fs::perms::owner_all);
   }
   // The system's Python with a package onnxruntime of this text, and a NumPy that is enough for
-  // dequantize: it only holds the lists that it is given.
+  // quantize: it only holds the lists that it is given.
   void WritePackage(const std::string& text) const {
     Write("onnxruntime.py", text);
     Write("numpy.py",
@@ -82,10 +82,9 @@ class WheelAbsent : public testing::Test {
   }
   static Outcome FirstAnswer() {
     Case c;
-    c.op = Op::kDequantize;
+    c.op = Op::kQuantize;
     c.M = c.N = 1;
-    c.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{1});
-    c.out_dtype = DType::kF32;
+    c.x = Tensor::Of<float>({1, 1}, std::vector<float>{1});
     EXPECT_EQ(Validate(c), "");
     return Make()->Run(c, {});
   }

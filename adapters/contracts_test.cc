@@ -40,6 +40,9 @@ constexpr const char* kWheelsQnnpack = "2.11-qnnpack 2.13-qnnpack";
 constexpr const char* kWheel = "torch: PyTorch 2.";
 
 constexpr Excused kExcused[] = {
+    {"*", "matches_exact", "softmax", "model:onnxruntime@", kOnnxruntime},
+    {"*", "matches_model", "softmax", "model:onnxruntime@", kOnnxruntime,
+     "onnxruntime-py: ONNX Runtime 1.32."},
     // PyTorch's official wheels.
     {"*", "*", "conv2d depthwise", "model:onednn3.10@", "amx avx512core vnni", kWheel},
     {"*", "*", "conv2d depthwise", "model:torch-x86@", "amx avx512core vnni", kWheel},

@@ -45,6 +45,33 @@ TEST_F(OnnxruntimeConstant, WeightsOfTheModelGiveTheSame) {
   ExpectContract({Op::kLinear, Op::kConv2d, Op::kDepthwise}, 120, 3);
 }
 
+// The wheel is a later release with the same arithmetic, but for what adapters/contracts.cc
+// declares.
+class OnnxruntimeWheel : public OnnxruntimeTest {
+ protected:
+  OnnxruntimeWheel() : OnnxruntimeTest("onnxruntime-py") {}
+};
+
+TEST_F(OnnxruntimeWheel, KeepsTheRecordingsAndTheContract) {
+  EXPECT_EQ(subject().Version().find("ONNX Runtime 1."), 0u) << subject().Version();
+  EXPECT_EQ(subject().contract().convention, "onnxruntime@" + InstructionSet());
+  EXPECT_EQ(Pair(), InstructionSet() == "avx2" ? 32767 : 32893);
+  if (InstructionSet() == "vnni") ExpectRecordings("vnni-native", 80);
+  ExpectContract({Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise,
+                  Op::kAdd, Op::kMul, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat,
+                  Op::kTable, Op::kSoftmax, Op::kDynamicLinear},
+                 100, 4);
+}
+
+class OnnxruntimeWheelConstant : public OnnxruntimeTest {
+ protected:
+  OnnxruntimeWheelConstant() : OnnxruntimeTest("onnxruntime-py@constant") {}
+};
+
+TEST_F(OnnxruntimeWheelConstant, WeightsOfTheModelGiveTheSame) {
+  ExpectContract({Op::kLinear, Op::kConv2d, Op::kDepthwise}, 120, 3);
+}
+
 // Reads of empty tensors and outputs left unwritten are upstream's (docs/onnxruntime.md): not asked
 // for.
 TEST_F(Onnxruntime, SkipsWhatItCannotDo) {

@@ -183,7 +183,7 @@ TEST_F(Verbs, DeclaredDeparturesOfEveryConventionAreSeenAndNoOthers) {
   EXPECT_EQ(ops, (std::set<std::string>{"add", "avg_pool", "choose_qparams", "concat", "conv2d",
                                         "depthwise", "dynamic_linear", "global_avg_pool", "linear",
                                         "max_pool", "mul", "quantize", "requantize", "rescale",
-                                        "sub", "table"}));
+                                        "softmax", "sub", "table"}));
 }
 
 TEST_F(Verbs, SweepRangeIsKept) {

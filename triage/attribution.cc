@@ -546,10 +546,7 @@ bool Holds(const Weighed& each) {
   if (is_at(CauseStage::kRound) || is_at(CauseStage::kScale)) return HoldsEverywhere(each);
   const bool narrow =
       is_at(CauseStage::kAccumulate) && each.causes.size() == 1 && each.bits >= kSurely;
-  // One answer of many is no condition: it contradicts the cause.
-  const bool conditional = narrow && 8 * each.against >= each.bearing_out;
-  return each.against <= (conditional ? each.bearing_out : 0) &&
-         4 * each.otherwise <= each.bearing_out;
+  return each.against <= (narrow ? each.bearing_out : 0) && 4 * each.otherwise <= each.bearing_out;
 }
 
 // Of two causes each has to be worth what it takes to choose it, and a condition may only hide that
@@ -1261,7 +1258,10 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
 }  // namespace
 
 Attribution Named(Op op, Hypothesis causes) {
-  Attribution named = Stated(causes.front()->kind, Sentence(op, causes), true);
+  const bool in_tail =
+      causes.back()->stage == CauseStage::kPlace && causes.back()->kind == FindingKind::kTail;
+  Attribution named =
+      Stated(in_tail ? FindingKind::kTail : causes.front()->kind, Sentence(op, causes), true);
   named.causes = std::move(causes);
   return named;
 }

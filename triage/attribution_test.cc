@@ -544,7 +544,7 @@ TEST(AskedAgain, AnAnswerThatDoesNotComeAgainDependsOnEarlierQuestions) {
       return Plus(Right(of), 0, now == 0 || now == other ? 2 : 1);
     });
     EXPECT_EQ(JudgedBy(AskOnce, c, chance, kAsks).attribution.diagnosis,
-              "the same question, asked 17 times, is answered differently 1 times");
+              "the same question, asked 17 times, is answered differently 1 time");
   }
 }
 

@@ -102,6 +102,7 @@ struct Tested {
   std::vector<Answered> answers;
   bool refuted = false;
   int drawn = 0, reduced = 0;
+  bool unworded = false;  // it needs a condition, and none of those that have words is right
 
   int64_t count(bool Answered::* what) const {
     return std::ranges::count_if(answers, [&](const Answered& each) { return each.*what; });
@@ -372,6 +373,8 @@ class Examiner {
         weighed.where.text = where.text;
         weighed.where.holds = [holds = where.holds](const Case& c) { return holds(ShapeOf(c)); };
       }
+      if (where.text.empty() && tested.unworded)
+        weighed.against = std::max(weighed.against, weighed.bearing_out + 1);
       fits.push_back({where, std::move(weighed)});
     }
     return fits;
@@ -417,6 +420,7 @@ class Examiner {
       Hold(predicted, *c, without, outcome.y, i % 4 != 3, *best);
       fits = Fits(*best);
     }
+    best->unworded = fits.size() == 1;
   }
 
   Examination Result() {

@@ -326,7 +326,8 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     result.attribution = descent->OfTheBest(c, begun);
     result.calls += descent->calls() - before;
     // What was shown stays shown, if the smallest case says less.
-    if (!result.attribution.complete && begun.complete) result.attribution = begun;
+    if (!result.attribution.complete && begun.complete && IsBorneOut(c, subject, begun.causes))
+      result.attribution = begun;
   }
   result.irrelevant = Irrelevant(c, result.minimized);
   if (ended) result.needs = Needs(result.minimized);

@@ -114,7 +114,7 @@ TEST_P(Diagnosis, IsRightOrUnknown) {
     right += kernel.right.contains(kind) ? 1 : 0;
     EXPECT_TRUE(kind == FindingKind::kUnknown || kernel.right.contains(kind))
         << Describe(c) << ": [" << Name(kind) << "] " << triaged.finding().explanation;
-    Establish(triaged.attribution(), established);
+    if (!triaged.causes().empty()) established.push_back(Named(Op::kLinear, triaged.causes()));
   }
   EXPECT_GE(found, 4);
   EXPECT_GE(right, kernel.least_right * found) << right << " of " << found;

@@ -544,7 +544,7 @@ TEST(AskedAgain, AnAnswerThatDoesNotComeAgainDependsOnEarlierQuestions) {
       return Plus(Right(of), 0, now == 0 || now == other ? 2 : 1);
     });
     EXPECT_EQ(JudgedBy(AskOnce, c, chance, kAsks).attribution.diagnosis,
-              "the same question, asked 17 times, is answered differently 1 times");
+              "the same question, asked 17 times, is answered differently 1 time");
   }
 }
 
@@ -1146,11 +1146,12 @@ TEST(Established, TheFirstOneThatGivesTheAnswerIsNamed) {
   const Case c = Layer(2, 3, 5);
   const Hypothesis wanted = Named({"last product dropped"});
   const std::vector<Hypothesis> known{Named({"weight zero point ignored"}), wanted};
+  const std::vector<Attribution> established = AllNamed(Op::kLinear, known);
   TestSubject subject =
       Answers([&](const Case& of, const RunContext&) { return With(of, wanted); });
   const Attribution found =
       JudgedBy(AskOnce, c, subject,
-               {.established = known, .only_established = true, .probe_state = false})
+               {.established = established, .only_established = true, .probe_state = false})
           .attribution;
   EXPECT_EQ(found.causes, wanted);
   EXPECT_EQ(found.kind, Kind::kTail);
@@ -1160,7 +1161,7 @@ TEST(Established, TheFirstOneThatGivesTheAnswerIsNamed) {
       Answers([&](const Case& of, const RunContext&) { return With(of, Named({"weight sign"})); });
   const Attribution none =
       JudgedBy(AskOnce, c, other,
-               {.established = known, .only_established = true, .probe_state = false})
+               {.established = established, .only_established = true, .probe_state = false})
           .attribution;
   EXPECT_EQ(none.diagnosis, kNothing);
   EXPECT_EQ(none.kind, Kind::kUnknown);
@@ -1174,10 +1175,11 @@ TEST(Established, TogetherTheyGiveAnAnswerThatNoneGivesAlone) {
                    tail = Named({"last product dropped"}), sign = Named({"int32 wrap"}),
                    relu = Named({"relu ignored"}), sums = Named({"row sum of row 0"});
   const std::vector<Hypothesis> known{sign, zero, relu, tail};
+  const std::vector<Attribution> established = AllNamed(Op::kLinear, known);
   const Hypothesis both{zero.front(), tail.front()};
   TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, both); });
   const AttributionOptions options{
-      .established = known, .only_established = true, .probe_state = false};
+      .established = established, .only_established = true, .probe_state = false};
   const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
   EXPECT_EQ(found.causes, both);
   EXPECT_TRUE(found.complete);
@@ -1315,11 +1317,12 @@ TEST(Established, ACauseInSomeRowsIsNamedInAnyNumberOfRows) {
     const Case c = Layer(rows, 3, 5);
     const std::vector<Hypothesis> known{
         In("weight zero point ignored", "only in the last M % 4 rows")};
+    const std::vector<Attribution> established = AllNamed(Op::kLinear, known);
     TestSubject subject =
         Answers([&](const Case& of, const RunContext&) { return With(of, known.front()); });
     const Attribution found =
         JudgedBy(AskOnce, c, subject,
-                 {.established = known, .only_established = true, .probe_state = false})
+                 {.established = established, .only_established = true, .probe_state = false})
             .attribution;
     EXPECT_EQ(found.causes, known.front()) << rows;
     EXPECT_EQ(found.kind, Kind::kTail);
@@ -1693,7 +1696,8 @@ TEST(Examined, AnotherFaultThatIsKnownDoesNotContradictACause) {
   AttributionOptions options = kExamines;
   EXPECT_NE(JudgedBy(AskOnce, c, subject, options).attribution.causes, zero);
   const std::vector<Hypothesis> known{tail};
-  options.established = known;
+  const std::vector<Attribution> established = AllNamed(Op::kLinear, known);
+  options.established = established;
   const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
   EXPECT_EQ(found.causes, zero);
   EXPECT_TRUE(found.evidence.back().ends_with("bear it out")) << found.evidence.back();
@@ -1707,7 +1711,8 @@ TEST(Examined, WhatIsContradictedBesideAKnownFaultIsToldOnce) {
       Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
   AttributionOptions options = kExamines;
   const std::vector<Hypothesis> known{Named({"last product dropped"})};
-  options.established = known;
+  const std::vector<Attribution> established = AllNamed(Op::kLinear, known);
+  options.established = established;
   const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
   EXPECT_FALSE(found.complete);
 }
@@ -1717,10 +1722,11 @@ TEST(Established, TwoThatTheAnswerTakesAreNamed) {
   const Hypothesis zero = Named({"weight zero point ignored"}),
                    tail = Named({"last product dropped"});
   const std::vector<Hypothesis> known{zero, tail};
+  const std::vector<Attribution> established = AllNamed(Op::kLinear, known);
   const Hypothesis both{zero.front(), tail.front()};
   TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, both); });
   const AttributionOptions options{
-      .established = known, .only_established = true, .probe_state = false};
+      .established = established, .only_established = true, .probe_state = false};
   EXPECT_EQ(JudgedBy(AskOnce, c, subject, options).attribution.causes, both);
 }
 

@@ -240,12 +240,14 @@ int RunExplain(const Options& options) {
   const auto split = [&](const std::string& who, const Tensor& y) {
     const std::string lines = triage::PrintedText(triage::ExaminePrinted(c, y), y);
     if (!lines.empty()) printed += who + ":\n" + lines;
-    answers.push_back(LayerOf(options.path, who, c, y, reference_y ? &*reference_y : nullptr));
     const auto same = std::ranges::find(told, y, &std::pair<Tensor, AnsweredLayer>::first);
     if (same == told.end()) {
+      answers.push_back(LayerOf(options.path, who, c, y, reference_y ? &*reference_y : nullptr));
       told.emplace_back(y, answers.back());
     } else {
-      same->second.who += ", " + who;
+      answers.push_back(same->second);
+      answers.back().who = OneLine(who);
+      same->second.who += ", " + answers.back().who;
     }
   };
   if (c.observed) split("observed (" + c.observed->by + ")", c.observed->y);

@@ -281,7 +281,6 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     const Finding& found = triaged.finding();
     if (triaged.sure() && have(found)) continue;
     bool cut_short = false;
-    Case answered = raw[item.number].test_case;
     const auto is_known = [&] { return !found.expected_by_contract && !known.IsNew(found); };
     if (!(triaged.sure() && is_known())) {
       const Stopwatch own;
@@ -293,10 +292,12 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
       triaged.Minimize({.stop = has_to_end});
       triage::Establish(triaged.attribution(), established(found));
       if (have(found)) continue;
-      answered = triaged.Answered();
-      if (!is_known()) deferred.Try([&] { Write(triaged, answered); });
+      if (!is_known()) {
+        const Case answered = triaged.Answered();
+        deferred.Try([&] { Write(triaged, answered); });
+        if (known.IsNew(found)) Remember(triaged, answered, *item.subject, cut_short);
+      }
     }
-    if (known.IsNew(found)) Remember(triaged, answered, *item.subject, cut_short);
     ++effort_.findings;
     effort_.cut_short += cut_short ? 1 : 0;
     kept.emplace_back(item.number, found);

@@ -223,13 +223,17 @@ class Evidence {
   mutable int64_t work_ = 0;
 };
 
+// What the causes say of themselves: if the first acts in a tail alone, the fault is the tail.
+FindingKind KindOf(const Hypothesis& causes) {
+  const Cause& last = *causes.back();
+  const bool in_tail = last.stage == CauseStage::kPlace && last.kind == FindingKind::kTail;
+  return in_tail ? FindingKind::kTail : causes.front()->kind;
+}
+
 // Of several causes, the kind is that of the cause which alone comes nearest to the answer: another
 // cause may only say where a number ends that left its range.
 FindingKind KindOf(const Evidence& evidence, const Hypothesis& causes) {
-  if (causes.size() == 1) return causes.front()->kind;
-  // If the cause acts in a tail alone, the fault is the tail.
-  if (causes.back()->stage == CauseStage::kPlace)
-    return causes.back()->kind == FindingKind::kTail ? FindingKind::kTail : causes.front()->kind;
+  if (causes.size() == 1 || causes.back()->stage == CauseStage::kPlace) return KindOf(causes);
   const auto explained = [&](const Cause* cause) {
     return evidence.Explained(*cause).value_or(Agreement{.explained = -1}).explained;
   };
@@ -677,7 +681,7 @@ class Decision {
     if (best.bits >= kMargin && one_kind && one_condition && ShownAgain(best)) {
       Attribution attribution = Shown(evidence_, best.causes);
       attribution.where = best.where;
-      if (best.where.text.empty() && best.against > 0) attribution.where.text = "in some cases";
+      attribution.where.text = WhereText(best);
       attribution.diagnosis = "the subject " + Either(alike);
       return attribution;
     }
@@ -739,13 +743,17 @@ class Decision {
     return known.size() == shown ? text : fmt::format("{} ({} more)", text, known.size() - shown);
   }
 
+  static std::string WhereText(const Weighed& each) {
+    return each.where.text.empty() && each.against > 0 ? "in some cases" : each.where.text;
+  }
+
   std::string Either(const std::vector<const Weighed*>& alike) const {
     std::vector<std::string> sentences;
     for (const Weighed* each : alike) {
       sentences.push_back(
           Sentence(c_.op, each->causes).substr(std::string_view("the subject ").size()));
-      if (!each->where.text.empty()) sentences.back() += ", " + each->where.text;
-      if (each->where.text.empty() && each->against > 0) sentences.back() += ", in some cases";
+      if (const std::string where = WhereText(*each); !where.empty())
+        sentences.back() += ", " + where;
     }
     return ListOf(sentences, 3, ", or ");
   }
@@ -1258,10 +1266,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
 }  // namespace
 
 Attribution Named(Op op, Hypothesis causes) {
-  const bool in_tail =
-      causes.back()->stage == CauseStage::kPlace && causes.back()->kind == FindingKind::kTail;
-  Attribution named =
-      Stated(in_tail ? FindingKind::kTail : causes.front()->kind, Sentence(op, causes), true);
+  Attribution named = Stated(KindOf(causes), Sentence(op, causes), true);
   named.causes = std::move(causes);
   return named;
 }

@@ -1145,13 +1145,13 @@ TEST(BorneOut, WhereTheyGiveSomeWrongOutputsAndSpoilNone) {
 TEST(Established, TheFirstOneThatGivesTheAnswerIsNamed) {
   const Case c = Layer(2, 3, 5);
   const Hypothesis wanted = Named({"last product dropped"});
-  const std::vector<Hypothesis> known{Named({"weight zero point ignored"}), wanted};
-  const std::vector<Attribution> established = AllNamed(Op::kLinear, known);
+  const std::vector<Attribution> known =
+      AllNamed(Op::kLinear, {Named({"weight zero point ignored"}), wanted});
   TestSubject subject =
       Answers([&](const Case& of, const RunContext&) { return With(of, wanted); });
   const Attribution found =
       JudgedBy(AskOnce, c, subject,
-               {.established = established, .only_established = true, .probe_state = false})
+               {.established = known, .only_established = true, .probe_state = false})
           .attribution;
   EXPECT_EQ(found.causes, wanted);
   EXPECT_EQ(found.kind, Kind::kTail);
@@ -1161,7 +1161,7 @@ TEST(Established, TheFirstOneThatGivesTheAnswerIsNamed) {
       Answers([&](const Case& of, const RunContext&) { return With(of, Named({"weight sign"})); });
   const Attribution none =
       JudgedBy(AskOnce, c, other,
-               {.established = established, .only_established = true, .probe_state = false})
+               {.established = known, .only_established = true, .probe_state = false})
           .attribution;
   EXPECT_EQ(none.diagnosis, kNothing);
   EXPECT_EQ(none.kind, Kind::kUnknown);
@@ -1174,12 +1174,11 @@ TEST(Established, TogetherTheyGiveAnAnswerThatNoneGivesAlone) {
   const Hypothesis zero = Named({"weight zero point ignored"}),
                    tail = Named({"last product dropped"}), sign = Named({"int32 wrap"}),
                    relu = Named({"relu ignored"}), sums = Named({"row sum of row 0"});
-  const std::vector<Hypothesis> known{sign, zero, relu, tail};
-  const std::vector<Attribution> established = AllNamed(Op::kLinear, known);
+  const std::vector<Attribution> known = AllNamed(Op::kLinear, {sign, zero, relu, tail});
   const Hypothesis both{zero.front(), tail.front()};
   TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, both); });
   const AttributionOptions options{
-      .established = established, .only_established = true, .probe_state = false};
+      .established = known, .only_established = true, .probe_state = false};
   const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
   EXPECT_EQ(found.causes, both);
   EXPECT_TRUE(found.complete);
@@ -1695,9 +1694,8 @@ TEST(Examined, AnotherFaultThatIsKnownDoesNotContradictACause) {
   ASSERT_EQ(With(c, both), With(c, zero));
   AttributionOptions options = kExamines;
   EXPECT_NE(JudgedBy(AskOnce, c, subject, options).attribution.causes, zero);
-  const std::vector<Hypothesis> known{tail};
-  const std::vector<Attribution> established = AllNamed(Op::kLinear, known);
-  options.established = established;
+  const std::vector<Attribution> known = AllNamed(Op::kLinear, {tail});
+  options.established = known;
   const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
   EXPECT_EQ(found.causes, zero);
   EXPECT_TRUE(found.evidence.back().ends_with("bear it out")) << found.evidence.back();
@@ -1710,9 +1708,8 @@ TEST(Examined, WhatIsContradictedBesideAKnownFaultIsToldOnce) {
   TestSubject subject =
       Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
   AttributionOptions options = kExamines;
-  const std::vector<Hypothesis> known{Named({"last product dropped"})};
-  const std::vector<Attribution> established = AllNamed(Op::kLinear, known);
-  options.established = established;
+  const std::vector<Attribution> known = AllNamed(Op::kLinear, {Named({"last product dropped"})});
+  options.established = known;
   const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
   EXPECT_FALSE(found.complete);
 }
@@ -1721,12 +1718,11 @@ TEST(Established, TwoThatTheAnswerTakesAreNamed) {
   const Case c = Layer(2, 3, 5);
   const Hypothesis zero = Named({"weight zero point ignored"}),
                    tail = Named({"last product dropped"});
-  const std::vector<Hypothesis> known{zero, tail};
-  const std::vector<Attribution> established = AllNamed(Op::kLinear, known);
+  const std::vector<Attribution> known = AllNamed(Op::kLinear, {zero, tail});
   const Hypothesis both{zero.front(), tail.front()};
   TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, both); });
   const AttributionOptions options{
-      .established = established, .only_established = true, .probe_state = false};
+      .established = known, .only_established = true, .probe_state = false};
   EXPECT_EQ(JudgedBy(AskOnce, c, subject, options).attribution.causes, both);
 }
 

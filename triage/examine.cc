@@ -221,6 +221,10 @@ class Examiner {
     return std::ranges::count_if(tested_, [](const Tested& tested) { return !tested.refuted; });
   }
 
+  bool Refused(const Case& c) const {
+    return !subject_.CannotRun(c).empty() || (model_ != nullptr && !model_->cannot_run(c).empty());
+  }
+
   // A small case of the operation, drawn without regard to the case found.
   std::optional<Case> Drawn(uint64_t i) const {
     const uint64_t seed = MixSeed(kSeed, i);
@@ -271,9 +275,7 @@ class Examiner {
     alike_ = differ ? 0 : alike_ + 1;
     // The second half of the questions is kept for cases that tell the remaining causes apart.
     if (2 * examination_.asked >= limits_.most_calls && Alive() > 1) worth = false;
-    const bool refused =
-        !subject_.CannotRun(c).empty() || (model_ != nullptr && !model_->cannot_run(c).empty());
-    if ((!worth && !differ) || refused) return;
+    if ((!worth && !differ) || Refused(c)) return;
     const Outcome outcome = subject_.Run(c, context_);
     ++examination_.asked;
     if (!outcome.ok() || outcome.y.shape() != right.shape()) return;
@@ -389,44 +391,45 @@ class Examiner {
   }
 
   // Several conditions may hold of all answers so far. Asks about cases on which they differ, until
-  // one is left: of the hypothesis that is worth most.
-  void TellConditionsApart() {
-    if (Alive() == 0) return;
-    const auto best =
-        std::ranges::max_element(tested_, {}, [&](const Tested& each) { return Weigh(each).bits; });
-    if (best->refuted || Weigh(*best).where.text.empty()) return;
+  // one is left.
+  void TellConditionsApart(Tested& tested) {
     constexpr uint64_t kMostTries = 1500;
     constexpr int kMostCalls = 40;
-    std::vector<Fit> fits = Fits(*best);
+    std::vector<Fit> fits = Fits(tested);
     int calls = 0;
     for (uint64_t i = 0; i < kMostTries && calls < kMostCalls && fits.size() > 2; ++i) {
       const uint64_t seed = MixSeed(kSeed + 1, i);
       std::optional<Case> c = i % 4 == 3 ? Drawn(kMostTries + i) : Varied(base_, seed);
       if (c && i % 2 == 1) c = Reduced(*c, seed);
-      if (!c || !subject_.CannotRun(*c).empty()) continue;
-      if (model_ != nullptr && !model_->cannot_run(*c).empty()) continue;
+      if (!c || Refused(*c)) continue;
       const Shape shape = ShapeOf(*c);
       const auto conditions = fits | std::views::drop(1);  // behind the one that always holds
       const auto holding =
           std::ranges::count_if(conditions, [&](const Fit& fit) { return fit.where.holds(shape); });
       if (holding == 0 || holding == std::ssize(conditions)) continue;
       const Predicted without = Predict(*c, {}, RightOutput(*c, model_));
-      const Predicted predicted = Predict(*c, best->causes, without.alone);
+      const Predicted predicted = Predict(*c, tested.causes, without.alone);
       if (predicted == without) continue;
       const Outcome outcome = subject_.Run(*c, context_);
       ++calls;
       ++examination_.asked;
       if (!outcome.ok() || outcome.y.shape() != predicted.alone.shape()) continue;
-      Hold(predicted, *c, without, outcome.y, i % 4 != 3, *best);
-      fits = Fits(*best);
+      Hold(predicted, *c, without, outcome.y, i % 4 != 3, tested);
+      fits = Fits(tested);
     }
-    best->unworded = fits.size() == 1;
+    tested.unworded = fits.size() == 1;
   }
 
   Examination Result() {
-    TellConditionsApart();
-    for (const Tested& tested : tested_) examination_.weighed.push_back(Weigh(tested));
-    MostWorthFirst(examination_.weighed);
+    std::vector<Examination::Weighed>& weighed = examination_.weighed;
+    for (const Tested& tested : tested_) weighed.push_back(Weigh(tested));
+    const auto best = std::ranges::max_element(weighed, {}, &Examination::Weighed::bits);
+    if (best != weighed.end() && !best->where.text.empty()) {
+      Tested& tested = tested_[static_cast<size_t>(best - weighed.begin())];
+      if (!tested.refuted) TellConditionsApart(tested);
+      *best = Weigh(tested);
+    }
+    MostWorthFirst(weighed);
     return std::move(examination_);
   }
 

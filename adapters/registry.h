@@ -4,6 +4,7 @@
 #define QUALM_ADAPTERS_REGISTRY_H_
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,10 @@ namespace qualm {
 // divergences. Called once from main; nothing registers itself, because the linker drops
 // self-registering objects from archives.
 void RegisterAllSubjects();
+
+// The Python whose PyTorch the subjects torch@… ask: that of the environment variable QUALM_PYTHON,
+// else of the virtual environment that scripts/install-wheel makes, else the system's.
+std::string TorchPython();
 
 // A planted fault: the canary that every feeder's suite must catch.
 struct FaultInfo {

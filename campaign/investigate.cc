@@ -135,12 +135,12 @@ triage::Triaged Triage(const State& state, const Fault& fault, Subject& subject,
   Verdict verdict = Verdict::Failed(fault.row.explanation);
   verdict.kind = fault.row.kind;
   // A failure that the cause of an existing row explains is the fault of that row.
-  std::vector<triage::Hypothesis> established;
+  std::vector<triage::Attribution> established;
   for (const FaultRow& row : state.Rows()) {
     if (row.identity != fault.row.identity || row.op != fault.row.op) continue;
     if (row.fingerprint() == own) continue;
     triage::Hypothesis causes = triage::CausesNamed(row.cause, row.op);
-    if (!causes.empty()) established.push_back(std::move(causes));
+    if (!causes.empty()) established.push_back(triage::Named(row.op, std::move(causes)));
   }
   return {Finding(fault.found, PropertyOf(fault).claim, fault.row.subject, verdict), subject,
           nullptr, std::move(established)};

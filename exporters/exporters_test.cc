@@ -19,7 +19,6 @@
 #include <string>
 #include <vector>
 
-#include "adapters/libraries/libraries.h"
 #include "adapters/registry.h"
 #include "core/float_text.h"
 #include "core/io/case_json.h"

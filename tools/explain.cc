@@ -235,11 +235,20 @@ int RunExplain(const Options& options) {
                           options.path);
   };
   std::vector<AnsweredLayer> answers;
+  std::vector<std::pair<Tensor, AnsweredLayer>> told;  // each answer once
   std::string printed;
   const auto split = [&](const std::string& who, const Tensor& y) {
     const std::string lines = triage::PrintedText(triage::ExaminePrinted(c, y), y);
     if (!lines.empty()) printed += who + ":\n" + lines;
-    answers.push_back(LayerOf(options.path, who, c, y, reference_y ? &*reference_y : nullptr));
+    const auto same = std::ranges::find(told, y, &std::pair<Tensor, AnsweredLayer>::first);
+    if (same == told.end()) {
+      answers.push_back(LayerOf(options.path, who, c, y, reference_y ? &*reference_y : nullptr));
+      told.emplace_back(y, answers.back());
+    } else {
+      answers.push_back(same->second);
+      answers.back().who = OneLine(who);
+      same->second.who += ", " + answers.back().who;
+    }
   };
   if (c.observed) split("observed (" + c.observed->by + ")", c.observed->y);
   std::string wrong;
@@ -274,7 +283,7 @@ int RunExplain(const Options& options) {
   std::ranges::move(of_claim, std::back_inserter(findings));
   progress.reset();
   std::string splits;
-  for (const AnsweredLayer& answer : answers) {
+  for (const auto& [y, answer] : told) {
     if (reference_y || !answer.answer.exact()) splits += SplitText(answer);
   }
   session.Print("{}{}", printed, WithDecimals(explained.text + splits + wrong + claim));

@@ -55,14 +55,8 @@ void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& fin
     if (row.best.sentence.empty()) row.best.sentence = findings[row.findings.front()].explanation;
     if (!cause.causes.empty())
       row.cause = triage::NamesOf(covered[by].causes, findings[group[by]].test_case.op);
-    for (const size_t i : row.findings) {
+    for (const size_t i : row.findings)
       row.failures = std::max(row.failures, FailuresOf(findings[i], result));
-      // The finding from which the cause was taken also says where the cause holds.
-      const Diagnosed& of = diagnosed(i);
-      if (!of.causes.empty() && of.causes == row.best.causes &&
-          of.sentence.size() > row.best.sentence.size())
-        row.best.sentence = of.sentence;
-    }
     faults.push_back(std::move(row));
   }
 }

@@ -179,7 +179,7 @@ void FindingsFolder::Keep(const Finding& finding) {
   });
 }
 
-void FindingsFolder::Write(triage::Triaged& triaged) const {
+void FindingsFolder::Write(triage::Triaged& triaged, const Case& answered) const {
   Finding& finding = triaged.finding();
   const fs::path folder = folder_ / finding.fingerprint();
   const auto& small = triaged.small();
@@ -187,7 +187,7 @@ void FindingsFolder::Write(triage::Triaged& triaged) const {
   const std::string explanation = triaged.Text();
   finding.case_file.clear();  // until the folder is there
   MakeFolder("--out", folder_.string());
-  WriteFolder(folder.string(), {{"case.json", CaseOf(finding)},
+  WriteFolder(folder.string(), {{"case.json", CaseToJson(answered)},
                                 {"minimized.case.json", small ? CaseToJson(small->minimized) : ""},
                                 {"explanation.txt", explanation}});
   finding.case_file = (folder / (small ? "minimized.case.json" : "case.json")).string();
@@ -206,24 +206,21 @@ void FindingsFolder::RemoveKept() const {
   if (!kept_.empty() && new_) ::rmdir(folder_.parent_path().c_str());
 }
 
-void FindingsFolder::Remember(const triage::Triaged& triaged, Subject& subject, bool cut_short) {
+void FindingsFolder::Remember(const triage::Triaged& triaged, const Case& answered,
+                              const Subject& subject, bool cut_short) {
   const Finding& finding = triaged.finding();
   Diagnosed& diagnosed = diagnoses_[finding.fingerprint()];
   diagnosed.causes = triaged.causes();
   diagnosed.sentence = triaged.attribution().diagnosis;
-  diagnosed.found = ProblemOf(finding.test_case);
+  diagnosed.found = answered;
   diagnosed.model = triage::ModelOf(subject.contract());
   diagnosed.cut_short = cut_short;
   diagnosed.of_subject = triaged.attribution().of_subject;
-  if (subject.CannotRun(diagnosed.found).empty()) {
-    const Outcome outcome = subject.Run(diagnosed.found, {});
-    if (outcome.ok()) diagnosed.found.observed = Observed{finding.subject, outcome.y};
-    // A claim that fails on another case than its own.
-    const std::optional<Case>& looked_at = triaged.attribution().looked_at;
-    if (looked_at && outcome.ok() &&
-        outcome.y == triage::RightOutput(diagnosed.found, diagnosed.model))
-      diagnosed.found = *looked_at;
-  }
+  // A claim may fail on another case than its own.
+  const std::optional<Case>& looked_at = triaged.attribution().looked_at;
+  if (looked_at && answered.observed &&
+      answered.observed->y == triage::RightOutput(answered, diagnosed.model))
+    diagnosed.found = *looked_at;
   if (!triaged.small()) return;
   diagnosed.small = triaged.small()->minimized;
   diagnosed.divergence = triaged.small()->verdict.divergence;
@@ -232,49 +229,25 @@ void FindingsFolder::Remember(const triage::Triaged& triaged, Subject& subject, 
 std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std::string& contract,
                                             const KnownFindings& known, Deferred& deferred,
                                             const std::function<bool()>& stop) {
-  // Causes that the answers of a subject to an operation have borne out: what one of them explains
-  // is the same fault.
-  struct Established {
-    triage::Hypothesis causes;
-    triage::Condition where;
-  };
-  struct KnownOf {
-    std::vector<Established> causes;
-    std::optional<triage::Attribution> shown;  // by experiments, which are made once
-  };
-  std::map<std::pair<std::string, std::string>, KnownOf> established;
-  const auto known_of = [&](const Finding& finding) -> KnownOf& {
-    return established[{finding.subject, finding.op}];
+  // What was found of a subject and operation: what it explains is the same fault.
+  std::map<std::pair<std::string, std::string>, std::vector<triage::Attribution>> all_established;
+  const auto established = [&](const Finding& finding) -> std::vector<triage::Attribution>& {
+    return all_established[{finding.subject, finding.op}];
   };
   struct Item {
     size_t number;
     std::unique_ptr<Subject> subject;
     std::unique_ptr<triage::Triaged> triaged;
   };
-  // Where its condition does not hold, a cause explains nothing.
-  const auto causes_of = [&](const Finding& finding) {
-    std::vector<triage::Hypothesis> causes;
-    for (const Established& each : known_of(finding).causes)
-      if (each.where.holds(finding.test_case)) causes.push_back(each.causes);
-    return causes;
-  };
-  const auto establish = [&](const triage::Triaged& triaged) {
-    auto& [causes, shown] = known_of(triaged.finding());
-    const auto is_known = [&](const Established& each) { return each.causes == triaged.causes(); };
-    if (triaged.attribution().of_subject && !shown) shown = triaged.attribution();
-    if (!triaged.causes().empty() && std::ranges::none_of(causes, is_known))
-      causes.push_back({triaged.causes(), triaged.attribution().where});
-  };
   const auto look_into = [&](Finding finding, Item& item) {
-    std::vector<triage::Hypothesis> causes = causes_of(finding);
-    const std::optional<triage::Attribution>& shown = known_of(finding).shown;
+    std::vector<triage::Attribution> known_faults = established(finding);
     item.subject = std::move(MakeSubjects({finding.subject}, contract).front());
     item.subject->set_contract(item.subject->contract(finding.test_case.op));
     item.triaged = std::make_unique<triage::Triaged>(
         std::move(finding), *item.subject,
-        [&](const Finding& found) { return !known.IsNew(found); }, std::move(causes),
-        shown ? &*shown : nullptr);
-    if (item.triaged->sure()) establish(*item.triaged);
+        [&](const Finding& found) { return !known.IsNew(found); }, std::move(known_faults));
+    if (item.triaged->sure())
+      triage::Establish(item.triaged->attribution(), established(item.triaged->finding()));
   };
   const Stopwatch since;
   std::vector<Item> items;
@@ -302,7 +275,7 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
   };
   for (Item& item : items) {
     progress(done++, all);
-    if (!item.triaged->sure() && !causes_of(raw[item.number]).empty())
+    if (!item.triaged->sure() && !established(raw[item.number]).empty())
       look_into(raw[item.number], item);
     triage::Triaged& triaged = *item.triaged;
     const Finding& found = triaged.finding();
@@ -317,11 +290,14 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
         return cut_short;
       };
       triaged.Minimize({.stop = has_to_end});
-      establish(triaged);
+      triage::Establish(triaged.attribution(), established(found));
       if (have(found)) continue;
-      if (!is_known()) deferred.Try([&] { Write(triaged); });
+      if (!is_known()) {
+        const Case answered = triaged.Answered();
+        deferred.Try([&] { Write(triaged, answered); });
+        if (known.IsNew(found)) Remember(triaged, answered, *item.subject, cut_short);
+      }
     }
-    if (known.IsNew(found)) Remember(triaged, *item.subject, cut_short);
     ++effort_.findings;
     effort_.cut_short += cut_short ? 1 : 0;
     kept.emplace_back(item.number, found);

@@ -77,9 +77,11 @@ class FindingsFolder {
 
  private:
   void TellFirst(const Finding& finding, const KnownFindings& known);
-  void Remember(const triage::Triaged& triaged, Subject& subject, bool cut_short);
+  // `answered`: the case of the finding, with the subject's answer.
+  void Remember(const triage::Triaged& triaged, const Case& answered, const Subject& subject,
+                bool cut_short);
   void Keep(const Finding& finding);
-  void Write(triage::Triaged& triaged) const;
+  void Write(triage::Triaged& triaged, const Case& answered) const;
   void RemoveKept() const;
 
   const std::filesystem::path folder_;      // OUT/findings

@@ -223,13 +223,17 @@ class Evidence {
   mutable int64_t work_ = 0;
 };
 
+// What the causes say of themselves: if the first acts in a tail alone, the fault is the tail.
+FindingKind KindOf(const Hypothesis& causes) {
+  const Cause& last = *causes.back();
+  const bool in_tail = last.stage == CauseStage::kPlace && last.kind == FindingKind::kTail;
+  return in_tail ? FindingKind::kTail : causes.front()->kind;
+}
+
 // Of several causes, the kind is that of the cause which alone comes nearest to the answer: another
 // cause may only say where a number ends that left its range.
 FindingKind KindOf(const Evidence& evidence, const Hypothesis& causes) {
-  if (causes.size() == 1) return causes.front()->kind;
-  // If the cause acts in a tail alone, the fault is the tail.
-  if (causes.back()->stage == CauseStage::kPlace)
-    return causes.back()->kind == FindingKind::kTail ? FindingKind::kTail : causes.front()->kind;
+  if (causes.size() == 1 || causes.back()->stage == CauseStage::kPlace) return KindOf(causes);
   const auto explained = [&](const Cause* cause) {
     return evidence.Explained(*cause).value_or(Agreement{.explained = -1}).explained;
   };
@@ -677,6 +681,7 @@ class Decision {
     if (best.bits >= kMargin && one_kind && one_condition && ShownAgain(best)) {
       Attribution attribution = Shown(evidence_, best.causes);
       attribution.where = best.where;
+      attribution.where.text = WhereText(best);
       attribution.diagnosis = "the subject " + Either(alike);
       return attribution;
     }
@@ -738,13 +743,17 @@ class Decision {
     return known.size() == shown ? text : fmt::format("{} ({} more)", text, known.size() - shown);
   }
 
+  static std::string WhereText(const Weighed& each) {
+    return each.where.text.empty() && each.against > 0 ? "in some cases" : each.where.text;
+  }
+
   std::string Either(const std::vector<const Weighed*>& alike) const {
     std::vector<std::string> sentences;
     for (const Weighed* each : alike) {
       sentences.push_back(
           Sentence(c_.op, each->causes).substr(std::string_view("the subject ").size()));
-      if (!each->where.text.empty()) sentences.back() += ", " + each->where.text;
-      if (each->where.text.empty() && each->against > 0) sentences.back() += ", in some cases";
+      if (const std::string where = WhereText(*each); !where.empty())
+        sentences.back() += ", " + where;
     }
     return ListOf(sentences, 3, ", or ");
   }
@@ -881,8 +890,8 @@ std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subje
         others == 0 ? "the answer depends on what was asked before"
                     : fmt::format(
                           "the same question, asked {} times, is answered differently {} "
-                          "times",
-                          kTimes + 1, others);
+                          "time{}",
+                          kTimes + 1, others, others == 1 ? "" : "s");
     return attribution;
   }
   return std::nullopt;
@@ -986,11 +995,24 @@ std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject
   return attribution;
 }
 
+// The established fault that gives every output, in its own words.
+std::optional<Attribution> EstablishedAlone(const Case& c, const Evidence& evidence,
+                                            std::span<const Attribution> established) {
+  for (const Attribution& fault : established) {
+    if (fault.causes.empty() || !fault.where.holds(c) || !evidence.Reproduced(fault.causes))
+      continue;
+    Attribution same = fault;
+    same.open.clear();
+    same.evidence.assign(1, evidence.Text(same.causes));
+    return same;
+  }
+  return std::nullopt;
+}
+
 // Several established causes, none more than the answer takes.
 std::optional<Attribution> EstablishedTogether(const Evidence& evidence,
-                                               std::span<const Hypothesis> established,
+                                               std::vector<Hypothesis> left,
                                                const Convention* model) {
-  std::vector<Hypothesis> left(established.begin(), established.end());
   const auto gives_it = [&] {
     return evidence.Reproduced(Together(evidence.SmallCase(), left, model));
   };
@@ -1009,13 +1031,17 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   const Convention* const model = ModelOf(subject.contract());
   const Tensor exact_y = RightOutput(c, model);
   const Evidence evidence(c, answer.y, exact_y, model);
-  for (const Hypothesis& causes : options.established) {
-    if (evidence.Reproduced(causes)) return Shown(evidence, causes);
-  }
-  if (auto together = EstablishedTogether(evidence, options.established, model)) return *together;
+  if (auto alone = EstablishedAlone(c, evidence, options.established)) return *alone;
+  std::vector<Hypothesis> established;
+  for (const Attribution& fault : options.established)
+    if (!fault.causes.empty() && fault.where.holds(c)) established.push_back(fault.causes);
+  if (auto together = EstablishedTogether(evidence, established, model)) return *together;
+  const auto told_before = std::ranges::find_if(options.established, &Attribution::of_subject);
+  const Attribution* const of_subject =
+      told_before == options.established.end() ? nullptr : &*told_before;
   const auto misread = [&]() -> std::optional<Attribution> {
     if (!options.probe_state) return std::nullopt;
-    if (options.shown != nullptr) return *options.shown;
+    if (of_subject != nullptr) return *of_subject;
     const auto misreading = FindMisreading(c, exact_y, answer.y, subject);
     if (!misreading) return std::nullopt;
     return OfSubject(*misreading);
@@ -1038,7 +1064,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   std::vector<std::string> told;
   const bool ties = DepartsOnTies(c, exact_y, answer.y);
   const auto examined = [&](std::vector<Hypothesis> fits,
-                            std::span<const Hypothesis> established) -> std::optional<Attribution> {
+                            std::span<const Hypothesis> beside) -> std::optional<Attribution> {
     std::erase_if(fits, [&](const Hypothesis& causes) {
       return std::ranges::find(options.contradicted, causes) != options.contradicted.end();
     });
@@ -1064,7 +1090,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
       if (std::ranges::find(fits, Hypothesis{half}) == fits.end()) fits.push_back({half});
     const auto ask = [&](const std::vector<Hypothesis>& about) {
       return Examine(evidence.SmallCase(), evidence.ActualOfSmallCase(), answer.context, about,
-                     subject, established);
+                     subject, beside);
     };
     Examination examination = ask(fits);
     // What leaves departures unexplained may be half of the fault: it is weighed with each other
@@ -1107,20 +1133,21 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   // examined.
   const std::vector<Hypothesis> whole = FitsOf(c, evidence);
   // The answers that contradict them may show other faults of the subject.
-  if (!options.established.empty()) {
-    if (auto named = examined(whole, options.established)) return *named;
+  if (!established.empty()) {
+    if (auto named = examined(whole, established)) return *named;
   }
   const std::optional<Attribution> named = examined(whole, {});
   if (named && named->where.text.empty()) return *named;
   // What is read elsewhere is seen by an experiment; a condition may be fitted to a few answers.
-  const bool other_trait = options.shown != nullptr && options.shown->kind != FindingKind::kIndex &&
-                           options.shown->kind != FindingKind::kPadding;
+  const bool other_trait = of_subject != nullptr && of_subject->kind != FindingKind::kIndex &&
+                           of_subject->kind != FindingKind::kPadding;
   if (named && !IsArithmetic(named->causes) && named->causes.front()->stage != CauseStage::kTail &&
       !other_trait) {
     if (auto shown = misread()) return *shown;
   }
-  // A place may say what a condition only comes near to.
-  if (auto placed = examined(CausesInPlaces(evidence, kMostPairs, whole), {})) return *placed;
+  // A place may say what a condition only comes near to, if it needs none itself.
+  const auto placed = examined(CausesInPlaces(evidence, kMostPairs, whole), {});
+  if (placed && (!named || placed->where.text.empty())) return *placed;
   if (named) return *named;
   if (const auto shown = misread()) return *shown;
   if (const auto shown = influenced()) return *shown;
@@ -1237,6 +1264,24 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
 }
 
 }  // namespace
+
+Attribution Named(Op op, Hypothesis causes) {
+  Attribution named = Stated(KindOf(causes), Sentence(op, causes), true);
+  named.causes = std::move(causes);
+  return named;
+}
+
+void Establish(const Attribution& found, std::vector<Attribution>& established) {
+  if (!found.complete || (found.causes.empty() && !found.of_subject)) return;
+  const auto same = std::ranges::find_if(established, [&](const Attribution& each) {
+    return each.causes == found.causes && each.of_subject == found.of_subject;
+  });
+  if (same == established.end()) {
+    established.push_back(found);
+  } else if (!found.of_subject) {
+    *same = found;
+  }
+}
 
 Explanation ExplanationOf(const Attribution& attribution, Op op) {
   if (!attribution.complete) return {};

@@ -544,7 +544,7 @@ TEST(AskedAgain, AnAnswerThatDoesNotComeAgainDependsOnEarlierQuestions) {
       return Plus(Right(of), 0, now == 0 || now == other ? 2 : 1);
     });
     EXPECT_EQ(JudgedBy(AskOnce, c, chance, kAsks).attribution.diagnosis,
-              "the same question, asked 17 times, is answered differently 1 times");
+              "the same question, asked 17 times, is answered differently 1 time");
   }
 }
 
@@ -1145,7 +1145,8 @@ TEST(BorneOut, WhereTheyGiveSomeWrongOutputsAndSpoilNone) {
 TEST(Established, TheFirstOneThatGivesTheAnswerIsNamed) {
   const Case c = Layer(2, 3, 5);
   const Hypothesis wanted = Named({"last product dropped"});
-  const std::vector<Hypothesis> known{Named({"weight zero point ignored"}), wanted};
+  const std::vector<Attribution> known =
+      AllNamed(Op::kLinear, {Named({"weight zero point ignored"}), wanted});
   TestSubject subject =
       Answers([&](const Case& of, const RunContext&) { return With(of, wanted); });
   const Attribution found =
@@ -1173,7 +1174,7 @@ TEST(Established, TogetherTheyGiveAnAnswerThatNoneGivesAlone) {
   const Hypothesis zero = Named({"weight zero point ignored"}),
                    tail = Named({"last product dropped"}), sign = Named({"int32 wrap"}),
                    relu = Named({"relu ignored"}), sums = Named({"row sum of row 0"});
-  const std::vector<Hypothesis> known{sign, zero, relu, tail};
+  const std::vector<Attribution> known = AllNamed(Op::kLinear, {sign, zero, relu, tail});
   const Hypothesis both{zero.front(), tail.front()};
   TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, both); });
   const AttributionOptions options{
@@ -1315,11 +1316,12 @@ TEST(Established, ACauseInSomeRowsIsNamedInAnyNumberOfRows) {
     const Case c = Layer(rows, 3, 5);
     const std::vector<Hypothesis> known{
         In("weight zero point ignored", "only in the last M % 4 rows")};
+    const std::vector<Attribution> established = AllNamed(Op::kLinear, known);
     TestSubject subject =
         Answers([&](const Case& of, const RunContext&) { return With(of, known.front()); });
     const Attribution found =
         JudgedBy(AskOnce, c, subject,
-                 {.established = known, .only_established = true, .probe_state = false})
+                 {.established = established, .only_established = true, .probe_state = false})
             .attribution;
     EXPECT_EQ(found.causes, known.front()) << rows;
     EXPECT_EQ(found.kind, Kind::kTail);
@@ -1692,7 +1694,7 @@ TEST(Examined, AnotherFaultThatIsKnownDoesNotContradictACause) {
   ASSERT_EQ(With(c, both), With(c, zero));
   AttributionOptions options = kExamines;
   EXPECT_NE(JudgedBy(AskOnce, c, subject, options).attribution.causes, zero);
-  const std::vector<Hypothesis> known{tail};
+  const std::vector<Attribution> known = AllNamed(Op::kLinear, {tail});
   options.established = known;
   const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
   EXPECT_EQ(found.causes, zero);
@@ -1706,7 +1708,7 @@ TEST(Examined, WhatIsContradictedBesideAKnownFaultIsToldOnce) {
   TestSubject subject =
       Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
   AttributionOptions options = kExamines;
-  const std::vector<Hypothesis> known{Named({"last product dropped"})};
+  const std::vector<Attribution> known = AllNamed(Op::kLinear, {Named({"last product dropped"})});
   options.established = known;
   const Attribution found = JudgedBy(AskOnce, c, subject, options).attribution;
   EXPECT_FALSE(found.complete);
@@ -1716,7 +1718,7 @@ TEST(Established, TwoThatTheAnswerTakesAreNamed) {
   const Case c = Layer(2, 3, 5);
   const Hypothesis zero = Named({"weight zero point ignored"}),
                    tail = Named({"last product dropped"});
-  const std::vector<Hypothesis> known{zero, tail};
+  const std::vector<Attribution> known = AllNamed(Op::kLinear, {zero, tail});
   const Hypothesis both{zero.front(), tail.front()};
   TestSubject subject = Answers([&](const Case& of, const RunContext&) { return With(of, both); });
   const AttributionOptions options{

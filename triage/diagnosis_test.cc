@@ -102,7 +102,7 @@ TEST_P(Diagnosis, IsRightOrUnknown) {
   };
   subject.cannot_run = [&](const Case& c) { return takes(c) ? "" : "no layer of this kernel"; };
   const Property& property = *FindProperty("matches_exact");
-  std::vector<Hypothesis> established;
+  std::vector<Attribution> established;
   int found = 0, right = 0;
   for (uint64_t seed = 0; seed < 20000 && found < 12; ++seed) {
     const Case c = gen::Draw(Op::kLinear, CaseSeed(1, Op::kLinear, static_cast<int64_t>(seed)));
@@ -114,7 +114,7 @@ TEST_P(Diagnosis, IsRightOrUnknown) {
     right += kernel.right.contains(kind) ? 1 : 0;
     EXPECT_TRUE(kind == FindingKind::kUnknown || kernel.right.contains(kind))
         << Describe(c) << ": [" << Name(kind) << "] " << triaged.finding().explanation;
-    if (!triaged.causes().empty()) established.push_back(triaged.causes());
+    if (!triaged.causes().empty()) established.push_back(Named(Op::kLinear, triaged.causes()));
   }
   EXPECT_GE(found, 4);
   EXPECT_GE(right, kernel.least_right * found) << right << " of " << found;

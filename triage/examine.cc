@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
@@ -101,6 +102,7 @@ struct Tested {
   std::vector<Answered> answers;
   bool refuted = false;
   int drawn = 0, reduced = 0;
+  bool unworded = false;  // it needs a condition, and none of those that have words is right
 
   int64_t count(bool Answered::* what) const {
     return std::ranges::count_if(answers, [&](const Answered& each) { return each.*what; });
@@ -219,6 +221,10 @@ class Examiner {
     return std::ranges::count_if(tested_, [](const Tested& tested) { return !tested.refuted; });
   }
 
+  bool Refused(const Case& c) const {
+    return !subject_.CannotRun(c).empty() || (model_ != nullptr && !model_->cannot_run(c).empty());
+  }
+
   // A small case of the operation, drawn without regard to the case found.
   std::optional<Case> Drawn(uint64_t i) const {
     const uint64_t seed = MixSeed(kSeed, i);
@@ -269,9 +275,7 @@ class Examiner {
     alike_ = differ ? 0 : alike_ + 1;
     // The second half of the questions is kept for cases that tell the remaining causes apart.
     if (2 * examination_.asked >= limits_.most_calls && Alive() > 1) worth = false;
-    const bool refused =
-        !subject_.CannotRun(c).empty() || (model_ != nullptr && !model_->cannot_run(c).empty());
-    if ((!worth && !differ) || refused) return;
+    if ((!worth && !differ) || Refused(c)) return;
     const Outcome outcome = subject_.Run(c, context_);
     ++examination_.asked;
     if (!outcome.ok() || outcome.y.shape() != right.shape()) return;
@@ -326,24 +330,25 @@ class Examiner {
                       against > 6 * tested.count(&Answered::bears_out);
   }
 
-  // The hypothesis under the condition that is worth most.
-  Examination::Weighed Weigh(const Tested& tested) const {
+  struct Fit {
+    Candidate where;
+    Examination::Weighed weighed;
+  };
+
+  // The hypothesis under each condition that holds of every answer, and under none.
+  std::vector<Fit> Fits(const Tested& tested) const {
     const Shape base = ShapeOf(base_);
     const double found = BitsSaved(base_, RightOutput(base_, model_), actual_, actual_);
-    // How much shorter all answers become where the hypothesis is applied as the condition says.
-    const auto saved = [&](const Candidate& where) {
-      double bits = found - where.bits - BitsOf(tested.causes);
-      for (const Answered& each : tested.answers) bits += where.holds(each.shape) ? each.saved : 0;
-      return bits;
-    };
-    Examination::Weighed best{.causes = tested.causes};
-    best.bits = -INFINITY;
+    std::vector<Fit> fits;
     for (const Candidate& where : ConditionsOf(base, tested)) {
-      Examination::Weighed weighed{.causes = tested.causes, .bits = saved(where)};
+      // How much shorter all answers become where the hypothesis is applied as the condition says.
+      Examination::Weighed weighed{.causes = tested.causes,
+                                   .bits = found - where.bits - BitsOf(tested.causes)};
       int64_t outside = 0, lost = 0;
       std::set<int64_t> sizes_in, sizes_out;
       for (const Answered& each : tested.answers) {
         const bool holds = where.holds(each.shape);
+        weighed.bits += holds ? each.saved : 0;
         weighed.bearing_out += holds && each.bears_out;
         weighed.drawn += holds && each.bears_out && !each.near;
         weighed.against += holds && each.against;
@@ -370,14 +375,61 @@ class Examiner {
         weighed.where.text = where.text;
         weighed.where.holds = [holds = where.holds](const Case& c) { return holds(ShapeOf(c)); };
       }
-      if (weighed.bits > best.bits) best = std::move(weighed);
+      if (where.text.empty() && tested.unworded)
+        weighed.against = std::max(weighed.against, weighed.bearing_out + 1);
+      fits.push_back({where, std::move(weighed)});
     }
-    return best;
+    return fits;
+  }
+
+  // The hypothesis under the condition that is worth most.
+  Examination::Weighed Weigh(const Tested& tested) const {
+    std::vector<Fit> fits = Fits(tested);
+    return std::move(std::ranges::max_element(fits, {}, [](const Fit& fit) {
+                       return fit.weighed.bits;
+                     })->weighed);
+  }
+
+  // Several conditions may hold of all answers so far. Asks about cases on which they differ, until
+  // one is left.
+  void TellConditionsApart(Tested& tested) {
+    constexpr uint64_t kMostTries = 1500;
+    constexpr int kMostCalls = 40;
+    std::vector<Fit> fits = Fits(tested);
+    int calls = 0;
+    for (uint64_t i = 0; i < kMostTries && calls < kMostCalls && fits.size() > 2; ++i) {
+      const uint64_t seed = MixSeed(kSeed + 1, i);
+      std::optional<Case> c = i % 4 == 3 ? Drawn(kMostTries + i) : Varied(base_, seed);
+      if (c && i % 2 == 1) c = Reduced(*c, seed);
+      if (!c || Refused(*c)) continue;
+      const Shape shape = ShapeOf(*c);
+      const auto conditions = fits | std::views::drop(1);  // behind the one that always holds
+      const auto holding =
+          std::ranges::count_if(conditions, [&](const Fit& fit) { return fit.where.holds(shape); });
+      if (holding == 0 || holding == std::ssize(conditions)) continue;
+      const Predicted without = Predict(*c, {}, RightOutput(*c, model_));
+      const Predicted predicted = Predict(*c, tested.causes, without.alone);
+      if (predicted == without) continue;
+      const Outcome outcome = subject_.Run(*c, context_);
+      ++calls;
+      ++examination_.asked;
+      if (!outcome.ok() || outcome.y.shape() != predicted.alone.shape()) continue;
+      Hold(predicted, *c, without, outcome.y, i % 4 != 3, tested);
+      fits = Fits(tested);
+    }
+    tested.unworded = fits.size() == 1;
   }
 
   Examination Result() {
-    for (const Tested& tested : tested_) examination_.weighed.push_back(Weigh(tested));
-    MostWorthFirst(examination_.weighed);
+    std::vector<Examination::Weighed>& weighed = examination_.weighed;
+    for (const Tested& tested : tested_) weighed.push_back(Weigh(tested));
+    const auto best = std::ranges::max_element(weighed, {}, &Examination::Weighed::bits);
+    if (best != weighed.end() && !best->where.text.empty()) {
+      Tested& tested = tested_[static_cast<size_t>(best - weighed.begin())];
+      if (!tested.refuted) TellConditionsApart(tested);
+      *best = Weigh(tested);
+    }
+    MostWorthFirst(weighed);
     return std::move(examination_);
   }
 

@@ -51,6 +51,13 @@ inline Case Elements(int64_t m, int64_t n) {
   return c;
 }
 
+// As what was found before.
+inline std::vector<Attribution> AllNamed(Op op, const std::vector<Hypothesis>& several) {
+  std::vector<Attribution> named;
+  for (const Hypothesis& causes : several) named.push_back(Named(op, causes));
+  return named;
+}
+
 inline Tensor Plus(Tensor y, int64_t i, int32_t by) {
   y.SetInt(i, y.IntAt(i) + by);
   return y;

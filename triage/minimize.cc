@@ -63,15 +63,15 @@ class Descent {
     verdict_ = std::move(judged.verdict);
     attribution_ = std::move(judged.attribution);
     if (!attribution_.complete) {
-      keep_ = attribution_.open;
+      for (const Hypothesis& causes : attribution_.open) keep_.push_back(Named(best_.op, causes));
     } else {
       // If two faults show together, a candidate that shows one of them is enough.
-      for (const Cause* cause : attribution_.causes) keep_.push_back({cause});
+      for (const Cause* cause : attribution_.causes) keep_.push_back(Named(best_.op, {cause}));
       // A named arithmetic departs in several ways: the descent keeps to the way that was told.
       if (attribution_.causes.size() == 1 && attribution_.causes.front()->convention != nullptr) {
         for (const Cause& cause : AllCauses()) {
           if (!cause.of_family && cause.kind == attribution_.kind && cause.is_arithmetic())
-            ways_.push_back({&cause});
+            ways_.push_back(Named(best_.op, {&cause}));
         }
       }
     }
@@ -121,7 +121,6 @@ class Descent {
     // What is ruled out alone may be one of two causes.
     if (begun.causes.size() < 2) how.contradicted = begun.contradicted;
     how.established = options_.established;
-    how.shown = options_.shown;
     how.examine = true;
     Attribution found = JudgeAndAttribute(property_, best_, memo_, how).attribution;
     if (found.causes.empty() || IsBorneOut(original, memo_, found.causes)) return found;
@@ -151,7 +150,6 @@ class Descent {
   Judged JudgeStart(Subject& subject) {
     AttributionOptions how;
     how.established = options_.established;
-    how.shown = options_.shown;
     how.examine = true;
     if (options_.attribution == nullptr) return JudgeAndAttribute(property_, best_, subject, how);
     return {Judge(property_, best_, subject), *options_.attribution};
@@ -202,7 +200,7 @@ class Descent {
     const Holds possible = [&](const Case& c) { return memo_.CannotRun(c).empty(); };
     const Convention* const model = ModelOf(memo_.contract(best_.op));
     if (keep_.empty()) return false;
-    for (Case& candidate : Restarts(best_, keep_.front(), model, possible)) {
+    for (Case& candidate : Restarts(best_, keep_.front().causes, model, possible)) {
       Judged judged;
       if (!Fails(candidate, &judged)) continue;
       Take(std::move(candidate), std::move(judged));
@@ -233,10 +231,10 @@ class Descent {
   MemoSubject memo_;
   const Property& property_;
   const MinimizeOptions options_;
-  std::vector<Hypothesis> keep_;  // the failure of each step is explained by one of these
-  std::vector<Hypothesis> ways_;  // in which a named arithmetic departs
-  bool unambiguous_ = false;      // and by no cause of another kind
-  bool flaky_ = false;            // the same question is answered differently
+  std::vector<Attribution> keep_;  // the failure of each step is explained by one of these
+  std::vector<Attribution> ways_;  // in which a named arithmetic departs
+  bool unambiguous_ = false;       // and by no cause of another kind
+  bool flaky_ = false;             // the same question is answered differently
   Case best_;
   Verdict verdict_;
   Attribution attribution_;
@@ -327,6 +325,9 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     const int64_t before = descent->calls();
     result.attribution = descent->OfTheBest(c, begun);
     result.calls += descent->calls() - before;
+    // What was shown stays shown, if the smallest case says less.
+    if (!result.attribution.complete && begun.complete && IsBorneOut(c, subject, begun.causes))
+      result.attribution = begun;
   }
   result.irrelevant = Irrelevant(c, result.minimized);
   if (ended) result.needs = Needs(result.minimized);

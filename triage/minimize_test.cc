@@ -13,6 +13,7 @@
 #include "properties/property.h"
 #include "properties/test_subject.h"
 #include "triage/causes.h"
+#include "triage/fault_test_util.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
@@ -359,7 +360,7 @@ TEST(Cause, OfTheSmallCaseMayBeOneOfMemory) {
 
 // Causes that other findings showed need no further answers.
 TEST(Cause, ThatIsEstablishedIsTakenAtOnce) {
-  const std::vector<Hypothesis> established{{&Relu()}};
+  const std::vector<Attribution> established = AllNamed(Op::kLinear, {{&Relu()}});
   const auto only_there = [] {
     return Answers(
         [](const Case& c) { return c == Negative() ? Shows({&Relu()})(c) : exact::Evaluate(c); });
@@ -383,7 +384,7 @@ TEST(Cause, ThatIsEstablishedIsTakenAtOnce) {
 }
 
 TEST(Cause, OfTheSmallCaseIsAskedForWithTheReserve) {
-  const std::vector<Hypothesis> established{{&Relu()}};
+  const std::vector<Attribution> established = AllNamed(Op::kLinear, {{&Relu()}});
   const Case c = [] {
     Case large = Negative();
     large.x = Tensor(DType::kU8, {2, 300});

@@ -54,6 +54,12 @@ struct Attribution {
   // Causes that give every output, and that further cases contradicted.
   std::vector<Hypothesis> contradicted;
 };
+// That the causes are at work, as something that is known.
+Attribution Named(Op op, Hypothesis causes);
+// Adds what was found of a subject and operation, in the place of what it says better. What is not
+// complete, or has neither causes nor was shown of the subject, is not added.
+void Establish(const Attribution& found, std::vector<Attribution>& established);
+
 // `hint`: causes to try before all others, as found for a similar case; they are taken if they fit.
 Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause* const> hint = {});
 // What a case file keeps of an attribution, and back: nullopt where the case has none of the answer
@@ -75,9 +81,11 @@ struct Judged {
 };
 struct AttributionOptions {
   std::span<const Cause* const> hint = {};
-  // Causes of faults of this subject and operation that are known already: the first one that gives
-  // every output is named.
-  std::span<const Hypothesis> established = {};
+  // What was found of this subject and operation already (Establish). The first fault that gives
+  // every output, in a case where its condition holds, is named again, in the same words. What no
+  // cause explains is put down to what experiments have shown (of_subject), which are not made
+  // again.
+  std::span<const Attribution> established = {};
   // Ask the subject further cases, and name only causes that these bear out (triage/examine.h).
   // Else the likeliest cause that gives every output of the one answer is named.
   bool examine = false;
@@ -85,9 +93,6 @@ struct AttributionOptions {
   std::span<const Hypothesis> contradicted = {};
   // Name nothing but what is established.
   bool only_established = false;
-  // What experiments have shown of this subject and operation already (Attribution::of_subject): an
-  // answer that no cause explains is put down to it, and they are not made again.
-  const Attribution* shown = nullptr;
   // First ask again, with other memory contents, and a new instance of the subject: an answer that
   // depends on such things has no cause in arithmetic, whatever fits it. Four runs and, where the
   // subject is foreign, the start of a worker.
@@ -110,8 +115,7 @@ struct MinimizeOptions {
   // Never slip to a finding of another cause. An unknown cause binds nothing: the smallest case may
   // show its cause.
   bool keep_kind = true;
-  std::span<const Hypothesis> established = {};  // as in AttributionOptions
-  const Attribution* shown = nullptr;            // the same
+  std::span<const Attribution> established = {};  // as in AttributionOptions
   // The attribution of the given case, by JudgeAndAttribute with `examine`; null: not known yet.
   const Attribution* attribution = nullptr;
 };

@@ -18,6 +18,7 @@
 #include "triage/causes.h"
 #include "triage/complexity.h"
 #include "triage/cover.h"
+#include "triage/fault_test_util.h"
 #include "triage/passes.h"
 #include "triage/reduce.h"
 #include "triage/simpler_test_util.h"
@@ -90,8 +91,8 @@ TEST_F(Triage, KnownFaultsOfAKernelDoNotContradictItsOthers) {
           Counterfactual(c, known[1]) == *y)
         continue;
       ++seen;
-      const Judged judged =
-          JudgeAndAttribute(exact, c, *subject, {.established = known, .examine = true});
+      const Judged judged = JudgeAndAttribute(
+          exact, c, *subject, {.established = AllNamed(Op::kLinear, known), .examine = true});
       right += judged.attribution.causes == wanted;
       for (const Cause* cause : judged.attribution.causes) {
         EXPECT_EQ(std::ranges::count(names, cause->name), 1) << cause->name << Describe(c);
@@ -113,8 +114,9 @@ TEST_F(Triage, KnownFaultsTogetherAreNamed) {
     if (c.relu || !y || *y == Counterfactual(c, known[1]) || *y == Counterfactual(c, known[2]))
       continue;
     if (subject->Run(c, {}).y != *y) continue;
-    const Judged judged = JudgeAndAttribute(*FindProperty("matches_exact"), c, *subject,
-                                            {.established = known, .examine = true});
+    const Judged judged =
+        JudgeAndAttribute(*FindProperty("matches_exact"), c, *subject,
+                          {.established = AllNamed(Op::kLinear, known), .examine = true});
     ASSERT_TRUE(judged.verdict.failed());
     EXPECT_EQ(NamesOf(judged.attribution.causes, Op::kLinear), NamesOf(wanted, Op::kLinear))
         << Describe(c);

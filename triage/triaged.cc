@@ -12,15 +12,13 @@ namespace qualm::triage {
 
 Triaged::Triaged(Finding finding, Subject& subject,
                  const std::function<bool(const Finding&)>& known,
-                 std::vector<Hypothesis> established, const Attribution* shown)
+                 std::vector<Attribution> established)
     : finding_(std::move(finding)),
       subject_(subject),
       property_(*FindProperty(finding_.property)),
-      established_(std::move(established)),
-      shown_(shown) {
+      established_(std::move(established)) {
   AttributionOptions how;
   how.established = established_;
-  how.shown = shown_;
   how.examine = !finding_.expected_by_contract;  // what is declared has been named
   // A fault that depends on the state of the machine, such as kept memory, or on chance may need
   // several runs. Each crash or hang may cost the time limit.
@@ -75,11 +73,23 @@ void Triaged::PreferKnown(const std::function<bool(const Finding&)>& known, Judg
   }
 }
 
+Case Triaged::Answered() const {
+  Case c = ProblemOf(finding_.test_case);
+  c.property = finding_.full_property();
+  c.contract = finding_.test_case.contract;
+  if (!subject_.CannotRun(c).empty()) return c;
+  const Outcome outcome = subject_.Run(ProblemOf(c), {});
+  if (!outcome.ok() || !c.HoldsOutput(outcome.y)) return c;
+  c.observed = Observed{finding_.subject, outcome.y};
+  if (fails_ && outcome.y != RightOutput(c, ModelOf(subject_.contract())))
+    c.observed->why = ExplanationOf(attribution_, c.op);
+  return c;
+}
+
 void Triaged::Minimize(const MinimizeOptions& options) {
   if (!fails_) return;
   MinimizeOptions how = options;
   how.established = established_;
-  how.shown = shown_;
   how.attribution = &attribution_;
   small_ = triage::Minimize(finding_.test_case, subject_, property_, how);
   if (!small_->reproduced) {
@@ -93,6 +103,11 @@ void Triaged::Minimize(const MinimizeOptions& options) {
     Complete(finding_, verdict_, attribution_);
     sure_ = attribution_.complete && attribution_.causes.size() <= 1;
     return;
+  }
+  // What was seen, and not explained by causes, is told as the smallest case shows it.
+  if (sure_ && attribution_.causes.empty() && !attribution_.of_subject &&
+      small_->attribution.complete && small_->attribution.kind == attribution_.kind) {
+    attribution_ = small_->attribution;
   }
   if (!sure_ && !small_->attribution.diagnosis.empty()) {
     if (small_->attribution.complete) {

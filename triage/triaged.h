@@ -22,12 +22,11 @@ class Triaged {
  public:
   // Judges the case of the finding once more. `subject` must outlive this. Where several causes
   // are left, a cause that makes the finding `known` is taken: a known bug would otherwise look
-  // like a new one on some cases. `established`: causes of faults of this subject and operation
-  // that are known already; what one of them explains is that fault. `shown`: what experiments have
-  // shown of them (AttributionOptions), null or to outlive this.
+  // like a new one on some cases. `established`: what was found of this subject and operation
+  // already (AttributionOptions).
   Triaged(Finding finding, Subject& subject,
           const std::function<bool(const Finding&)>& known = nullptr,
-          std::vector<Hypothesis> established = {}, const Attribution* shown = nullptr);
+          std::vector<Attribution> established = {});
 
   const Finding& finding() const { return finding_; }
   Finding& finding() { return finding_; }
@@ -38,6 +37,9 @@ class Triaged {
   const Hypothesis& causes() const { return attribution_.causes; }
   // The attribution of the finding, if it failed again.
   const Attribution& attribution() const { return attribution_; }
+
+  // The case of the finding, with what the subject answers to it, and why.
+  Case Answered() const;
 
   // A small case may show a cause that the large one hides. Does nothing if the finding did not
   // fail again.
@@ -55,8 +57,7 @@ class Triaged {
   Finding finding_;
   Subject& subject_;
   const Property& property_;
-  std::vector<Hypothesis> established_;
-  const Attribution* shown_;
+  std::vector<Attribution> established_;
   bool fails_ = false;
   bool sure_ = false;
   Verdict verdict_;

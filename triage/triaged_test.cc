@@ -170,9 +170,9 @@ TEST(Triaged, AnEstablishedCauseIsNamedFirst) {
   c.x_q.zero_point = c.w_q.zero_point = {0};
   const Hypothesis term = Named({"last term dropped"});
   TestSubject subject = With(Named({"last product dropped"}));
-  const Triaged triaged(Found(c), subject, nullptr, {term});
+  const Triaged triaged(Found(c), subject, nullptr, AllNamed(Op::kLinear, {term}));
   EXPECT_EQ(triaged.causes(), term);
-  Triaged small(Found(c), subject, nullptr, {term});
+  Triaged small(Found(c), subject, nullptr, AllNamed(Op::kLinear, {term}));
   small.Minimize();
   EXPECT_EQ(small.causes(), term) << "also when it is minimized";
 }
@@ -276,7 +276,7 @@ TEST(MinimizedFinding, NamesWhatIsEstablished) {
     return more ? Plus(With(of, product), 0, 1'000'001 + of.x.IntAt(0) * of.w.IntAt(0))
                 : With(of, product);
   });
-  Triaged triaged(Found(c), subject, nullptr, {term});
+  Triaged triaged(Found(c), subject, nullptr, AllNamed(Op::kLinear, {term}));
   ASSERT_FALSE(triaged.sure());
   triaged.Minimize();
   ASSERT_TRUE(triaged.small());

@@ -55,9 +55,7 @@ void RegisterLibraries();
 // XDG_CACHE_HOME, else in ~/.cache.
 std::string CacheFolder();
 
-// PyTorch, in a Python process (torch_child.py): of the environment variable QUALM_PYTHON, else of
-// the virtual environment that scripts/install-wheel makes, else the system's.
-std::string TorchPython();
+// PyTorch, in a Python process (torch_child.py) of TorchPython (adapters/registry.h).
 std::string WhyNoTorch();
 PipeOptions TorchChild(const LibraryName& name);
 

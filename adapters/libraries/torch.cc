@@ -10,6 +10,7 @@
 
 #include "adapters/host/plugin_subjects.h"
 #include "adapters/libraries/libraries.h"
+#include "adapters/registry.h"
 
 namespace qualm {
 namespace {

@@ -135,8 +135,8 @@ std::vector<Convention> StablehloConventions() {
   definition.source = "stablehlo/transforms/StablehloLegalizeQuantToMath.cpp @ 3c9301c";
   definition.satisfies = {"k_permutation", "zero_term_append", "row_independence",
                           "column_independence"};
-  definition.variations = {"V1", "V3", "V14", "V16", "V19"};
-  definition.ops = {Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kRescale, Op::kMul};
+  definition.variations = {"V1", "V3", "V14", "V16", "V19", "V38"};
+  definition.ops = {Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kRescale};
   definition.cannot_run = CannotRun;
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;

@@ -57,6 +57,7 @@ constexpr std::array<Project, 16> kProjects{{
     {"XNNPACK", "google/XNNPACK", "ae108ef"},
     {"gemmlowp", "google/gemmlowp", "HEAD"},
     {"TFLite", "tensorflow/tensorflow", "HEAD"},
+    {"LiteRT v2.2.0", "google-ai-edge/LiteRT", "v2.2.0"},
     {"ruy", "google/ruy", "HEAD"},
     {"PyTorch", "pytorch/pytorch", "v1.13.1"},
     {"pytorch", "pytorch/pytorch", "HEAD"},

@@ -56,6 +56,11 @@ std::string TorchPython();
 std::string WhyNoTorch();
 PipeOptions TorchChild(const LibraryName& name);
 
+// TensorFlow Lite, in a Python process (litert_child.py): of the environment variable
+// QUALM_LITERT_PYTHON, else of the virtual environment that scripts/install-litert makes.
+std::string WhyNoLitert();
+PipeOptions LitertChild(const LibraryName& name);
+
 // ONNX Runtime, in a Node process (onnxruntime_child.mjs).
 std::string WhyNoOnnxruntime();
 PipeOptions OnnxruntimeChild(const LibraryName& name);

@@ -13,6 +13,10 @@
 //   up to -2^31, wraps under a negative one; that of older instruction sets, and of depthwise
 //   kernels (src/qs8-qc8w-dwconv), in a saturating int16
 // Only sums of products, pools of windows and the clamp of codes (src/u8-vclamp) have a clamp.
+//
+// At 75db3c0 (2026-08) the average of the whole image takes the zero point of x out of that of the
+// output instead of the sum, in float32 (src/operators/reduce-nd.c; src/xnnpack/reference-utils.h,
+// quantize).
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -90,6 +94,20 @@ bool IsMatrixProduct(const Case& c) {
   return !IsPlainDepthwise(c) || c.window.kernel_h * c.window.kernel_w > 25;
 }
 
+Value SumOfCodes(const Case& c, int64_t index, Trace*) {
+  Value value;
+  value.SetInt(SumOf(CodesUnderWindow(c, index)));
+  return value;
+}
+std::vector<Step> MeanSteps2026() {
+  return {
+      {Stage::kScale, "to float32", step::ToFloat},
+      {Stage::kScale, "times {multiplier}", step::TimesMultiplier},
+      {Stage::kZeroPoint, "+ zero point less that of x, {bias}, in float32", step::AddBiasFloat},
+      {Stage::kRound, "round, ties to even, saturating", step::RoundArm},
+      {Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
+}
+
 std::vector<Step> StepsOf(const Case& c, bool wraps) {
   const bool table = c.op == Op::kTable;
   if ((table && c.function == Function::kRelu) || (c.op == Op::kRescale && HasBounds(c)))
@@ -116,6 +134,8 @@ Channel ChannelOf(const Case& c, int64_t n) {
   if (c.op == Op::kGlobalAvgPool) {
     const auto pixels = static_cast<float>(c.window.in_h * c.window.in_w);
     channel.multiplier = XnnpackFlushed(Ratio(c) * (1.0f / pixels));
+    channel.bias = static_cast<float>(c.out_q.zero_point[0]) -
+                   pixels * static_cast<float>(c.x_q.zero_point[0]) * channel.multiplier;
   }
   if (c.op == Op::kRescale || c.op == Op::kTable) {
     const auto in_256ths = [&](float ratio) {
@@ -205,9 +225,10 @@ std::string CannotRun(const Case& c) {
     const std::string reason = CannotMapCodes(c);
     if (!reason.empty()) return reason;
     if (c.op == Op::kSoftmax) return Require(XnnpackSharesAreDecided(c), kUndecided);
-    const bool calls = c.op == Op::kTable &&
-                       (c.function == Function::kSigmoid || c.function == Function::kTanh);
-    return Require(!calls || XnnpackCodesAreDecided(c, StepsOf(c, false), ChannelOf(c, 0)), kUndecided);
+    const bool calls =
+        c.op == Op::kTable && (c.function == Function::kSigmoid || c.function == Function::kTanh);
+    return Require(!calls || XnnpackCodesAreDecided(c, StepsOf(c, false), ChannelOf(c, 0)),
+                   kUndecided);
   }
   const std::string types = XnnpackCannotRunSumTypes(c);
   if (!types.empty()) return types;
@@ -220,14 +241,19 @@ std::string CannotRun(const Case& c) {
   return "";
 }
 
-Convention Make(bool wraps) {
+struct Build {
+  std::string name, description, commit;
+  bool wraps;
+  bool of_2026 = false;
+};
+
+Convention Make(const Build& build) {
+  const bool wraps = build.wraps, of_2026 = build.of_2026;
   Definition definition;
-  definition.name = wraps ? "xnnpack2024@avx512" : "xnnpack2024@avx2";
-  definition.description =
-      wraps ? "XNNPACK of 2024 from AVX-512 or AVX-VNNI on: as @avx2, zero points in int32"
-            : "XNNPACK of 2024 on x86: as xnnpack@fp32, but codes are rescaled in 256ths";
+  definition.name = build.name;
+  definition.description = build.description;
   definition.source =
-      "XNNPACK src/microparams-init.c, src/reference/unary-elementwise.cc @ 4ea82e5";
+      "XNNPACK src/microparams-init.c, src/reference/unary-elementwise.cc @ " + build.commit;
   definition.satisfies = XnnpackClaims();
   Append(definition.satisfies,
          {"linear.per_channel_equals_per_tensor", "conv2d.per_channel_equals_per_tensor",
@@ -239,15 +265,29 @@ Convention Make(bool wraps) {
                     Op::kMul,      Op::kLinear,        Op::kConv2d,  Op::kDepthwise, Op::kMaxPool,
                     Op::kAvgPool,  Op::kGlobalAvgPool, Op::kTable,   Op::kSoftmax};
   definition.cannot_run = CannotRun;
-  definition.gather = XnnpackGather;
+  definition.gather = [of_2026](const Case& c) {
+    return of_2026 && c.op == Op::kGlobalAvgPool ? EachAlone(c, SumOfCodes) : XnnpackGather(c);
+  };
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;
-  definition.steps = [wraps](const Case& c) { return StepsOf(c, wraps); };
+  definition.steps = [wraps, of_2026](const Case& c) {
+    return of_2026 && c.op == Op::kGlobalAvgPool ? MeanSteps2026() : StepsOf(c, wraps);
+  };
   return MakeConvention(std::move(definition));
 }
 
 }  // namespace
 
-std::vector<Convention> Xnnpack2024Conventions() { return {Make(false), Make(true)}; }
+std::vector<Convention> Xnnpack2024Conventions() {
+  const std::string wraps = " from AVX-512 or AVX-VNNI on: as @avx2, zero points in int32";
+  return {Make({"xnnpack2024@avx2",
+                "XNNPACK of 2024 on x86: as xnnpack@fp32, but codes are rescaled in 256ths",
+                "4ea82e5", false}),
+          Make({"xnnpack2024@avx512", "XNNPACK of 2024" + wraps, "4ea82e5", true}),
+          Make({"xnnpack2026@avx2",
+                "XNNPACK of 2026 on x86: as xnnpack2024@avx2, but for the mean of an image",
+                "75db3c0", false, true}),
+          Make({"xnnpack2026@avx512", "XNNPACK of 2026" + wraps, "75db3c0", true, true})};
+}
 
 }  // namespace qualm::conventions

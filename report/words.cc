@@ -43,7 +43,7 @@ struct Project {
   std::string_view name, repository, revision;  // the name as reasons say it
 };
 // Longer names first: "pytorch/FBGEMM" is no PyTorch.
-constexpr std::array<Project, 16> kProjects{{
+constexpr std::array<Project, 17> kProjects{{
     {"pytorch/FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"oneDNN 2.6", "uxlfoundation/oneDNN", "v2.6"},

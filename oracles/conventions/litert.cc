@@ -565,9 +565,13 @@ Convention Make(bool optimized) {
            {"batch_independence", "depthwise_is_grouped", "dilation_is_zero_stuffed",
             "groups_are_separate", "padding_is_explicit", "stride_is_subsample"});
   }
-  definition.variations = {"V1",  "V2",  "V4",  "V8",  "V9",  "V11", "V12",
-                           "V13", "V14", "V15", "V16", "V17", "V18", "V30"};
-  if (optimized) Append(definition.variations, {"V5"});
+  definition.variations = {"V1",  "V2",  "V4",  "V9",  "V11", "V12",
+                           "V13", "V14", "V15", "V16", "V17", "V38"};
+  if (optimized) {
+    Append(definition.variations, {"V5", "V30", "V37", "V39"});
+  } else {
+    Append(definition.variations, {"V40", "V41"});
+  }
   definition.ops = {Op::kQuantize,      Op::kDequantize, Op::kRescale, Op::kAdd,
                     Op::kSub,           Op::kMul,        Op::kLinear,  Op::kConv2d,
                     Op::kDepthwise,     Op::kMaxPool,    Op::kAvgPool, Op::kConcat,

@@ -261,6 +261,7 @@ Convention Make(const Build& build) {
   definition.variations = {"V1",  "V2",  "V3",  "V4",  "V5",  "V8", "V14",
                            "V15", "V16", "V17", "V19", "V26", "V33"};
   if (wraps) definition.variations.emplace_back("V9");
+  if (of_2026) definition.variations.emplace_back("V38");
   definition.ops = {Op::kQuantize, Op::kDequantize,    Op::kRescale, Op::kAdd,       Op::kSub,
                     Op::kMul,      Op::kLinear,        Op::kConv2d,  Op::kDepthwise, Op::kMaxPool,
                     Op::kAvgPool,  Op::kGlobalAvgPool, Op::kTable,   Op::kSoftmax};

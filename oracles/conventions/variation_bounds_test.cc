@@ -126,6 +126,10 @@ Case Pool(Op op, int64_t height, int64_t width, const std::vector<int32_t>& x) {
   c.N = c.window.in_c = c.window.batch = 1;
   c.window.in_h = height;
   c.window.in_w = width;
+  if (op == Op::kGlobalAvgPool) {
+    c.window.kernel_h = height;
+    c.window.kernel_w = width;
+  }
   c.x = Codes(DType::kU8, {1, height, width, 1}, x);
   DeriveSizes(&c);
   return c;

@@ -120,7 +120,6 @@ TEST(VariationsTest, WhatIsNotListedIsNotPermitted) {
   EXPECT_TRUE(fails_without("tflite@builtin", "V38", Op::kDequantize));
   EXPECT_TRUE(fails_without("tflite@builtin", "V39", Op::kGlobalAvgPool));
   EXPECT_TRUE(fails_without("tflite@reference", "V40", Op::kGlobalAvgPool));
-  EXPECT_TRUE(fails_without("tflite@reference", "V41", Op::kSoftmax));
 }
 
 // The page: a row "| V6 | ... |" for each variation with its name and bound, a row "| `convention`

@@ -481,6 +481,7 @@ TEST(VariationBoundsTest, TwoRoundingsMoveByHalfOfTheShift) {
   // A multiplier next below a power of two may become the power, shifted right by one less.
   EXPECT_EQ(ReachAt("V12", Requantize(1, 0x1.fffffep-4f)), kTie + 0.125);
   EXPECT_EQ(ReachAt("V12", Requantize(1, 0x1.ffffp-4f)), kTie + 0.0625);
+  EXPECT_EQ(ReachAt("V12", Requantize(1, 0x1.fffffep-2f)), kTie + 0.25);
   // Of a table it is the ratio of scales, and the slope of what is negative.
   EXPECT_EQ(ReachAt("V12", Table(Function::kRelu, 1, 0.25f, 1.0f)), kTie + 0.25);
   EXPECT_EQ(ReachAt("V12", Table(Function::kRelu, 1, 0.5f, 2.0f)), kTie + 0.25);

@@ -220,8 +220,9 @@ double FixedMultiplier(const Facts& f) {
 double TwoRoundings(const Facts& f) {
   if (!HasFixedPoint(f)) return 0;
   if (AddsOperands(f.c->op)) return 0.25;
-  const int shift = MostShiftOf(FixedPointFactor(f));
-  return kTie + (shift <= -1 ? std::ldexp(1.0, shift - 1) : 0);
+  const long double factor = FixedPointFactor(f);
+  if (ShiftOf(factor) > -1) return kTie;
+  return kTie + std::ldexp(1.0, std::min(MostShiftOf(factor), -1) - 1);
 }
 
 double FloatQuotient(const Facts& f) {
@@ -482,7 +483,7 @@ double MultiplierOverPixels(const Facts& f) {
   if (of_scales + 31 < bits) return f.terms;  // no room for the bits
   const int left = of_scales - bits;          // shift, or one more
   if (std::ldexp(f.sum, std::max(left, 0)) >= 0x1p31) return kInfinity;
-  return f.terms * 0x1p-29 + (left < 0 && left > shift ? std::ldexp(1.0, shift - 1) : 0);
+  return f.terms * 0x1p-29 + (std::min(left, -1) > shift ? std::ldexp(1.0, shift - 1) : 0);
 }
 
 // A polynomial around -1/8 gives the exponential within 2^-21.6 of itself, exponentials below

@@ -980,6 +980,11 @@ TEST(PermittedOutputsTest, AreTheExactOneWithoutVariations) {
     ExpectPermitted(PermittedAt({}, WithZero(Quantize(x), &Case::out_q, 10)), code, code);
 }
 
+TEST(PermittedOutputsTest, AreInfiniteBeyondFloat32) {
+  ExpectPermitted(PermittedAt({}, WithZero(Dequantize(0, FLT_MAX), &Case::x_q, 2)), -kInfinity,
+                  -kInfinity);
+}
+
 TEST(PermittedOutputsTest, SpreadByTheSumOfWhatVariationsReach) {
   ExpectPermitted(PermittedAt({"V4"}, Quantize(2.5f)), 2, 3);
   ExpectPermitted(PermittedAt({"V4"}, Quantize(2.25f)), 2, 2);

@@ -668,7 +668,11 @@ double Moved(double value, double reach) {
 
 // The output that rounding, zero point and clamp make of a finite value.
 double Finish(const Case& c, int64_t channel, double value) {
-  if (c.out_dtype == DType::kF32) return c.relu ? std::max(value, 0.0) : value;
+  if (c.out_dtype == DType::kF32) {
+    const bool overflows = std::abs(value) > static_cast<double>(std::numeric_limits<float>::max());
+    if (overflows) value = std::copysign(kInfinity, value);
+    return c.relu ? std::max(value, 0.0) : value;
+  }
   const auto low = static_cast<double>(std::min<int64_t>(LowerBound(c, channel), c.out_max));
   const double zero = IsCode(c.out_dtype) ? c.out_q.zero_point_at(channel) : 0.0;
   return std::clamp(RoundHalfEven(value) + zero, low, static_cast<double>(c.out_max));

@@ -161,7 +161,7 @@ constexpr const char* kXnnpack256ths =
     "xnn_init_qs8_lrelu_scalar_params)";
 constexpr const char* kXnnpack2024Ties =
     "codes that keep their type, and leaky_relu, round ties toward +infinity; others, and other "
-    "functions, away from zero (XNNPACK 4ea82e5 src/qs8-vcvt/scalar.c.in, "
+    "functions, away from zero, in 2026 to even (XNNPACK 4ea82e5 src/qs8-vcvt/scalar.c.in, "
     "src/xnnpack/reference-utils.h)";
 constexpr const char* kTfliteQuantize =
     "TfLiteRound takes ties away from zero (TFLite kernels/internal/reference/quantize.h)";

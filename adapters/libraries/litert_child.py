@@ -329,6 +329,9 @@ class Engine:
             if math.isinf(product):
                 raise Skip("the product of scales is not finite")
             check_multiplier(x * scale / out)
+            if self.name == "xnnpack" and not (single(product / out) < 256 and (
+                    not u8 or single(product / out) >= 2.0**-32)):
+                raise Skip("XNNPACK takes multipliers in [2^-32, 256)")
 
     def weights(self, model, c, shape, axis):
         """The tensors of weights and bias; of depthwise layers the channels are the last axis."""

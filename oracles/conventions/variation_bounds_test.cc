@@ -915,6 +915,8 @@ TEST(VariationBoundsTest, TheZeroPointOfXInFloat32HasARoundingOfItsOwn) {
   // 13 codes less 2 times 5.
   EXPECT_EQ(ReachAt("V38", WithZero(Pool(Op::kGlobalAvgPool, 1, 2, {6, 7}), &Case::x_q, 5)),
             23 * 0.5 * 0x1p-22 + kLeast);
+  // Of code 0, but times 2^128.
+  EXPECT_EQ(ReachAt("V38", Two(Op::kConcat, 0, 0, 0x1p100f, 1.0f, 0x1p-28f)), kInfinity);
   EXPECT_EQ(ReachAt("V38", Rescale(6, 0.5f, 3.0f)), 0);
 }
 

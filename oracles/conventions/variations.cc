@@ -463,7 +463,8 @@ double InputZeroPointInFloat(const Facts& f) {
   const Op op = f.c->op;
   if (op != Op::kDequantize && op != Op::kConcat && op != Op::kGlobalAvgPool) return 0;
   const double parts = CodesByThemselves(f) + ZeroPoint(f);
-  if (parts >= static_cast<double>(std::numeric_limits<float>::max())) return kInfinity;
+  // A multiplier that is rounded to infinity makes NaN of a code 0.
+  if (std::max(parts, f.multiplier) >= 0x1.fffffp127) return kInfinity;
   return parts * 4 * kHalfUlp + 4 * kSmallest;
 }
 

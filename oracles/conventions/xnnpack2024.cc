@@ -16,7 +16,7 @@
 //
 // At 75db3c0 (2026-08) the average of the whole image takes the zero point of x out of that of the
 // output instead of the sum, in float32 (src/operators/reduce-nd.c; src/xnnpack/reference-utils.h,
-// quantize).
+// quantize), and what src/reference/ rounds goes to even.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -66,7 +66,7 @@ std::vector<Step> FixedPoint(std::string_view text) {
   return steps;
 }
 
-std::vector<Step> Reference(const Case& c) {
+std::vector<Step> Reference(const Case& c, bool of_2026) {
   std::vector<Step> steps{kXnnpackCodeToReal};
   if (c.op == Op::kTable) {
     switch (c.function) {
@@ -84,7 +84,12 @@ std::vector<Step> Reference(const Case& c) {
   steps.push_back({Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal});
   steps.push_back(
       {Stage::kZeroPoint, "+ zero point {zero_point} in float32", step::AddZeroPointFloat});
-  steps.push_back({Stage::kRound, "round, ties away from zero, saturating", RoundAway});
+  if (of_2026) {
+    steps.push_back({Stage::kRound, "round, ties to even, saturating", step::RoundArm});
+    steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
+  } else {
+    steps.push_back({Stage::kRound, "round, ties away from zero, saturating", RoundAway});
+  }
   return steps;
 }
 
@@ -108,7 +113,7 @@ std::vector<Step> MeanSteps2026() {
       {Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
 }
 
-std::vector<Step> StepsOf(const Case& c, bool wraps) {
+std::vector<Step> StepsOf(const Case& c, bool wraps, bool of_2026) {
   const bool table = c.op == Op::kTable;
   if ((table && c.function == Function::kRelu) || (c.op == Op::kRescale && HasBounds(c)))
     return {{Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
@@ -117,9 +122,10 @@ std::vector<Step> StepsOf(const Case& c, bool wraps) {
         "minus {a_zp}, times {a_fixed} or, of negative ones, {b_fixed}: 256ths of the ratio of "
         "scales, and of that times the slope");
   }
-  if (table || (c.op == Op::kRescale && ChangesType(c))) return Reference(c);
+  if (table || (c.op == Op::kRescale && ChangesType(c))) return Reference(c, of_2026);
   if (c.op == Op::kRescale)
     return FixedPoint("minus {a_zp}, times {a_fixed}: 256ths of the ratio of scales");
+  if (of_2026 && c.op == Op::kGlobalAvgPool) return MeanSteps2026();
   if (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool) return XnnpackMeanSteps();
   std::vector<Step> steps = XnnpackFp32Steps(c);
   if (wraps && IsMatrixProduct(c)) {
@@ -203,7 +209,7 @@ bool HasClamp(Op op) {
   return HasSums(op) || op == Op::kRescale || op == Op::kMaxPool || op == Op::kAvgPool;
 }
 
-std::string CannotRun(const Case& c) {
+std::string CannotRun(const Case& c, bool of_2026) {
   const bool sums = HasSums(c.op), pool = c.op == Op::kMaxPool;
   const auto is_normal = [](const QParams& q) {
     return std::ranges::all_of(q.scale, [](float s) { return std::isnormal(s); });
@@ -227,7 +233,7 @@ std::string CannotRun(const Case& c) {
     if (c.op == Op::kSoftmax) return Require(XnnpackSharesAreDecided(c), kUndecided);
     const bool calls =
         c.op == Op::kTable && (c.function == Function::kSigmoid || c.function == Function::kTanh);
-    return Require(!calls || XnnpackCodesAreDecided(c, StepsOf(c, false), ChannelOf(c, 0)),
+    return Require(!calls || XnnpackCodesAreDecided(c, StepsOf(c, false, of_2026), ChannelOf(c, 0)),
                    kUndecided);
   }
   const std::string types = XnnpackCannotRunSumTypes(c);
@@ -258,22 +264,20 @@ Convention Make(const Build& build) {
   Append(definition.satisfies,
          {"linear.per_channel_equals_per_tensor", "conv2d.per_channel_equals_per_tensor",
           "depthwise.per_channel_equals_per_tensor"});
-  definition.variations = {"V1",  "V2",  "V3",  "V4",  "V5",  "V8", "V14",
+  definition.variations = {"V1",  "V2",  "V3",  "V5",  "V8",  "V14",
                            "V15", "V16", "V17", "V19", "V26", "V33"};
   if (wraps) definition.variations.emplace_back("V9");
-  if (of_2026) definition.variations.emplace_back("V38");
+  definition.variations.emplace_back(of_2026 ? "V38" : "V4");
   definition.ops = {Op::kQuantize, Op::kDequantize,    Op::kRescale, Op::kAdd,       Op::kSub,
                     Op::kMul,      Op::kLinear,        Op::kConv2d,  Op::kDepthwise, Op::kMaxPool,
                     Op::kAvgPool,  Op::kGlobalAvgPool, Op::kTable,   Op::kSoftmax};
-  definition.cannot_run = CannotRun;
+  definition.cannot_run = [of_2026](const Case& c) { return CannotRun(c, of_2026); };
   definition.gather = [of_2026](const Case& c) {
     return of_2026 && c.op == Op::kGlobalAvgPool ? EachAlone(c, SumOfCodes) : XnnpackGather(c);
   };
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;
-  definition.steps = [wraps, of_2026](const Case& c) {
-    return of_2026 && c.op == Op::kGlobalAvgPool ? MeanSteps2026() : StepsOf(c, wraps);
-  };
+  definition.steps = [wraps, of_2026](const Case& c) { return StepsOf(c, wraps, of_2026); };
   return MakeConvention(std::move(definition));
 }
 
@@ -286,7 +290,8 @@ std::vector<Convention> Xnnpack2024Conventions() {
                 "4ea82e5", false}),
           Make({"xnnpack2024@avx512", "XNNPACK of 2024" + wraps, "4ea82e5", true}),
           Make({"xnnpack2026@avx2",
-                "XNNPACK of 2026 on x86: as xnnpack2024@avx2, but for the mean of an image",
+                "XNNPACK of 2026 on x86: as xnnpack2024@avx2, but for the mean of an image, and "
+                "tables round to even",
                 "75db3c0", false, true}),
           Make({"xnnpack2026@avx512", "XNNPACK of 2026" + wraps, "75db3c0", true, true})};
 }

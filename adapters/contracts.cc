@@ -165,12 +165,20 @@ constexpr const char* kXnnpack256ths =
     "xnn_init_qs8_lrelu_scalar_params)";
 constexpr const char* kXnnpack2024Ties =
     "codes that keep their type, and leaky_relu, round ties toward +infinity; others, and other "
-    "functions, away from zero (XNNPACK 4ea82e5 src/qs8-vcvt/scalar.c.in, "
+    "functions, away from zero, in 2026 to even (XNNPACK 4ea82e5 src/qs8-vcvt/scalar.c.in, "
     "src/xnnpack/reference-utils.h)";
 constexpr const char* kTfliteQuantize =
     "TfLiteRound takes ties away from zero (TFLite kernels/internal/reference/quantize.h)";
 constexpr const char* kTfliteHardSwish =
     "hard-swish is computed in 16-bit fixed point (TFLite kernels/internal/reference/hard_swish.h)";
+constexpr const char* kLitertReference =
+    "fixed point, and the float64 of linear, round ties away from zero; tables are made in "
+    "float32, "
+    "means of codes forget the zero point, softmax is computed in fixed point (LiteRT v2.2.0 "
+    "tflite/kernels/internal/reference)";
+constexpr const char* kLitertOptimized =
+    "vectors round half up and add zero points in 16 bits, which wrap, so that 127 becomes -128 "
+    "(LiteRT v2.2.0 tflite/kernels/internal/optimized, integer_ops/add.h and mul.h)";
 constexpr const char* kRuyFixedPoint =
     "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
     "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
@@ -215,10 +223,12 @@ constexpr std::array<const char*, 2> kWheelsQnnpack{"model:torch2.11-qnnpack",
                                                     "model:torch2.13-qnnpack"};
 constexpr std::array<const char*, 3> kWheelsAten{
     "model:torch2.11-aten", "model:torch2.13-aten@avx2", "model:torch2.13-aten@avx512"};
-constexpr std::array<const char*, 2> kXnnpack2024{"model:xnnpack2024@avx2",
-                                                  "model:xnnpack2024@avx512"};
-constexpr std::array<const char*, 4> kXnnpack{"model:xnnpack@fp32", "model:xnnpack@rndnu",
-                                              kXnnpack2024[0], kXnnpack2024[1]};
+constexpr std::array<const char*, 4> kXnnpack2024{
+    "model:xnnpack2024@avx2", "model:xnnpack2024@avx512", "model:xnnpack2026@avx2",
+    "model:xnnpack2026@avx512"};
+constexpr std::array<const char*, 6> kXnnpack{"model:xnnpack@fp32", "model:xnnpack@rndnu",
+                                              kXnnpack2024[0],      kXnnpack2024[1],
+                                              kXnnpack2024[2],      kXnnpack2024[3]};
 
 // Convolutions that jit_int8_1x1 of oneDNN 2.6 runs with more than four blocks of output channels
 // over an image of five pixels.
@@ -509,7 +519,7 @@ void AddEnvironments(Rows& rows) {
     }
     for (const Op op : OpsWhere(HasTwoOperands)) follows(op);
   }
-  for (const char* convention : kXnnpack2024) {
+  for (const char* convention : {kXnnpack2024[0], kXnnpack2024[1]}) {
     rows.Add(convention, Op::kRescale, "environment", FindingKind::kRounding, kXnnpackEnvironment);
   }
 }
@@ -561,6 +571,14 @@ void AddOthers(Rows& rows) {
   rows.Add(tflite, Op::kAdd, FindingKind::kTie, kTiesUp);
   rows.Add(tflite, Op::kQuantize, FindingKind::kTie, kTfliteQuantize);
   rows.Add(tflite, Op::kTable, FindingKind::kRounding, kTfliteHardSwish);
+  for (const Op op :
+       {Op::kQuantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul, Op::kLinear, Op::kConv2d,
+        Op::kDepthwise, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable}) {
+    rows.AddByDefinition("model:tflite@reference", op, kLitertReference);
+    rows.AddByDefinition("model:tflite@builtin", op, kLitertOptimized);
+  }
+  rows.AddByDefinition("model:tflite@reference", Op::kSoftmax, kLitertReference);
+  rows.AddByDefinition("model:tflite@builtin", Op::kDequantize, kLitertOptimized);
   for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie}) {
     for (const Op op : {Op::kLinear, Op::kRequantize})
       rows.Add("model:ruy", op, "matches_exact", kind, kRuyFixedPoint);

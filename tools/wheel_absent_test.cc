@@ -14,6 +14,7 @@
 #include "adapters/registry.h"
 #include "core/status.h"
 #include "core/subject.h"
+#include "tools/run_qualm_test_util.h"
 
 namespace qualm {
 namespace {
@@ -111,6 +112,12 @@ TEST_F(WheelAbsent, APythonThatIsNone) {
   ExpectAbsent("is no JSON");
 }
 
+TEST_F(WheelAbsent, AnImportMayTakeMoreTimeThanAnAnswer) {
+  setenv("QUALM_TIME_LIMIT_MS", "300", 1);
+  WritePackage("import time\ntime.sleep(1)\nraise ImportError('late')\n");
+  ExpectAbsent("ImportError: late");
+}
+
 TEST_F(WheelAbsent, AnotherVersionSaysSo) {
   WriteSession("pass");
   EXPECT_EQ(Make()->Version(), "ONNX Runtime 1.99.0 (judged by what was made for 1.21 to 1.32)");
@@ -134,6 +141,18 @@ TEST_F(WheelAbsent, OneThatDiesOrSleepsIsAFinding) {
   setenv("QUALM_TIME_LIMIT_MS", "300", 1);
   WriteSession("time.sleep(60)");
   EXPECT_EQ(FirstAnswer().status, RunStatus::kHung);
+}
+
+class WheelMissing : public tools::QualmTest {};
+
+TEST_F(WheelMissing, SaysHowToGetIt) {
+  const tools::Ran ran = Qualm({"check", "--subject", "tflite", "--op", "linear"},
+                               {"QUALM_CACHE_DIR=" + folder().string()});
+  EXPECT_EQ(ran.status, 3);
+  EXPECT_NE(ran.err.find("the Python package litert not found: run scripts/bootstrap "
+                         "--with-libraries"),
+            std::string::npos)
+      << ran.err;
 }
 
 }  // namespace

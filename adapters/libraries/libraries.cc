@@ -160,6 +160,15 @@ std::vector<Library> Libraries() {
        .why_absent = WhyNoTorch,
        .child = TorchChild,
        .when_listed = "PyTorch through Python, started when it is asked"},
+      {.kind = "tflite",
+       .library = "TensorFlow Lite",
+       .help = "tflite[@builtin|@reference]  TensorFlow Lite (LiteRT): its delegate XNNPACK, its "
+               "optimized kernels, its reference kernels",
+       .names = {{"tflite", "xnnpack"},
+                 {"tflite@builtin", "builtin"},
+                 {"tflite@reference", "reference"}},
+       .when_listed = "TensorFlow Lite through Python, started when it is asked",
+       .wheel = "litert"},
   };
 }
 

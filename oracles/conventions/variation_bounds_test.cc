@@ -917,7 +917,8 @@ TEST(VariationBoundsTest, TheZeroPointOfXInFloat32HasARoundingOfItsOwn) {
             23 * 0.5 * 0x1p-22 + kLeast);
   // Of code 0, but times 2^128.
   EXPECT_EQ(ReachAt("V38", Two(Op::kConcat, 0, 0, 0x1p100f, 1.0f, 0x1p-28f)), kInfinity);
-  EXPECT_EQ(ReachAt("V38", Rescale(6, 0.5f, 3.0f)), 0);
+  EXPECT_EQ(ReachAt("V38", WithZero(Rescale(6, 0.5f, 2.0f), &Case::x_q, -5)),
+            (1.5 + 1.25) * 0x1p-22 + kLeast);
 }
 
 TEST(VariationBoundsTest, TheZeroPointOfXOfAMeanIsRounded) {

@@ -441,7 +441,7 @@ double Lanes16(const Facts& f) {
 double CodesByThemselves(const Facts& f) {
   const Case& c = *f.c;
   double codes = 0, zero_points = 0;
-  if (c.op == Op::kDequantize) {
+  if (c.op == Op::kDequantize || c.op == Op::kRescale) {
     codes = c.x.IntAt(f.index);
     zero_points = c.x_q.zero_point_at(f.channel);
   } else if (c.op == Op::kConcat) {
@@ -461,7 +461,8 @@ double CodesByThemselves(const Facts& f) {
 
 double InputZeroPointInFloat(const Facts& f) {
   const Op op = f.c->op;
-  if (op != Op::kDequantize && op != Op::kConcat && op != Op::kGlobalAvgPool) return 0;
+  if (op != Op::kDequantize && op != Op::kConcat && op != Op::kGlobalAvgPool && op != Op::kRescale)
+    return 0;
   const double parts = CodesByThemselves(f) + ZeroPoint(f);
   // A multiplier that is rounded to infinity makes NaN of a code 0.
   if (std::max(parts, f.multiplier) >= 0x1.fffffp127) return kInfinity;

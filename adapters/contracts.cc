@@ -79,6 +79,10 @@ constexpr const char* kZeroPointFirst =
 constexpr const char* kOrtPairs =
     "without VNNI, vpmaddubsw adds two u8*s8 products in a saturating int16 (ONNX Runtime "
     "documentation, Quantize ONNX Models: when and why reduce-range or U8U8)";
+constexpr const char* kOrtSoftmaxOfOne =
+    "of a row of one code the exponential times 256 is beyond float32: until 1.31 the infinity was "
+    "converted to the lowest code, 1.32 clamps it to the highest (ONNX Runtime "
+    "onnxruntime/contrib_ops/cpu/quantization/qlinear_softmax.cc)";
 constexpr const char* kReciprocal =
     "x is multiplied by the float32 reciprocal of the scale (PyTorch affine_quantizer_base.cpp, "
     "FBGEMM include/fbgemm/QuantUtils.h, XNNPACK f32-to-code kernels)";
@@ -161,12 +165,20 @@ constexpr const char* kXnnpack256ths =
     "xnn_init_qs8_lrelu_scalar_params)";
 constexpr const char* kXnnpack2024Ties =
     "codes that keep their type, and leaky_relu, round ties toward +infinity; others, and other "
-    "functions, away from zero (XNNPACK 4ea82e5 src/qs8-vcvt/scalar.c.in, "
+    "functions, away from zero, in 2026 to even (XNNPACK 4ea82e5 src/qs8-vcvt/scalar.c.in, "
     "src/xnnpack/reference-utils.h)";
 constexpr const char* kTfliteQuantize =
     "TfLiteRound takes ties away from zero (TFLite kernels/internal/reference/quantize.h)";
 constexpr const char* kTfliteHardSwish =
     "hard-swish is computed in 16-bit fixed point (TFLite kernels/internal/reference/hard_swish.h)";
+constexpr const char* kLitertReference =
+    "fixed point, and the float64 of linear, round ties away from zero; tables are made in "
+    "float32, "
+    "means of codes forget the zero point, softmax is computed in fixed point (LiteRT v2.2.0 "
+    "tflite/kernels/internal/reference)";
+constexpr const char* kLitertOptimized =
+    "vectors round half up and add zero points in 16 bits, which wrap, so that 127 becomes -128 "
+    "(LiteRT v2.2.0 tflite/kernels/internal/optimized, integer_ops/add.h and mul.h)";
 constexpr const char* kRuyFixedPoint =
     "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
     "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
@@ -211,10 +223,12 @@ constexpr std::array<const char*, 2> kWheelsQnnpack{"model:torch2.11-qnnpack",
                                                     "model:torch2.13-qnnpack"};
 constexpr std::array<const char*, 3> kWheelsAten{
     "model:torch2.11-aten", "model:torch2.13-aten@avx2", "model:torch2.13-aten@avx512"};
-constexpr std::array<const char*, 2> kXnnpack2024{"model:xnnpack2024@avx2",
-                                                  "model:xnnpack2024@avx512"};
-constexpr std::array<const char*, 4> kXnnpack{"model:xnnpack@fp32", "model:xnnpack@rndnu",
-                                              kXnnpack2024[0], kXnnpack2024[1]};
+constexpr std::array<const char*, 4> kXnnpack2024{
+    "model:xnnpack2024@avx2", "model:xnnpack2024@avx512", "model:xnnpack2026@avx2",
+    "model:xnnpack2026@avx512"};
+constexpr std::array<const char*, 6> kXnnpack{"model:xnnpack@fp32", "model:xnnpack@rndnu",
+                                              kXnnpack2024[0],      kXnnpack2024[1],
+                                              kXnnpack2024[2],      kXnnpack2024[3]};
 
 // Convolutions that jit_int8_1x1 of oneDNN 2.6 runs with more than four blocks of output channels
 // over an image of five pixels.
@@ -237,12 +251,14 @@ bool HasSingleChannelAndWideSteps(const Case& c) {
   return v.in_c == v.groups && !depthwise && v.stride_w > v.stride_h;
 }
 
+bool HasRowsOfOneCode(const Case& c) { return c.N == 1; }
+
 // The library, and its version if it tells one, in which a fault was seen that is not part of its
 // convention. (The program behind the pipe takes PyTorch 1.13, and 2.6 for the engine qnnpack,
 // where the faults were seen in both.)
 constexpr const char* kWheel = "torch: PyTorch 2.";
 std::string LibraryOf(std::string_view convention) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 10> kLibraries{{
+  constexpr std::array<std::pair<std::string_view, const char*>, 11> kLibraries{{
       {"model:onednn2@", "onednn: oneDNN 2.6."},
       {"model:onednn3@", "onednn: oneDNN 3.7."},
       {"model:onednn3.10@", kWheel},
@@ -251,6 +267,7 @@ std::string LibraryOf(std::string_view convention) {
       {"model:torch2.", kWheel},
       {"model:torch-", "torch: PyTorch 1.13."},
       {"model:fbgemm@", "fbgemm: FBGEMM"},
+      {"model:onnxruntime@", "onnxruntime-py: ONNX Runtime 1.32."},
       {"model:xnnpack@", "xnnpack: XNNPACK"},
       {"model:xnnpack2024@", "xnnpack: XNNPACK of 2024"},
   }};
@@ -279,10 +296,12 @@ class Rows {
     rows_.push_back(
         {subject, std::string(Name(op)), property, std::string(Name(kind)), reason, "", ""});
   }
-  // The library may answer anything to these cases: no claim holds.
-  void AddAnything(const char* subject, Op op, const char* reason, bool (*where)(const Case&)) {
-    rows_.push_back(
-        {subject, std::string(Name(op)), kAnyClaim, "*", reason, LibraryOf(subject), "", where});
+  // On these cases the claim does not hold, whatever the answer is. kAnyClaim: none does.
+  void AddWhere(const char* subject, Op op, const char* property, const char* reason,
+                bool (*where)(const Case&)) {
+    Add(subject, op, property, FindingKind::kUnknown, reason);
+    rows_.back().kind = "*";
+    rows_.back().where = where;
   }
   void Add(std::span<const char* const> subjects, Op op, FindingKind kind, const char* reason,
            const char* shape = "") {
@@ -361,7 +380,7 @@ void AddOnednn(Rows& rows) {
       rows.Add(subject, op, "clamp", FindingKind::kClamp, kOnednnNan);
   }
   for (const char* subject : {"model:onednn2@avx512core", "model:torch-onednn@avx512core"})
-    rows.AddAnything(subject, Op::kConv2d, kOnednnFivePixels, HasFivePixelsAndFiveBlocks);
+    rows.AddWhere(subject, Op::kConv2d, kAnyClaim, kOnednnFivePixels, HasFivePixelsAndFiveBlocks);
   for (const char* subject :
        {"model:onednn2@avx2", "model:onednn2@avx2vnni", "model:onednn3@avx2"}) {
     for (const Op op : {Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool}) {
@@ -451,7 +470,7 @@ void AddWheels(Rows& rows) {
       for (const Op op : {Op::kConv2d, Op::kDepthwise}) {
         rows.AddOwn(subject, op, "clamp", FindingKind::kClamp, kOnednn3Nan);
         if (!std::string_view(subject).ends_with("@avx2"))
-          rows.AddAnything(subject, op, kOnednnSingleChannel, HasSingleChannelAndWideSteps);
+          rows.AddWhere(subject, op, kAnyClaim, kOnednnSingleChannel, HasSingleChannelAndWideSteps);
       }
     }
   }
@@ -500,7 +519,7 @@ void AddEnvironments(Rows& rows) {
     }
     for (const Op op : OpsWhere(HasTwoOperands)) follows(op);
   }
-  for (const char* convention : kXnnpack2024) {
+  for (const char* convention : {kXnnpack2024[0], kXnnpack2024[1]}) {
     rows.Add(convention, Op::kRescale, "environment", FindingKind::kRounding, kXnnpackEnvironment);
   }
 }
@@ -536,6 +555,11 @@ void AddOthers(Rows& rows) {
   rows.Add(
       std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni"},
       Op::kAdd, FindingKind::kRounding, kOrtAdd);
+  for (const char* subject :
+       {"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni"}) {
+    for (const char* claim : {"matches_exact", "matches_model"})
+      rows.AddWhere(subject, Op::kSoftmax, claim, kOrtSoftmaxOfOne, HasRowsOfOneCode);
+  }
   rows.Add(std::array{"model:onnx@reference", "model:onnxruntime@avx2", "model:onnxruntime@sse41",
                       "model:onnxruntime@vnni"},
            Op::kDynamicLinear, FindingKind::kRounding, kOrtDynamic);
@@ -547,6 +571,14 @@ void AddOthers(Rows& rows) {
   rows.Add(tflite, Op::kAdd, FindingKind::kTie, kTiesUp);
   rows.Add(tflite, Op::kQuantize, FindingKind::kTie, kTfliteQuantize);
   rows.Add(tflite, Op::kTable, FindingKind::kRounding, kTfliteHardSwish);
+  for (const Op op :
+       {Op::kQuantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul, Op::kLinear, Op::kConv2d,
+        Op::kDepthwise, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat, Op::kTable}) {
+    rows.AddByDefinition("model:tflite@reference", op, kLitertReference);
+    rows.AddByDefinition("model:tflite@builtin", op, kLitertOptimized);
+  }
+  rows.AddByDefinition("model:tflite@reference", Op::kSoftmax, kLitertReference);
+  rows.AddByDefinition("model:tflite@builtin", Op::kDequantize, kLitertOptimized);
   for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie}) {
     for (const Op op : {Op::kLinear, Op::kRequantize})
       rows.Add("model:ruy", op, "matches_exact", kind, kRuyFixedPoint);

@@ -40,6 +40,9 @@ constexpr const char* kWheelsQnnpack = "2.11-qnnpack 2.13-qnnpack";
 constexpr const char* kWheel = "torch: PyTorch 2.";
 
 constexpr Excused kExcused[] = {
+    {"*", "matches_exact", "softmax", "model:onnxruntime@", kOnnxruntime},
+    {"*", "matches_model", "softmax", "model:onnxruntime@", kOnnxruntime,
+     "onnxruntime-py: ONNX Runtime 1.32."},
     // PyTorch's official wheels.
     {"*", "*", "conv2d depthwise", "model:onednn3.10@", "amx avx512core vnni", kWheel},
     {"*", "*", "conv2d depthwise", "model:torch-x86@", "amx avx512core vnni", kWheel},
@@ -84,6 +87,11 @@ constexpr Excused kExcused[] = {
      "add choose_qparams conv2d depthwise dynamic_linear linear mul quantize requantize rescale "
      "sub",
      "model:plain@", "float32+away"},
+    {"*", "matches_exact",
+     "add avg_pool concat conv2d depthwise global_avg_pool linear mul quantize rescale sub table",
+     "model:tflite@", "builtin reference"},
+    {"*", "matches_exact", "softmax", "model:tflite@", "reference"},
+    {"*", "matches_exact", "dequantize", "model:tflite@", "builtin"},
     {"clamp", "clamp", "add linear mul quantize", "model:numpy@", "float32"},
     {"clamp", "clamp", "quantize", "model:numpy@", "float64"},
     {"clamp", "clamp", "conv2d depthwise linear", "model:onednn3@", kOnednn3},
@@ -145,6 +153,7 @@ constexpr Excused kExcused[] = {
     {"rounding", "matches_exact", "add quantize", "model:numpy@", "float32"},
     {"rounding", "matches_exact", "add quantize sub", "model:xnnpack@", "fp32 rndnu"},
     {"rounding", "matches_exact", "add quantize rescale sub", "model:xnnpack2024@", "avx2 avx512"},
+    {"rounding", "matches_exact", "add quantize rescale sub", "model:xnnpack2026@", "avx2 avx512"},
     {"rounding", "matches_exact", "linear", "model:fbgemm@",
      "avx2+acc16 avx2+acc16+nofma avx512+acc16 avx512+acc16+nofma vnni+acc16 vnni+acc16+nofma"},
     {"rounding", "matches_exact", "linear quantize", "model:fbgemm@",
@@ -183,6 +192,7 @@ constexpr Excused kExcused[] = {
      "rndnu"},
     {"tie", "matches_exact", "add sub", "model:xnnpack@", "fp32"},
     {"tie", "matches_exact", "add rescale sub table", "model:xnnpack2024@", "avx2 avx512"},
+    {"tie", "matches_exact", "add rescale sub table", "model:xnnpack2026@", "avx2 avx512"},
     {"tie", "matches_exact", "linear quantize", "model:onednn2@", kOnednn},
     {"tie", "matches_exact", "linear quantize", "model:onednn3@", kOnednn3},
     {"tie", "matches_exact", "linear", "model:torch-onednn@", kOnednn},
@@ -193,6 +203,7 @@ constexpr Excused kExcused[] = {
     {"unknown", "matches_exact", "linear", "model:", "ruy"},
     {"unknown", "matches_exact", "quantize", "model:numpy@", "float32+half_clip"},
     {"unknown", "matches_exact", "table", "model:xnnpack2024@", "avx2 avx512"},
+    {"unknown", "matches_exact", "table", "model:xnnpack2026@", "avx2 avx512"},
     {"unknown", "*", "add", "model:", "torch-qnnpack", "torch: PyTorch ",
      "failed to create QNNPACK Add operator"},
     {"unknown", "*", "choose_qparams", "model:", "torch-qnnpack", "torch: PyTorch ",

@@ -19,7 +19,7 @@ namespace qualm {
 void RegisterAllSubjects();
 
 // The Python whose PyTorch the subjects torch@… ask: that of the environment variable QUALM_PYTHON,
-// else of the virtual environment that scripts/install-torch makes, else the system's.
+// else of the virtual environment that scripts/install-wheel makes, else the system's.
 std::string TorchPython();
 
 // A planted fault: the canary that every feeder's suite must catch.

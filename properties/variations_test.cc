@@ -116,6 +116,10 @@ TEST(VariationsTest, WhatIsNotListedIsNotPermitted) {
   EXPECT_TRUE(fails_without("torch-onednn@vnni", "V31", Op::kDynamicLinear));
   EXPECT_TRUE(fails_without("onnxruntime@vnni", "V31", Op::kDynamicLinear));
   EXPECT_TRUE(fails_without("xnnpack2024@avx2", "V33", Op::kRescale));
+  EXPECT_TRUE(fails_without("tflite@builtin", "V37", Op::kAdd));
+  EXPECT_TRUE(fails_without("tflite@builtin", "V38", Op::kDequantize));
+  EXPECT_TRUE(fails_without("tflite@builtin", "V39", Op::kGlobalAvgPool));
+  EXPECT_TRUE(fails_without("tflite@reference", "V40", Op::kGlobalAvgPool));
 }
 
 // The page: a row "| V6 | ... |" for each variation with its name and bound, a row "| `convention`

@@ -40,9 +40,10 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::vector<std::string> kDefaultSubjects{
-    "native@all",   "model:fbgemm@avx2", "model:fbgemm@vnni", "model:qnnpack",     "onednn",
-    "onednn@avx2",  "onednn@sse41",      "xnnpack",           "gemmlowp",          "gemmlowp@sse4",
-    "torch@onednn", "torch@qnnpack",     "torch@fbgemm",      "torch@fbgemm+avx2", "onnxruntime"};
+    "native@all",   "model:fbgemm@avx2", "model:fbgemm@vnni", "model:qnnpack",
+    "onednn",       "onednn@avx2",       "onednn@sse41",      "xnnpack",
+    "gemmlowp",     "gemmlowp@sse4",     "torch@onednn",      "torch@qnnpack",
+    "torch@fbgemm", "torch@fbgemm+avx2", "onnxruntime",       "tflite"};
 constexpr std::array<std::string_view, 3> kExactClaims{"matches_exact", "sweep_is_monotone",
                                                        "sweep_is_linear"};
 
@@ -367,7 +368,7 @@ void Audit::RepairTheLayerOfTheForum() {
   for (const auto& subject : subjects_) {
     if (taken == nullptr) break;
     // A remedy is one against saturating pairs: with it, who rounds otherwise still does.
-    const Convention* const own = FindConvention(subject->contract().convention);
+    const Convention* const own = FindConvention(subject->contract(layer.op).convention);
     if (own != nullptr && !own->pair_saturates) continue;
     constexpr int64_t kRows = 256;
     for (const Comparison& comparison : Compare(layer, *taken, x, kRows, options_.seed, *subject)) {

@@ -47,7 +47,7 @@ std::vector<FaultOfRun> FaultsOf(const std::vector<Finding>& findings, const Dia
                                  const KnownFindings& known, const CheckResult& result);
 
 // Whether a library says of its version that the conventions were made for others, as
-// torch_child.py does: "PyTorch 2.15.0 (judged by what was made for 2.11 to 2.13)".
+// library_child.py does: "PyTorch 2.15.0 (judged by what was made for 2.11 to 2.13)".
 bool IsOfAnotherVersion(std::string_view version);
 
 // A few lines for people: what is wrong, the smallest case, the claims that fail, and the next

@@ -188,6 +188,9 @@ TEST_F(Judged, TheContractsThatFitAreProposedInOneLine) {
   const Ran given = check("exact", {"--contract", contracts});
   EXPECT_EQ(given.status, 0) << given.out << given.err;
   EXPECT_EQ(check(contracts, {}).status, 0);
+  // So does an audit.
+  const Ran audit = Qualm({"audit", "--budget", "0.1s", "-s", "pipe:python3 mine.py " + contracts});
+  EXPECT_EQ(audit.status, 0) << audit.err;
   // What is given already is part of the proposal for the rest.
   const Ran half = check("exact", {"--contract", "add=model:numpy@float32"});
   EXPECT_EQ(half.status, 1);

@@ -22,6 +22,18 @@ TEST_F(OnnxruntimeAvx2, PairsSaturate) {
   ExpectContract({Op::kLinear, Op::kConv2d, Op::kAdd, Op::kQuantize}, 15, 1);
 }
 
+class OnnxruntimeWheelAvx2 : public OnnxruntimeTest {
+ protected:
+  OnnxruntimeWheelAvx2() : OnnxruntimeTest("onnxruntime-py@avx2") {}
+};
+
+TEST_F(OnnxruntimeWheelAvx2, PairsSaturate) {
+  EXPECT_EQ(InstructionSet(), "avx2");
+  EXPECT_EQ(Pair(), 32767);
+  ExpectRecordings("avx2-qemu-haswell", 100);
+  ExpectContract({Op::kLinear, Op::kConv2d}, 15, 1);
+}
+
 TEST_F(OnnxruntimeSse41, SumsAreExact) {
   EXPECT_EQ(InstructionSet(), "sse41");
   EXPECT_EQ(Pair(), 32893);

@@ -6,6 +6,11 @@
 namespace qualm {
 namespace {
 
+const std::vector<Op> kOps{Op::kQuantize,  Op::kDequantize,    Op::kLinear, Op::kConv2d,
+                           Op::kDepthwise, Op::kAdd,           Op::kMul,    Op::kMaxPool,
+                           Op::kAvgPool,   Op::kGlobalAvgPool, Op::kConcat, Op::kTable,
+                           Op::kSoftmax,   Op::kDynamicLinear};
+
 class Onnxruntime : public OnnxruntimeTest {
  protected:
   Onnxruntime() : OnnxruntimeTest("onnxruntime") {}
@@ -27,12 +32,7 @@ TEST_F(Onnxruntime, RepeatsItsRecordings) {
   ExpectRecordings(isa, 80);
 }
 
-TEST_F(Onnxruntime, DrawnCasesKeepTheContract) {
-  ExpectContract({Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise,
-                  Op::kAdd, Op::kMul, Op::kMaxPool, Op::kAvgPool, Op::kGlobalAvgPool, Op::kConcat,
-                  Op::kTable, Op::kSoftmax, Op::kDynamicLinear},
-                 100, 5);
-}
+TEST_F(Onnxruntime, DrawnCasesKeepTheContract) { ExpectContract(kOps, 100, 5); }
 
 class OnnxruntimeConstant : public OnnxruntimeTest {
  protected:
@@ -42,6 +42,30 @@ class OnnxruntimeConstant : public OnnxruntimeTest {
 // Packed weights and the kernels for symmetric ones are other code with the same arithmetic.
 TEST_F(OnnxruntimeConstant, WeightsOfTheModelGiveTheSame) {
   EXPECT_EQ(Pair(), InstructionSet() == "avx2" ? 32767 : 32893);
+  ExpectContract({Op::kLinear, Op::kConv2d, Op::kDepthwise}, 120, 3);
+}
+
+// The wheel is a later release with the same arithmetic, but for what adapters/contracts.cc
+// declares.
+class OnnxruntimeWheel : public OnnxruntimeTest {
+ protected:
+  OnnxruntimeWheel() : OnnxruntimeTest("onnxruntime-py") {}
+};
+
+TEST_F(OnnxruntimeWheel, KeepsTheRecordingsAndTheContract) {
+  EXPECT_EQ(subject().Version().find("ONNX Runtime 1."), 0u) << subject().Version();
+  EXPECT_EQ(subject().contract().convention, "onnxruntime@" + InstructionSet());
+  EXPECT_EQ(Pair(), InstructionSet() == "avx2" ? 32767 : 32893);
+  if (InstructionSet() == "vnni") ExpectRecordings("vnni-native", 80);
+  ExpectContract(kOps, 100, 5);
+}
+
+class OnnxruntimeWheelConstant : public OnnxruntimeTest {
+ protected:
+  OnnxruntimeWheelConstant() : OnnxruntimeTest("onnxruntime-py@constant") {}
+};
+
+TEST_F(OnnxruntimeWheelConstant, WeightsOfTheModelGiveTheSame) {
   ExpectContract({Op::kLinear, Op::kConv2d, Op::kDepthwise}, 120, 3);
 }
 

@@ -182,9 +182,9 @@ TEST_F(Verbs, DeclaredDeparturesOfEveryConventionAreSeenAndNoOthers) {
     ops.insert(property.substr(0, property.find('.')));
   }
   EXPECT_EQ(ops, (std::set<std::string>{"add", "avg_pool", "choose_qparams", "concat", "conv2d",
-                                        "depthwise", "dynamic_linear", "global_avg_pool", "linear",
-                                        "max_pool", "mul", "quantize", "requantize", "rescale",
-                                        "sub", "table"}));
+                                        "depthwise", "dequantize", "dynamic_linear",
+                                        "global_avg_pool", "linear", "max_pool", "mul", "quantize",
+                                        "requantize", "rescale", "softmax", "sub", "table"}));
 }
 
 TEST_F(Verbs, SweepRangeIsKept) {

@@ -104,7 +104,8 @@ TEST_F(IdentifyTest, OneConventionIsLeftWhereOneIsDistinct) {
       // XNNPACK takes x and w of one type, where no pair saturates, and no arithmetic is left to
       // tell.
       {"onnxruntime@avx2",
-       {"onnxruntime@avx2", "xnnpack2024@avx2", "xnnpack2024@avx512", "xnnpack@fp32"}},
+       {"onnxruntime@avx2", "xnnpack2024@avx2", "xnnpack2024@avx512", "xnnpack2026@avx2",
+        "xnnpack2026@avx512", "xnnpack@fp32"}},
       {"tflite@single", {"tflite@single"}},
       {"xnnpack@rndnu", {"xnnpack@rndnu"}},
       {"numpy@float32", {"numpy@float32"}},

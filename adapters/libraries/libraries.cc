@@ -17,6 +17,8 @@ namespace {
 constexpr std::string_view kOnednnIsa = "ONEDNN_MAX_CPU_ISA";
 constexpr std::string_view kAtenIsa = "ATEN_CPU_CAPABILITY";
 constexpr std::string_view kFbgemmIsa = "FBGEMM_ENABLE_INSTRUCTIONS";
+constexpr std::string_view kHaswell = "Haswell";
+constexpr std::string_view kNehalem = "Nehalem";
 constexpr std::string_view kOnednn = "qualm_onednn.so";
 constexpr std::string_view kFbgemm = "qualm_fbgemm.so";
 constexpr std::string_view kFbgemmAcc16 = "qualm_fbgemm_acc16.so";
@@ -74,12 +76,24 @@ std::vector<Library> Libraries() {
        // symmetric ones (MlasConvSym).
        .names = {{"onnxruntime", ""},
                  {"onnxruntime@constant", "constant"},
-                 {"onnxruntime@avx2", "", "avx2"},
-                 {"onnxruntime@avx2+constant", "constant", "avx2"},
-                 {"onnxruntime@sse41", "", "sse41"}},
+                 {"onnxruntime@avx2", "", "avx2", {}, kHaswell},
+                 {"onnxruntime@avx2+constant", "constant", "avx2", {}, kHaswell},
+                 {"onnxruntime@sse41", "", "sse41", {}, kNehalem}},
        .why_absent = WhyNoOnnxruntime,
        .child = OnnxruntimeChild,
        .when_listed = "ONNX Runtime through Node, started when it is asked"},
+      {.kind = "onnxruntime-py",
+       .library = "ONNX Runtime",
+       .help =
+           "onnxruntime-py[@constant|@avx2[+constant]|@sse41]  the same of ONNX Runtime's wheel, "
+           "through Python",
+       .names = {{"onnxruntime-py", ""},
+                 {"onnxruntime-py@constant", "constant"},
+                 {"onnxruntime-py@avx2", "", "avx2", {}, kHaswell},
+                 {"onnxruntime-py@avx2+constant", "constant", "avx2", {}, kHaswell},
+                 {"onnxruntime-py@sse41", "", "sse41", {}, kNehalem}},
+       .when_listed = "ONNX Runtime through Python, started when it is asked",
+       .wheel = "onnxruntime"},
       {.kind = "torch",
        .library = "PyTorch",
        .help = "torch@fbgemm, torch@x86 [+avx2|+avx512|+vnni], torch@onednn[+sse41|+avx2|+avx2vnni|"
@@ -134,11 +148,21 @@ std::vector<Library> Libraries() {
        .why_absent = WhyNoTorch,
        .child = TorchChild,
        .when_listed = "PyTorch through Python, started when it is asked"},
+      {.kind = "tflite",
+       .library = "TensorFlow Lite",
+       .help = "tflite[@builtin|@reference]  TensorFlow Lite (LiteRT): its delegate XNNPACK, its "
+               "optimized kernels, its reference kernels",
+       .names = {{"tflite", "xnnpack"},
+                 {"tflite@builtin", "builtin"},
+                 {"tflite@reference", "reference"}},
+       .when_listed = "TensorFlow Lite through Python, started when it is asked",
+       .wheel = "litert"},
   };
 }
 
 std::string WhyAbsent(const Library& library) {
   if (library.why_absent != nullptr) return library.why_absent();
+  if (!library.wheel.empty()) return WhyNoWheel(library.wheel);
   const std::string first(library.names.front().option);
   if (!FindModule(first).empty()) return "";
   // Found when this was configured, but not of a version that its plugin fits.
@@ -154,8 +178,10 @@ EnvironmentChanges EnvironmentOf(const LibraryName& name) {
 }
 
 std::unique_ptr<ForeignSubject> Start(const Library& library, const LibraryName& name) {
-  if (library.child != nullptr) {
-    PipeOptions options = library.child(name);
+  if (library.child != nullptr || !library.wheel.empty()) {
+    PipeOptions options =
+        library.child != nullptr ? library.child(name) : WheelChild(library.wheel, name);
+    if (!name.processor.empty()) Emulate(name, options);
     options.environment = EnvironmentOf(name);
     return std::make_unique<PipeSubject>(std::string(name.name), std::move(options));
   }

@@ -2,7 +2,9 @@
 # The libraries under test: the table of subjects (qualm::libraries), and one paragraph per library
 # that finds it and builds its plugins. Libraries behind a pipe need nothing to build.
 qualm_library(libraries
-  SOURCES libraries/libraries.cc libraries/onnxruntime.cc libraries/torch.cc
+  SOURCES
+    libraries/emulator.cc libraries/libraries.cc libraries/onnxruntime.cc libraries/torch.cc
+    libraries/wheels.cc
   DEPS qualm::plugins)
 
 # Programs behind a pipe lie where FindModule looks (cmake/QualmInstall.cmake installs them).

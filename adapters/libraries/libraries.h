@@ -24,6 +24,9 @@ struct LibraryName {
   // Set before the process starts: libraries read these variables once. The first value stands in
   // the sentence that turns a process away.
   std::vector<std::pair<std::string_view, std::string_view>> environment = {};
+  // The processor, by its name in qemu-x86_64, on which a program behind a pipe runs: for libraries
+  // that no variable holds to an instruction set. Haswell has AVX2 and FMA, Nehalem neither.
+  std::string_view processor = {};
 };
 
 struct Library {
@@ -41,6 +44,8 @@ struct Library {
   std::string (*why_absent)() = nullptr;
   PipeOptions (*child)(const LibraryName& name) = nullptr;
   std::string_view when_listed = {};  // a program is not started to be listed
+  // A Python package, as scripts/install-wheel calls it, instead of these two.
+  std::string_view wheel = {};
 };
 
 // Adds one kind of subject per row. A kind is absent, with the reason, where its library is.
@@ -53,6 +58,18 @@ std::string CacheFolder();
 // PyTorch, in a Python process (torch_child.py) of TorchPython (adapters/registry.h).
 std::string WhyNoTorch();
 PipeOptions TorchChild(const LibraryName& name);
+
+// A Python package, in NAME_child.py: of the Python that the environment variable QUALM_NAME_PYTHON
+// names, else of the virtual environment that scripts/install-wheel makes. The program gets the
+// option of a name and, where it has one, the instruction set.
+std::string WhyNoWheel(std::string_view wheel);
+PipeOptions WheelChild(std::string_view wheel, const LibraryName& name);
+
+// Runs the program on the processor of `name`. Throws Unavailable where there is no emulator.
+void Emulate(const LibraryName& name, PipeOptions& options);
+
+// "" if PATH has no such program. The emulator needs a path spelled out.
+std::string FindProgram(std::string_view name);
 
 // ONNX Runtime, in a Node process (onnxruntime_child.mjs).
 std::string WhyNoOnnxruntime();

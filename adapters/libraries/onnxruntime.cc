@@ -1,34 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The npm package onnxruntime-node in a Node process (onnxruntime_child.mjs) behind a pipe. Its
-// kernels (MLAS) take the best instruction set of the processor, and no switch changes that. So an
-// older instruction set is forced by emulating an older processor.
+// kernels (MLAS) take the best instruction set of the processor, and no switch changes that.
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
-#include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "adapters/host/plugin_subjects.h"
 #include "adapters/libraries/libraries.h"
-#include "core/status.h"
 
 namespace qualm {
 namespace {
 
 constexpr std::string_view kChild = "onnxruntime_child.mjs";
 constexpr std::string_view kInstall = "run scripts/install-onnxruntime";
-
-// The processor's name in qemu-x86_64; "" for an instruction set that is not forced. Haswell has
-// AVX2 and FMA, Nehalem neither.
-std::string_view ProcessorWith(std::string_view instruction_set) {
-  if (instruction_set == "avx2") return "Haswell";
-  return instruction_set == "sse41" ? "Nehalem" : "";
-}
 
 // The instruction set that MLAS finds (onnxruntime/core/mlas/lib/platform.cpp); "" if no convention
 // describes it. AVX-512 without VNNI saturates pairs as AVX2 does.
@@ -43,24 +31,6 @@ std::string OwnInstructionSet() {
 #else
   return "";
 #endif
-}
-
-// "" if PATH has no such program. A program under qemu needs its path spelled out.
-std::string FindProgram(std::string_view name) {
-  const char* const path = std::getenv("PATH");
-  std::string_view folders = path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path;
-  while (!folders.empty()) {
-    const size_t end = std::min(folders.find(':'), folders.size());
-    const std::string program = std::string(folders.substr(0, end)) + "/" + std::string(name);
-    if (end != 0 && access(program.c_str(), X_OK) == 0) return program;
-    folders.remove_prefix(std::min(end + 1, folders.size()));
-  }
-  return "";
-}
-
-std::string FindEmulator() {
-  const std::string dynamic = FindProgram("qemu-x86_64");
-  return dynamic.empty() ? FindProgram("qemu-x86_64-static") : dynamic;
 }
 
 // The folder with node_modules, as scripts/install-onnxruntime chooses it.
@@ -81,23 +51,10 @@ std::string WhyNoOnnxruntime() {
 }
 
 PipeOptions OnnxruntimeChild(const LibraryName& name) {
-  const std::string_view processor = ProcessorWith(name.instruction_set);
   PipeOptions options;
-  if (!processor.empty()) {
-    const std::string emulator = FindEmulator();
-    if (emulator.empty())
-      throw Unavailable("subject '" + std::string(name.name) +
-                        "': there is no qemu-x86_64 in PATH: " + std::string(kInstall));
-    options.command = {emulator, "-cpu", std::string(processor)};
-    // Emulation is some 30 times slower, and more on a busy machine.
-    options.start_limit_ms = 300'000;
-    options.time_limit_ms = 120'000;
-  }
-  for (std::string argument :
-       {FindProgram("node"), FindModule(std::string(kChild)), PackageFolder(),
-        processor.empty() ? OwnInstructionSet() : std::string(name.instruction_set)}) {
-    options.command.push_back(std::move(argument));
-  }
+  options.command = {
+      FindProgram("node"), FindModule(std::string(kChild)), PackageFolder(),
+      name.instruction_set.empty() ? OwnInstructionSet() : std::string(name.instruction_set)};
   if (!name.option.empty()) options.command.emplace_back(name.option);
   return options;
 }

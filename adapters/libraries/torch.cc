@@ -29,7 +29,7 @@ bool AnyExists(const std::string& pattern) {
   return any;
 }
 
-// The Python of the virtual environment that scripts/install-torch makes.
+// The Python of the virtual environment that scripts/install-wheel makes.
 std::string OwnPython() { return CacheFolder() + "/torch/bin/python"; }
 
 // Looks into the folders where Python looks for packages. Asking a Python costs more than all else
@@ -78,7 +78,8 @@ PipeOptions TorchChild(const LibraryName& name) {
   PipeOptions options;
   options.start_limit_ms = kStartLimitMs;
   options.time_limit_ms = kTimeLimitMs;
-  options.command = {TorchPython(), FindModule(std::string(kChild)), std::string(name.option)};
+  options.command = {TorchPython(), "-B", FindModule(std::string(kChild)),
+                     std::string(name.option)};
   return options;
 }
 

@@ -14,50 +14,17 @@ ATEN_CPU_CAPABILITY are read only once. What then runs is asked by what it compu
 """
 import collections
 import ctypes
-import json
 import math
 import os
 import re
-import struct
-import sys
-import warnings
 
-
-class Skip(Exception):
-    """The library has no answer to this case; the text says why."""
-
-
-def real(value):
-    """float32 of a case file: a number, a hex string, "inf", "nan:BITS"."""
-    if not isinstance(value, str):
-        return float(value)
-    if value.startswith("nan:"):
-        return struct.unpack("<f", struct.pack("<I", int(value[4:], 16)))[0]
-    return float.fromhex(value)
-
-
-def single(value):
-    """The nearest float32."""
-    try:
-        return struct.unpack("<f", struct.pack("<f", value))[0]
-    except OverflowError:
-        return math.copysign(math.inf, value)
+from library_child import (Skip, is_normal, judged, processor_flags, real, serve, single, text,
+                           version_of)
 
 
 def inverse(value):
     """fl(1/value)"""
     return single(1.0 / value) if value else math.inf
-
-
-def is_normal(value):
-    return 2.0**-126 <= value < math.inf
-
-
-def text(value):
-    """float32 as the answer has it: exact, also where JSON has no number."""
-    if math.isnan(value):
-        return "nan:%08x" % struct.unpack("<I", struct.pack("<f", value))
-    return "inf" if value == math.inf else "-inf" if value == -math.inf else value.hex()
 
 
 def has_empty_window(c):
@@ -118,14 +85,6 @@ ONEDNN_SYNONYMS = {"AVX512_CORE_BF16": "AVX512_CORE_VNNI", "AVX10_1_512": "AVX51
                    "AVX512_CORE_FP16": "AVX512_CORE_VNNI", "AVX2_VNNI_2": "AVX2_VNNI"}
 
 
-def processor_flags():
-    with open("/proc/cpuinfo", encoding="utf-8") as lines:
-        for line in lines:
-            if line.startswith("flags"):
-                return set(line.split(":")[1].split())
-    return set()
-
-
 MOST_LAYERS = 8
 # Of ideep, which keeps 1,024. A wrong answer that a primitive of long ago gives could not be found
 # again by asking what was asked lately (fuzz/recent_runs.h). More than the questions about one case,
@@ -142,7 +101,7 @@ class Engine:
         self.torch = torch
         self.name = name
         self.keeps_layers = keeps_layers
-        self.version = tuple(int(n) for n in re.findall(r"\d+", torch.__version__)[:2])
+        self.version = version_of(torch.__version__)
         self.is_113 = self.version == (1, 13)
         config = torch.__config__.show()
         self.build = "wheel" if "-DUSE_FBGEMM" in config else "distribution"
@@ -291,13 +250,6 @@ class Engine:
                        (self.onednn_version + (isa,)))
         return "onednn3.10@" + isa
 
-    def made_for(self):
-        """"" or which versions the conventions were held to, where this is another one."""
-        first, last = HELD[self.build]
-        if self.version in (first, last):
-            return ""
-        return " (judged by what was made for %d.%d to %d.%d)" % (first + last)
-
     def hello(self):
         qnnpack = self.name == "qnnpack"
         w_zp = [0, 0] if self.name == "onednn" else [-128, 127]
@@ -315,9 +267,8 @@ class Engine:
         average = {"x": ["u8"], "out": ["u8"], "features": ["count_padding"]} if qnnpack else {
             "features": ["count_padding", "ceil_mode"]}
         return {
-            "qualm_pipe": 1,
             "name": "PyTorch",
-            "version": self.torch.__version__ + self.made_for(),
+            "version": judged(self.torch.__version__, *HELD[self.build]),
             "contract": self.contract,
             "instruction_set": self.isa,
             "ops": {
@@ -663,53 +614,15 @@ class Engine:
             raise Skip("w_scale*x_scale is not finite, positive and normal, which QNNPACK refuses")
         return [text(v) for v in y.reshape(-1).tolist()]
 
+    def told(self, error):
+        # Without a request that stands in front of what went wrong: long texts are cut.
+        return str(error).partition("\n")[0].replace("please report a bug to PyTorch. ", "")
+
     depthwise = conv2d
     global_avg_pool = avg_pool
 
 
-def answer(engine, request):
-    reply = {"id": request.get("id")}
-    try:
-        case = request["case"]
-        reply["y"] = getattr(engine, case["op"])(case)
-    except Skip as reason:
-        reply["skip"] = str(reason)
-    except Exception as error:  # pylint: disable=broad-except
-        # Without a request that stands in front of what went wrong: long texts are cut.
-        what = str(error).splitlines()[0].replace("please report a bug to PyTorch. ", "")
-        reply["error"] = "%s: %s" % (type(error).__name__, what)
-    return reply
-
-
-def main():
-    name, plus, kept = sys.argv[1].partition("+") if len(sys.argv) == 2 else ("", "", "")
-    if name not in ("fbgemm", "x86", "onednn", "qnnpack") or kept != ("kept" if plus else ""):
-        sys.exit("usage: torch_child.py fbgemm|x86|onednn|qnnpack[+kept]")
-    # The libraries' own prints go to stderr, so that they do not mix with answers.
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-
-    def say(reply):
-        out.write(json.dumps(reply, separators=(",", ":")) + "\n")
-        out.flush()
-
-    warnings.simplefilter("ignore")  # observers deprecate options of theirs
-    engine = None
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "qualm_pipe" not in request:
-            say(answer(engine, request))
-            continue
-        try:
-            engine = Engine(name, keeps_layers=bool(kept))
-            say(engine.hello())
-        except Skip as reason:
-            sys.exit("torch_child.py: %s" % reason)
-        except Exception as reason:  # pylint: disable=broad-except
-            # A package that is half there fails in many ways.
-            sys.exit("torch_child.py: %s %s: %s" %
-                     (sys.executable, type(reason).__name__, " ".join(str(reason).split())))
-
-
 if __name__ == "__main__":
-    main()
+    ENGINES = ("fbgemm", "x86", "onednn", "qnnpack")
+    serve(lambda name: Engine(name.removesuffix("+kept"), keeps_layers=name.endswith("+kept")),
+          [name + kept for name in ENGINES for kept in ("", "+kept")])

@@ -23,6 +23,7 @@
   ROW("gemmlowp, ruy and TFLite", GemmlowpConventions) \
   ROW("gemmlowp, ruy and TFLite", RuyConventions)      \
   ROW("gemmlowp, ruy and TFLite", TfliteConventions)   \
+  ROW("gemmlowp, ruy and TFLite", LitertConventions)   \
   ROW("ONNX Runtime", OnnxRuntimeConventions)          \
   ROW("ONNX reference", OnnxConventions)               \
   ROW("Observers", ObserverConventions)                \

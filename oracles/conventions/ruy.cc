@@ -4,6 +4,8 @@
 // that wraps, a product whose high half is rounded half up, and a right shift that is rounded half
 // up again. ruy calls none of this normative (ruy/mul_params.h): its plain C++ rounds once
 // (ruy/apply_multiplier.cc), which is tflite@single's arithmetic.
+#include "oracles/conventions/ruy.h"
+
 #include <algorithm>
 
 #include "oracles/conventions/definition.h"
@@ -48,6 +50,13 @@ std::string CannotRun(const Case& c) {
 
 }  // namespace
 
+std::vector<Step> RuySteps(const Case& c) {
+  return FixedPointSteps(c,
+                         {{Stage::kScale, "<< {left}, wrapping", ShiftLeft, Rise::kUnlessLossy},
+                          {Stage::kRound, "times {fixed}*2^-31, half up", HighHalf, Rise::kAlways},
+                          {Stage::kRound, ">> {right}, half up", ShiftRight, Rise::kAlways}});
+}
+
 std::vector<Convention> RuyConventions() {
   Definition definition;
   definition.name = "ruy";
@@ -64,12 +73,7 @@ std::vector<Convention> RuyConventions() {
   definition.cannot_run = CannotRun;
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;
-  definition.steps = [](const Case& c) {
-    return FixedPointSteps(
-        c, {{Stage::kScale, "<< {left}, wrapping", ShiftLeft, Rise::kUnlessLossy},
-            {Stage::kRound, "times {fixed}*2^-31, half up", HighHalf, Rise::kAlways},
-            {Stage::kRound, ">> {right}, half up", ShiftRight, Rise::kAlways}});
-  };
+  definition.steps = RuySteps;
   return {MakeConvention(std::move(definition))};
 }
 

@@ -5,6 +5,8 @@
 // MultiplyByQuantizedMultiplier, and AffineQuantize (reference/quantize.h). Multipliers are float64
 // products and quotients of the float32 scales (micro/kernels/{add,mul}_common.cc,
 // kernels/kernel_util.cc PopulateConvolutionQuantizationParams). Taps in the padding are real 0.
+#include "oracles/conventions/tflite.h"
+
 #include <algorithm>
 
 #include "oracles/conventions/definition.h"
@@ -21,13 +23,13 @@ void TimesFixedOnce(Value& v, const Channel& c) {
 }
 // add: both operands are scaled to units of 2*max(scales)/2^20, their sum to units of the output.
 constexpr int32_t kAddShift = 20;
-template <auto Multiply>
+template <auto Multiply, int kSign>
 void AddScaled(Value& v, const Channel& c) {
   const auto scaled = [](int64_t difference, FixedMultiplier m) {
     return int64_t{Multiply(static_cast<int32_t>(difference * (1 << kAddShift)), m)};
   };
   const int64_t sum = scaled(v.integer - c.a.zero_point, c.a.fixed) +
-                      scaled(int64_t{v.second} - c.b.zero_point, c.b.fixed);
+                      kSign * scaled(int64_t{v.second} - c.b.zero_point, c.b.fixed);
   v.SetInt(Wrap32(sum));
   v.lossy = v.integer != sum;
 }
@@ -134,7 +136,7 @@ Convention Make(bool single) {
         c, {{Stage::kAccumulate,
              "(a - {a_zp})*2^20 * {a_fixed}*2^({a_shift}-31) + ({b} - {b_zp})*2^20 * "
              "{b_fixed}*2^({b_shift}-31)",
-             single ? AddScaled<MultiplyOneRounding> : AddScaled<MultiplyTwoRoundings>},
+             single ? AddScaled<MultiplyOneRounding, 1> : AddScaled<MultiplyTwoRoundings, 1>},
             multiply});
   };
   Convention convention = MakeConvention(std::move(definition));
@@ -143,6 +145,22 @@ Convention Make(bool single) {
 }
 
 }  // namespace
+
+const Step kTfliteTimesFixed{Stage::kRound,
+                             "times {fixed}*2^({shift}-31), rounded twice, ties away from zero",
+                             TimesFixedTwice};
+
+Channel TfliteSumChannel(const Case& c) { return OperandsChannel(c, false); }
+
+std::vector<Step> TfliteSumSteps(const Case& c) {
+  constexpr std::string_view kText =
+      "(a - {a_zp})*2^20 * {a_fixed}*2^({a_shift}-31) and ({b} - {b_zp})*2^20 * "
+      "{b_fixed}*2^({b_shift}-31), added or subtracted";
+  return FixedPointSteps(c, {{Stage::kAccumulate, kText,
+                              c.op == Op::kSub ? AddScaled<MultiplyTwoRoundings, -1>
+                                               : AddScaled<MultiplyTwoRoundings, 1>},
+                             kTfliteTimesFixed});
+}
 
 std::vector<Convention> TfliteConventions() { return {Make(false), Make(true)}; }
 

@@ -126,6 +126,10 @@ Case Pool(Op op, int64_t height, int64_t width, const std::vector<int32_t>& x) {
   c.N = c.window.in_c = c.window.batch = 1;
   c.window.in_h = height;
   c.window.in_w = width;
+  if (op == Op::kGlobalAvgPool) {
+    c.window.kernel_h = height;
+    c.window.kernel_w = width;
+  }
   c.x = Codes(DType::kU8, {1, height, width, 1}, x);
   DeriveSizes(&c);
   return c;
@@ -326,6 +330,7 @@ TEST(VariationBoundsTest, OtherRoundingsMoveTies) {
   for (const char* id : {"V4", "V5"}) {
     EXPECT_EQ(ReachAt(id, FiveQuarters()), kTie);
     EXPECT_EQ(ReachAt(id, Quantize(0.5f)), kTie);
+    EXPECT_EQ(ReachAt(id, Dequantize(7, 0.5f)), 0);
   }
 }
 
@@ -448,12 +453,43 @@ TEST(VariationBoundsTest, AMultiplierOf31BitsIsOffBeyondThem) {
   EXPECT_EQ(ReachAt("V11", Requantize(1 << 30, 0x1.fffffep-33f)), 0x1.fffffep-3);
   EXPECT_EQ(ReachAt("V11", Two(Op::kAdd, 7, 5, 1.0f, 1.0f, 3.0f)), 0);
   EXPECT_EQ(ReachAt("V11", Quantize(7.0f, 3.0f)), 0);
+  EXPECT_EQ(ReachAt("V11", Dequantize(7, 0.3f)), 0);
+  EXPECT_EQ(ReachAt("V11", Softmax(std::vector<int32_t>(200, 9))), 0);
+  // Next below 1 a multiplier may become 1, and shift as that does.
+  EXPECT_EQ(ReachAt("V11", Requantize(1 << 30, 0x1.fffffep-1f)), kInfinity);
+  EXPECT_EQ(ReachAt("V11", Requantize((1 << 30) - 1, 0x1.fffffep-1f)), 0);
+}
+
+TEST(VariationBoundsTest, AMultiplierOf31BitsOfATableIsARatioOfScales) {
+  // 0.75 * 2^24 shifts left by 24; what is negative counts too.
+  constexpr float kLarge = 0x1.8p23f;
+  EXPECT_EQ(ReachAt("V11", Table(Function::kRelu, 127, kLarge, 1.0f)), 0);
+  EXPECT_EQ(ReachAt("V11", Table(Function::kRelu, 128, kLarge, 1.0f)), kInfinity);
+  const auto leaky = [](float slope) {
+    Case c = WithZero(Table(Function::kLeakyRelu, 10, kLarge, 1.0f), &Case::x_q, 138);
+    c.negative_slope = slope;
+    return ReachAt("V11", c);
+  };
+  EXPECT_EQ(leaky(1.0f), kInfinity);
+  EXPECT_EQ(leaky(0.5f), 0);
 }
 
 TEST(VariationBoundsTest, TwoRoundingsMoveByHalfOfTheShift) {
   EXPECT_EQ(ReachAt("V12", Requantize(1, 0.25f)), kTie + 0.25);
   EXPECT_EQ(ReachAt("V12", Requantize(1, 0.125f)), kTie + 0.125);
   EXPECT_EQ(ReachAt("V12", Requantize(1, 0.5f)), kTie);
+  // A multiplier next below a power of two may become the power, shifted right by one less.
+  EXPECT_EQ(ReachAt("V12", Requantize(1, 0x1.fffffep-4f)), kTie + 0.125);
+  EXPECT_EQ(ReachAt("V12", Requantize(1, 0x1.ffffp-4f)), kTie + 0.0625);
+  EXPECT_EQ(ReachAt("V12", Requantize(1, 0x1.fffffep-2f)), kTie + 0.25);
+  // Of a table it is the ratio of scales, and the slope of what is negative.
+  EXPECT_EQ(ReachAt("V12", Table(Function::kRelu, 1, 0.25f, 1.0f)), kTie + 0.25);
+  EXPECT_EQ(ReachAt("V12", Table(Function::kRelu, 1, 0.5f, 2.0f)), kTie + 0.25);
+  Case leaky = Table(Function::kLeakyRelu, 1, 0.25f, 1.0f);
+  leaky.negative_slope = 0.5f;
+  EXPECT_EQ(ReachAt("V12", leaky), kTie + 0.25);
+  EXPECT_EQ(ReachAt("V12", WithZero(leaky, &Case::x_q, 2)), kTie + 0.125);
+  EXPECT_EQ(ReachAt("V12", Dequantize(1, 0.25f)), 0);
   EXPECT_EQ(ReachAt("V12", Two(Op::kAdd, 7, 5, 1.0f, 1.0f, 3.0f)), 0.25);
   EXPECT_EQ(ReachAt("V12", Quantize(7.0f, 3.0f)), 0);
 }
@@ -854,6 +890,72 @@ TEST(VariationBoundsTest, HardSwishIn16BitsReachesAPartOfTheRatioOfScales) {
   EXPECT_EQ(ReachAt("V35", zero), kInfinity);
 }
 
+TEST(VariationBoundsTest, LanesOf16BitsWrap) {
+  // 254 * 128 is 0x7f00.
+  for (const Case& c :
+       {Two(Op::kMul, 254, 128, 1.0f, 1.0f, 1.0f), Two(Op::kAdd, 254, 0, 128.0f, 1.0f, 1.0f)}) {
+    EXPECT_EQ(ReachAt("V37", c), 0);
+    EXPECT_EQ(ReachAt("V37", WithZero(c, &Case::out_q, 1)), kInfinity);
+  }
+  EXPECT_EQ(ReachAt("V37", Two(Op::kSub, 254, 0, 256.0f, 1.0f, 1.0f)), 0);
+  EXPECT_EQ(ReachAt("V37", Rescale(254, 256.0f, 1.0f)), 0);
+}
+
+TEST(VariationBoundsTest, TheZeroPointOfXInFloat32HasARoundingOfItsOwn) {
+  constexpr double kLeast = 4 * kSmallest;
+  EXPECT_EQ(ReachAt("V38", WithZero(Dequantize(7, 0.5f), &Case::x_q, 5)), 6 * 0x1p-22 + kLeast);
+  EXPECT_LT(ReachAt("V38", WithZero(Dequantize(1, 0x1p126f), &Case::x_q, 1)), kInfinity);
+  EXPECT_EQ(ReachAt("V38", WithZero(Dequantize(2, 0x1p126f), &Case::x_q, 2)), kInfinity);
+  Case c = Two(Op::kConcat, 6, 3, 0.5f, 0.25f, 1.0f);
+  c.x_q.zero_point = {2};
+  c.w_q.zero_point = {1};
+  c.out_q.zero_point = {10};
+  EXPECT_EQ(ReachAt("V38", c, 0), (4 + 10) * 0x1p-22 + kLeast);
+  EXPECT_EQ(ReachAt("V38", c, 1), (1 + 10) * 0x1p-22 + kLeast);
+  // 13 codes less 2 times 5.
+  EXPECT_EQ(ReachAt("V38", WithZero(Pool(Op::kGlobalAvgPool, 1, 2, {6, 7}), &Case::x_q, 5)),
+            23 * 0.5 * 0x1p-22 + kLeast);
+  // Of code 0, but times 2^128.
+  EXPECT_EQ(ReachAt("V38", Two(Op::kConcat, 0, 0, 0x1p100f, 1.0f, 0x1p-28f)), kInfinity);
+  EXPECT_EQ(ReachAt("V38", Rescale(6, 0.5f, 3.0f)), 0);
+}
+
+TEST(VariationBoundsTest, TheZeroPointOfXOfAMeanIsRounded) {
+  EXPECT_EQ(ReachAt("V39", WithZero(Pool(Op::kGlobalAvgPool, 1, 2, {6, 7}), &Case::x_q, 5)),
+            0.5 + 23 * 0.5 * 0x1p-21 + kTie);
+  Case c = Pool(Op::kGlobalAvgPool, 1, 1, {1});
+  c.x_q.scale = {0x1p30f};
+  EXPECT_EQ(ReachAt("V39", c), kInfinity);
+  c.x_q.scale = {0x1.fp29f};
+  EXPECT_LT(ReachAt("V39", c), kInfinity);
+  EXPECT_EQ(ReachAt("V39", Pool(Op::kAvgPool, 1, 1, {1})), 0);
+}
+
+TEST(VariationBoundsTest, AMultiplierOverPixelsLosesBits) {
+  const auto mean = [](const std::vector<int32_t>& x, float scale) {
+    Case c = Pool(Op::kGlobalAvgPool, 1, static_cast<int64_t>(x.size()), x);
+    c.x_q.scale = {scale};
+    return ReachAt("V40", c);
+  };
+  EXPECT_DOUBLE_EQ(mean({6, 7, 8}, 1.0f), 7 * 0x1p-29);
+  // 0.5 / 3 is 0.67 * 2^-2, but the integer of 0.5 over 3 has the shift -1.
+  EXPECT_DOUBLE_EQ(mean({6, 7, 8}, 0.5f), 3.5 * 0x1p-29 + 0.125);
+  EXPECT_DOUBLE_EQ(mean({6, 7, 8, 7}, 0.5f), 3.5 * 0x1p-29);
+  // One bit of 3 pixels has no room behind the 31.
+  EXPECT_DOUBLE_EQ(mean({6, 7, 8}, 0x1p-32f), 7 * 0x1p-32);
+  EXPECT_LT(mean({6, 7, 8}, 0x1p-31f), 7 * 0x1p-32);
+  // 2^23 shifts left by 24.
+  EXPECT_LT(mean({127}, 0x1p23f), kInfinity);
+  EXPECT_EQ(mean({128}, 0x1p23f), kInfinity);
+  EXPECT_EQ(ReachAt("V40", Pool(Op::kAvgPool, 1, 1, {1})), 0);
+}
+
+TEST(VariationBoundsTest, SharesOfASoftmaxInFixedPoint) {
+  EXPECT_DOUBLE_EQ(ReachAt("V41", Softmax({9, 9}), 1),
+                   128 * 10 * 0x1p-19 + 0x1p-14 + (128 + 2 * 128 / 2.0) / (2 * (0x1p23 - 1)));
+  EXPECT_EQ(ReachAt("V41", Quantize(1.0f)), 0);
+}
+
 // What a convention of these variations is permitted.
 Permitted PermittedAt(const std::vector<std::string>& ids, const Case& c, size_t index = 0) {
   EXPECT_EQ(Validate(c), "");
@@ -878,6 +980,11 @@ TEST(PermittedOutputsTest, AreTheExactOneWithoutVariations) {
                                 {-2.25f, 8},
                                 {-2.75f, 7}})
     ExpectPermitted(PermittedAt({}, WithZero(Quantize(x), &Case::out_q, 10)), code, code);
+}
+
+TEST(PermittedOutputsTest, AreInfiniteBeyondFloat32) {
+  ExpectPermitted(PermittedAt({}, WithZero(Dequantize(0, FLT_MAX), &Case::x_q, 2)), -kInfinity,
+                  -kInfinity);
 }
 
 TEST(PermittedOutputsTest, SpreadByTheSumOfWhatVariationsReach) {

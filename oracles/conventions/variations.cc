@@ -102,7 +102,7 @@ double ZeroPointBeforeRounding(const Facts& f) {
   return (terms + ZeroPoint(f)) * 16 * kHalfUlp + kTie;
 }
 
-double Tie(const Facts&) { return kTie; }
+double Tie(const Facts& f) { return f.c->out_dtype == DType::kF32 ? 0 : kTie; }
 
 // The products of one output that a kernel adds in 16 bits.
 struct Products16 {
@@ -178,27 +178,51 @@ double HalvedWeights(const Facts& f) {
   return sum * f.multiplier;
 }
 
+// What fixed point multiplies by: the piece of a table that is linear has the ratio of scales, and
+// the slope below 0.
+long double FixedPointFactor(const Facts& f) {
+  const Case& c = *f.c;
+  if (c.op != Op::kTable || !f.is_linear) return f.exact_multiplier;
+  const long double ratio = static_cast<long double>(c.x_q.scale[0]) / OutputScale(f);
+  const bool slopes =
+      c.function == Function::kLeakyRelu && c.x.IntAt(f.index) < c.x_q.zero_point[0];
+  return slopes ? ratio * c.negative_slope : ratio;
+}
+
 // The shift of a multiplier q * 2^(shift-31), q in [2^30, 2^31).
-int ShiftOf(double multiplier) {
+int ShiftOf(long double multiplier) {
   int shift = 0;
   std::frexp(multiplier, &shift);
   return shift;
 }
+// As float32, or rounded to 31 bits, a multiplier next below a power of two becomes the power.
+int MostShiftOf(long double multiplier) { return ShiftOf(multiplier * (1 + 0x1p-22L)); }
+
+// Fixed point makes codes of integers; the shares of a softmax have an arithmetic of their own.
+bool HasFixedPoint(const Facts& f) {
+  return !ScalesReals(f) && f.c->out_dtype != DType::kF32 && f.c->op != Op::kSoftmax;
+}
 
 double FixedMultiplier(const Facts& f) {
-  if (AddsOperands(f.c->op) || ScalesReals(f)) return 0;
-  const int shift = ShiftOf(f.multiplier);
-  if (std::ldexp(f.sum, std::max(shift, 0)) >= 0x1p31) return kInfinity;
+  const Case& c = *f.c;
+  if (AddsOperands(c.op) || !HasFixedPoint(f)) return 0;
+  const long double factor = FixedPointFactor(f);
+  const double sum = c.op == Op::kTable
+                         ? std::abs(static_cast<double>(c.x.IntAt(f.index)) - c.x_q.zero_point[0])
+                         : f.sum;
+  if (std::ldexp(sum, std::max(MostShiftOf(factor), 0)) >= 0x1p31) return kInfinity;
+  const int shift = ShiftOf(factor);
   if (shift < -31) return f.terms;  // below 2^-32 the multiplier is 0
-  const long double mantissa = std::ldexp(f.exact_multiplier, 31 - shift);
+  const long double mantissa = std::ldexp(factor, 31 - shift);
   return mantissa == std::floor(mantissa) ? 0 : f.terms * 0x1p-30;
 }
 
 double TwoRoundings(const Facts& f) {
-  if (ScalesReals(f)) return 0;
+  if (!HasFixedPoint(f)) return 0;
   if (AddsOperands(f.c->op)) return 0.25;
-  const int shift = ShiftOf(f.multiplier);
-  return kTie + (shift <= -1 ? std::ldexp(1.0, shift - 1) : 0);
+  const long double factor = FixedPointFactor(f);
+  if (ShiftOf(factor) > -1) return kTie;
+  return kTie + std::ldexp(1.0, std::min(MostShiftOf(factor), -1) - 1);
 }
 
 double FloatQuotient(const Facts& f) {
@@ -407,12 +431,77 @@ double RatioIn256ths(const Facts& f) {
   return codes * (0x1p-9 + ratio * 4 * kHalfUlp);
 }
 
+double Lanes16(const Facts& f) {
+  if (f.c->op != Op::kAdd && f.c->op != Op::kMul) return 0;
+  return f.terms + ZeroPoint(f) > 0x7f00 ? kInfinity : 0;
+}
+
+// The code, or the sum of codes, that makes the output, and the zero points in it: the magnitude of
+// each, in units of the output.
+double CodesByThemselves(const Facts& f) {
+  const Case& c = *f.c;
+  double codes = 0, zero_points = 0;
+  if (c.op == Op::kDequantize) {
+    codes = c.x.IntAt(f.index);
+    zero_points = c.x_q.zero_point_at(f.channel);
+  } else if (c.op == Op::kConcat) {
+    const int64_t m = f.index / c.N, columns = c.x.shape()[1];
+    const bool second = f.channel >= columns;
+    codes = second ? c.w.IntAt(m * (c.N - columns) + f.channel - columns)
+                   : c.x.IntAt(m * columns + f.channel);
+    zero_points = (second ? c.w_q : c.x_q).zero_point[0];
+  } else {
+    for (const Tap& tap : TapsOf(c.window, f.index / c.N)) {
+      codes += tap.x_row < 0 ? 0 : c.x.IntAt(tap.x_row + f.channel);
+    }
+    zero_points = static_cast<double>(f.count) * c.x_q.zero_point[0];
+  }
+  return (std::abs(codes) + std::abs(zero_points)) * f.multiplier;
+}
+
+double InputZeroPointInFloat(const Facts& f) {
+  const Op op = f.c->op;
+  if (op != Op::kDequantize && op != Op::kConcat && op != Op::kGlobalAvgPool) return 0;
+  const double parts = CodesByThemselves(f) + ZeroPoint(f);
+  // A multiplier that is rounded to infinity makes NaN of a code 0.
+  if (std::max(parts, f.multiplier) >= 0x1.fffffp127) return kInfinity;
+  return parts * 4 * kHalfUlp + 4 * kSmallest;
+}
+
+double InputZeroPointRounded(const Facts& f) {
+  if (f.c->op != Op::kGlobalAvgPool) return 0;
+  const double parts = CodesByThemselves(f);
+  // The sum of codes may be shifted to twice the mean.
+  return parts + ZeroPoint(f) >= 0x1p30 ? kInfinity : 0.5 + parts * 8 * kHalfUlp + kTie;
+}
+
+// The multiplier's integer has 31 bits, and loses as many as the number of pixels has behind its
+// first one; less than one unit more is cut.
+double MultiplierOverPixels(const Facts& f) {
+  if (f.c->op != Op::kGlobalAvgPool) return 0;
+  const int shift = ShiftOf(f.multiplier), bits = std::ilogb(static_cast<double>(f.count));
+  const int of_scales = MostShiftOf(f.exact_multiplier * f.count);
+  if (of_scales + 31 < bits) return f.terms;  // no room for the bits
+  const int left = of_scales - bits;          // shift, or one more
+  if (std::ldexp(f.sum, std::max(left, 0)) >= 0x1p31) return kInfinity;
+  return f.terms * 0x1p-29 + (std::min(left, -1) > shift ? std::ldexp(1.0, shift - 1) : 0);
+}
+
+// A polynomial around -1/8 gives the exponential within 2^-21.6 of itself, exponentials below
+// exp(-15.5) may count as 0, and each is rounded to 2^-19 in a sum of at least 1. Half of each
+// integer of the definition as in RealExponentials.
+double FixedPointSoftmax(const Facts& f) {
+  if (f.c->op != Op::kSoftmax) return 0;
+  const auto count = static_cast<double>(f.c->N);
+  return f.terms * (count + 8) * 0x1p-19 + 0x1p-14 + (128 + count * f.terms / 2) / f.sum;
+}
+
 struct Entry {
   Variation variation;
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 36> kEntries{{
+constexpr std::array<Entry, 41> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales is no normal float32"},
      FloatMultiplier},
@@ -525,6 +614,30 @@ constexpr std::array<Entry, 36> kEntries{{
     {{"V36", "other histograms", "a histogram has other bins, and moves to others by another rule",
       "none for histograms; else 0"},
      OtherHistograms},
+    {{"V37", "16-bit lanes",
+      "the sum or product of two operands goes through 16 bits, where the zero point is added and "
+      "wraps",
+      "none where value and zero point leave int16; else 0"},
+     Lanes16},
+    {{"V38", "input zero point in float32",
+      "codes, or their sum, and the zero point of x are scaled in float32, each by itself",
+      "2^-22 of the codes, the zero points of x and that of the output, each by itself; none "
+      "where they overflow float32"},
+     InputZeroPointInFloat},
+    {{"V39", "input zero point rounded",
+      "of the mean of an image, the zero point of x becomes a rounded number of output codes",
+      "half a code, and 2^-21 of the codes and the zero point, each by itself; none from 2^30 on"},
+     InputZeroPointRounded},
+    {{"V40", "multiplier over pixels",
+      "the 31-bit integer of a multiplier is divided by the number of pixels, and cut",
+      "2^-29 of the value, and a quarter of a code as V12; all of it where sx/sy is below pixels * "
+      "2^-32"},
+     MultiplierOverPixels},
+    {{"V41", "fixed-point softmax",
+      "exponentials are polynomials in 32-bit fixed point, and their sum has 19 bits behind the "
+      "point",
+      "(codes + 8) * 2^-19 of the share, 2^-14, and half of each integer of the definition"},
+     FixedPointSoftmax},
 }};
 
 constexpr auto kVariations = [] {
@@ -556,7 +669,11 @@ double Moved(double value, double reach) {
 
 // The output that rounding, zero point and clamp make of a finite value.
 double Finish(const Case& c, int64_t channel, double value) {
-  if (c.out_dtype == DType::kF32) return c.relu ? std::max(value, 0.0) : value;
+  if (c.out_dtype == DType::kF32) {
+    const bool overflows = std::abs(value) > static_cast<double>(std::numeric_limits<float>::max());
+    if (overflows) value = std::copysign(kInfinity, value);
+    return c.relu ? std::max(value, 0.0) : value;
+  }
   const auto low = static_cast<double>(std::min<int64_t>(LowerBound(c, channel), c.out_max));
   const double zero = IsCode(c.out_dtype) ? c.out_q.zero_point_at(channel) : 0.0;
   return std::clamp(RoundHalfEven(value) + zero, low, static_cast<double>(c.out_max));

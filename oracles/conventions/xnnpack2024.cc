@@ -13,6 +13,10 @@
 //   up to -2^31, wraps under a negative one; that of older instruction sets, and of depthwise
 //   kernels (src/qs8-qc8w-dwconv), in a saturating int16
 // Only sums of products, pools of windows and the clamp of codes (src/u8-vclamp) have a clamp.
+//
+// At 75db3c0 (2026-08) the average of the whole image takes the zero point of x out of that of the
+// output instead of the sum, in float32 (src/operators/reduce-nd.c; src/xnnpack/reference-utils.h,
+// quantize), and what src/reference/ rounds goes to even.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -62,7 +66,7 @@ std::vector<Step> FixedPoint(std::string_view text) {
   return steps;
 }
 
-std::vector<Step> Reference(const Case& c) {
+std::vector<Step> Reference(const Case& c, bool of_2026) {
   std::vector<Step> steps{kXnnpackCodeToReal};
   if (c.op == Op::kTable) {
     switch (c.function) {
@@ -80,7 +84,12 @@ std::vector<Step> Reference(const Case& c) {
   steps.push_back({Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal});
   steps.push_back(
       {Stage::kZeroPoint, "+ zero point {zero_point} in float32", step::AddZeroPointFloat});
-  steps.push_back({Stage::kRound, "round, ties away from zero, saturating", RoundAway});
+  if (of_2026) {
+    steps.push_back({Stage::kRound, "round, ties to even, saturating", step::RoundArm});
+    steps.push_back({Stage::kClamp, "clamp to {low}..{high}", step::Clamp});
+  } else {
+    steps.push_back({Stage::kRound, "round, ties away from zero, saturating", RoundAway});
+  }
   return steps;
 }
 
@@ -90,7 +99,21 @@ bool IsMatrixProduct(const Case& c) {
   return !IsPlainDepthwise(c) || c.window.kernel_h * c.window.kernel_w > 25;
 }
 
-std::vector<Step> StepsOf(const Case& c, bool wraps) {
+Value SumOfCodes(const Case& c, int64_t index, Trace*) {
+  Value value;
+  value.SetInt(SumOf(CodesUnderWindow(c, index)));
+  return value;
+}
+std::vector<Step> MeanSteps2026() {
+  return {
+      {Stage::kScale, "to float32", step::ToFloat},
+      {Stage::kScale, "times {multiplier}", step::TimesMultiplier},
+      {Stage::kZeroPoint, "+ zero point less that of x, {bias}, in float32", step::AddBiasFloat},
+      {Stage::kRound, "round, ties to even, saturating", step::RoundArm},
+      {Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
+}
+
+std::vector<Step> StepsOf(const Case& c, bool wraps, bool of_2026) {
   const bool table = c.op == Op::kTable;
   if ((table && c.function == Function::kRelu) || (c.op == Op::kRescale && HasBounds(c)))
     return {{Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
@@ -99,9 +122,10 @@ std::vector<Step> StepsOf(const Case& c, bool wraps) {
         "minus {a_zp}, times {a_fixed} or, of negative ones, {b_fixed}: 256ths of the ratio of "
         "scales, and of that times the slope");
   }
-  if (table || (c.op == Op::kRescale && ChangesType(c))) return Reference(c);
+  if (table || (c.op == Op::kRescale && ChangesType(c))) return Reference(c, of_2026);
   if (c.op == Op::kRescale)
     return FixedPoint("minus {a_zp}, times {a_fixed}: 256ths of the ratio of scales");
+  if (of_2026 && c.op == Op::kGlobalAvgPool) return MeanSteps2026();
   if (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool) return XnnpackMeanSteps();
   std::vector<Step> steps = XnnpackFp32Steps(c);
   if (wraps && IsMatrixProduct(c)) {
@@ -116,6 +140,8 @@ Channel ChannelOf(const Case& c, int64_t n) {
   if (c.op == Op::kGlobalAvgPool) {
     const auto pixels = static_cast<float>(c.window.in_h * c.window.in_w);
     channel.multiplier = XnnpackFlushed(Ratio(c) * (1.0f / pixels));
+    channel.bias = static_cast<float>(c.out_q.zero_point[0]) -
+                   pixels * static_cast<float>(c.x_q.zero_point[0]) * channel.multiplier;
   }
   if (c.op == Op::kRescale || c.op == Op::kTable) {
     const auto in_256ths = [&](float ratio) {
@@ -183,7 +209,7 @@ bool HasClamp(Op op) {
   return HasSums(op) || op == Op::kRescale || op == Op::kMaxPool || op == Op::kAvgPool;
 }
 
-std::string CannotRun(const Case& c) {
+std::string CannotRun(const Case& c, bool of_2026) {
   const bool sums = HasSums(c.op), pool = c.op == Op::kMaxPool;
   const auto is_normal = [](const QParams& q) {
     return std::ranges::all_of(q.scale, [](float s) { return std::isnormal(s); });
@@ -205,9 +231,10 @@ std::string CannotRun(const Case& c) {
     const std::string reason = CannotMapCodes(c);
     if (!reason.empty()) return reason;
     if (c.op == Op::kSoftmax) return Require(XnnpackSharesAreDecided(c), kUndecided);
-    const bool calls = c.op == Op::kTable &&
-                       (c.function == Function::kSigmoid || c.function == Function::kTanh);
-    return Require(!calls || XnnpackCodesAreDecided(c, StepsOf(c, false), ChannelOf(c, 0)), kUndecided);
+    const bool calls =
+        c.op == Op::kTable && (c.function == Function::kSigmoid || c.function == Function::kTanh);
+    return Require(!calls || XnnpackCodesAreDecided(c, StepsOf(c, false, of_2026), ChannelOf(c, 0)),
+                   kUndecided);
   }
   const std::string types = XnnpackCannotRunSumTypes(c);
   if (!types.empty()) return types;
@@ -220,34 +247,53 @@ std::string CannotRun(const Case& c) {
   return "";
 }
 
-Convention Make(bool wraps) {
+struct Build {
+  std::string name, description, commit;
+  bool wraps;
+  bool of_2026 = false;
+};
+
+Convention Make(const Build& build) {
+  const bool wraps = build.wraps, of_2026 = build.of_2026;
   Definition definition;
-  definition.name = wraps ? "xnnpack2024@avx512" : "xnnpack2024@avx2";
-  definition.description =
-      wraps ? "XNNPACK of 2024 from AVX-512 or AVX-VNNI on: as @avx2, zero points in int32"
-            : "XNNPACK of 2024 on x86: as xnnpack@fp32, but codes are rescaled in 256ths";
+  definition.name = build.name;
+  definition.description = build.description;
   definition.source =
-      "XNNPACK src/microparams-init.c, src/reference/unary-elementwise.cc @ 4ea82e5";
+      "XNNPACK src/microparams-init.c, src/reference/unary-elementwise.cc @ " + build.commit;
   definition.satisfies = XnnpackClaims();
   Append(definition.satisfies,
          {"linear.per_channel_equals_per_tensor", "conv2d.per_channel_equals_per_tensor",
           "depthwise.per_channel_equals_per_tensor"});
-  definition.variations = {"V1",  "V2",  "V3",  "V4",  "V5",  "V8", "V14",
+  definition.variations = {"V1",  "V2",  "V3",  "V5",  "V8",  "V14",
                            "V15", "V16", "V17", "V19", "V26", "V33"};
   if (wraps) definition.variations.emplace_back("V9");
+  definition.variations.emplace_back(of_2026 ? "V38" : "V4");
   definition.ops = {Op::kQuantize, Op::kDequantize,    Op::kRescale, Op::kAdd,       Op::kSub,
                     Op::kMul,      Op::kLinear,        Op::kConv2d,  Op::kDepthwise, Op::kMaxPool,
                     Op::kAvgPool,  Op::kGlobalAvgPool, Op::kTable,   Op::kSoftmax};
-  definition.cannot_run = CannotRun;
-  definition.gather = XnnpackGather;
+  definition.cannot_run = [of_2026](const Case& c) { return CannotRun(c, of_2026); };
+  definition.gather = [of_2026](const Case& c) {
+    return of_2026 && c.op == Op::kGlobalAvgPool ? EachAlone(c, SumOfCodes) : XnnpackGather(c);
+  };
   definition.accumulation = [](const Case&) { return Accumulation{}; };
   definition.channel = ChannelOf;
-  definition.steps = [wraps](const Case& c) { return StepsOf(c, wraps); };
+  definition.steps = [wraps, of_2026](const Case& c) { return StepsOf(c, wraps, of_2026); };
   return MakeConvention(std::move(definition));
 }
 
 }  // namespace
 
-std::vector<Convention> Xnnpack2024Conventions() { return {Make(false), Make(true)}; }
+std::vector<Convention> Xnnpack2024Conventions() {
+  const std::string wraps = " from AVX-512 or AVX-VNNI on: as @avx2, zero points in int32";
+  return {Make({"xnnpack2024@avx2",
+                "XNNPACK of 2024 on x86: as xnnpack@fp32, but codes are rescaled in 256ths",
+                "4ea82e5", false}),
+          Make({"xnnpack2024@avx512", "XNNPACK of 2024" + wraps, "4ea82e5", true}),
+          Make({"xnnpack2026@avx2",
+                "XNNPACK of 2026 on x86: as xnnpack2024@avx2, but for the mean of an image, and "
+                "tables round to even",
+                "75db3c0", false, true}),
+          Make({"xnnpack2026@avx512", "XNNPACK of 2026" + wraps, "75db3c0", true, true})};
+}
 
 }  // namespace qualm::conventions

@@ -69,6 +69,10 @@ std::string ConventionName(const GoldenRecord& record) {
   if (backend.starts_with("tflite-double") || backend.starts_with("tflite-reference"))
     return "tflite@double";
   if (backend.starts_with("tflite-single")) return "tflite@single";
+  if (backend.starts_with("litert@")) {
+    const auto ours = After(isa, "xnnpack@");
+    return ours.empty() ? "tflite@" + std::string(isa) : "xnnpack2026@" + std::string(ours);
+  }
   if (const auto label = After(isa, "pt211-"); !label.empty()) return Torch211Name(record, label);
   if (isa == "qnnpack-x86" || isa == "pt26-qnnpack") return "qnnpack";
   if (const auto rest = After(isa, "pt26-onednn-"); !rest.empty())

@@ -183,6 +183,10 @@ Case DirectConv(const GoldenRecord& record) {
   return Checked(record, ConvCase(record, CodeType(record, "src_dtype"), DType::kS8, DType::kS32));
 }
 
+Case WrittenCase(const GoldenRecord& record) {
+  return ParseCase(record.Text("case"), record.where + ": case");
+}
+
 Case DynamicLinearCase(const GoldenRecord& record) {
   Case c;
   c.op = Op::kDynamicLinear;

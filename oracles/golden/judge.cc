@@ -28,6 +28,7 @@ struct CaseReader {
 
 const std::map<std::string_view, CaseReader>& CaseReaders() {
   static const std::map<std::string_view, CaseReader> readers = {
+      {"case", {WrittenCase, "y"}},
       {"linear", {AtenStyleLinear, "y"}},
       {"conv2d", {AtenStyleConv, "y"}},
       {"qlinear_conv", {OrtConv, "y"}},

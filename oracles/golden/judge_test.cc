@@ -79,6 +79,7 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
   const std::set<std::string> without{"aten@avx2+pt26",
                                       "xnnpack2024@avx2",
                                       "xnnpack2024@avx512",
+                                      "xnnpack2026@avx2",
                                       "fbgemm@avx2+acc16+nofma",
                                       "fbgemm@avx512+acc16+nofma",
                                       "fbgemm@vnni+acc16+nofma",

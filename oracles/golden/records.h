@@ -52,6 +52,8 @@ Case AtenStyleConv(const GoldenRecord& record);
 Case OrtConv(const GoldenRecord& record);
 Case DirectConv(const GoldenRecord& record);  // oneDNN's own: the sums, no zero points
 
+Case WrittenCase(const GoldenRecord& record);  // `case` is the text of a case file
+
 Case DynamicLinearCase(const GoldenRecord& record);  // of ATen: float bias, f32 output
 
 Case PairCase(const GoldenRecord& record);  // add, mul

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes an ONNX model: the few messages of onnx.proto that it takes, by field number, as
+onnxruntime_model.mjs does."""
+import struct
+
+MS = "com.microsoft"
+FLOAT = 1
+ELEMENT = {"float32": FLOAT, "uint8": 2, "int8": 3, "int32": 6}  # TensorProto.DataType, by NumPy's
+
+
+def varint(value):
+    value &= 2**64 - 1  # negative integers are 64-bit two's complement
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def integer(field, value):
+    return varint(field << 3) + varint(value)
+
+
+def content(field, value):
+    value = value.encode() if isinstance(value, str) else value
+    return varint(field << 3 | 2) + varint(len(value)) + value
+
+
+def attribute(name, value):
+    """AttributeProto: name 1, f 2, i 3, ints 8, type 20 (1 FLOAT, 2 INT, 7 INTS)."""
+    if isinstance(value, (list, tuple)):
+        return content(1, name) + b"".join(integer(8, v) for v in value) + integer(20, 7)
+    if isinstance(value, float):
+        return content(1, name) + varint(2 << 3 | 5) + struct.pack("<f", value) + integer(20, 1)
+    return content(1, name) + integer(3, value) + integer(20, 2)
+
+
+def value_info(name, dtype, shape=None):
+    """ValueInfoProto: name 1, type 2; TypeProto: tensor_type 1; TypeProto.Tensor: elem_type 1, shape
+    2; TensorShapeProto: dim 1, dim_value 1. No shape: any."""
+    tensor = integer(1, ELEMENT[dtype])
+    if shape is not None:
+        tensor += content(2, b"".join(content(1, integer(1, size)) for size in shape))
+    return content(1, name) + content(2, content(1, tensor))
+
+
+def initializer(name, values):
+    """TensorProto: dims 1, data_type 2, name 8, raw_data 9 (little endian)."""
+    return (b"".join(integer(1, size) for size in values.shape) +
+            integer(2, ELEMENT[values.dtype.name]) + content(8, name) +
+            content(9, values.tobytes()))
+
+
+def node(operator, inputs, outputs, domain="", **attributes):
+    """NodeProto: input 1, output 2, op_type 4, attribute 5, domain 7. `inputs` and `outputs` are
+    names between blanks."""
+    return (b"".join(content(1, name) for name in inputs.split()) +
+            b"".join(content(2, name) for name in outputs.split()) + content(4, operator) +
+            b"".join(content(5, attribute(name, value)) for name, value in attributes.items()) +
+            content(7, domain))
+
+
+def model(nodes, inputs, constants, output, opset=13, shapes=False):
+    """ModelProto: ir_version 1, graph 7, opset_import 8; OperatorSetIdProto: domain 1, version 2;
+    GraphProto: node 1, name 2, initializer 5, input 11, output 12. `inputs` and `constants` are
+    dictionaries of arrays, `output` the element type of y. Inputs have any shape unless `shapes`."""
+    graph = (b"".join(content(1, one) for one in nodes) + content(2, "g") +
+             b"".join(content(5, initializer(*one)) for one in constants.items()) +
+             b"".join(content(11, value_info(name, values.dtype.name,
+                                             values.shape if shapes else None))
+                      for name, values in inputs.items()) +
+             content(12, value_info("y", output)))
+    return (integer(1, 8) + content(7, graph) + content(8, content(1, "") + integer(2, opset)) +
+            content(8, content(1, MS) + integer(2, 1)))

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// TensorFlow Lite as LiteRT's wheel has it against its conventions.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "adapters/registry.h"
+#include "core/io/case_json.h"
+#include "core/io/golden.h"
+#include "core/status.h"
+#include "core/subject.h"
+#include "oracles/golden/judge.h"
+#include "properties/engine.h"
+
+namespace qualm {
+namespace {
+
+class Litert : public testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("QUALM_TIME_LIMIT_MS", "300000", 1);  // no answer is timed, and the machine may be busy
+    RegisterAllSubjects();
+    const auto kinds = SubjectRegistry::Get().kinds();
+    const auto kind = std::ranges::find(kinds, "tflite", &SubjectKind::kind);
+    ASSERT_NE(kind, kinds.end());
+    if (!kind->why_absent.empty()) GTEST_SKIP() << kind->why_absent;
+  }
+
+  static void CheckDrawn(const std::string& name) {
+    const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
+    std::vector<Op> ops;
+    for (const Op op : AllOps()) {
+      if (subject->Offers(op)) ops.push_back(op);
+    }
+    ASSERT_GE(ops.size(), 11u);
+    CheckOptions options;
+    options.subjects = {name};
+    options.attribute = [](const Case&, const Verdict& verdict, Subject&) {
+      return verdict.kind.value_or(FindingKind::kUnknown);
+    };
+    options.ops = ops;
+    options.cases = 200;
+    options.adapt = true;
+    const CheckResult result = Check(options);
+    for (const Finding& finding : result.findings)
+      ADD_FAILURE() << name << " " << finding.property << ": " << finding.explanation;
+    for (const Op op : ops) {
+      const auto at = result.by_property.find(std::string(Name(op)) + ".matches_model");
+      ASSERT_NE(at, result.by_property.end()) << Name(op);
+      EXPECT_GE(at->second.of(Judgement::kPassed), op == Op::kConcat ? 2 : 20)
+          << name << " " << at->first;
+    }
+  }
+};
+
+TEST_F(Litert, SaysWhatItIs) {
+  const auto contract = [](const std::string& name, Op op) {
+    return SubjectRegistry::Get().Make(name)->contracts().of(op).text();
+  };
+  EXPECT_EQ(contract("tflite@reference", Op::kLinear), "model:tflite@reference");
+  EXPECT_EQ(contract("tflite@builtin", Op::kLinear), "model:tflite@builtin");
+  EXPECT_TRUE(contract("tflite", Op::kLinear).starts_with("model:xnnpack2026@avx"));
+  EXPECT_TRUE(SubjectRegistry::Get().Make("tflite")->Version().starts_with("LiteRT "));
+  EXPECT_THROW(SubjectRegistry::Get().Make("tflite@gpu"), InputError);
+}
+
+TEST_F(Litert, ReferenceKeepsItsConvention) { CheckDrawn("tflite@reference"); }
+TEST_F(Litert, BuiltinKeepsItsConvention) { CheckDrawn("tflite@builtin"); }
+TEST_F(Litert, XnnpackKeepsItsConvention) { CheckDrawn("tflite"); }
+
+// The forum's question: no output turns back.
+TEST_F(Litert, TheSweepOfTheForumIsMonotone) {
+  const Case c = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/000-linear-sweep.case.json");
+  for (const char* name : {"tflite@reference", "tflite@builtin", "tflite"}) {
+    const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
+    const Outcome outcome = subject->Run(c, {});
+    ASSERT_TRUE(outcome.ok()) << name << ": " << outcome.detail;
+    for (int64_t n = 0; n < c.N; ++n) {
+      bool up = false, down = false;
+      for (int64_t m = 1; m < c.M; ++m) {
+        const int32_t step = outcome.y.IntAt(m * c.N + n) - outcome.y.IntAt((m - 1) * c.N + n);
+        up = up || step > 0;
+        down = down || step < 0;
+      }
+      EXPECT_FALSE(up && down) << name << " output " << n;
+    }
+  }
+}
+
+TEST_F(Litert, RepeatsItsRecordings) {
+  const std::map<std::string, std::string> names{{"reference", "tflite@reference"},
+                                                 {"builtin", "tflite@builtin"},
+                                                 {"xnnpack@avx512", "tflite"}};
+  std::map<std::string, std::unique_ptr<Subject>> subjects;
+  for (const auto& [isa, name] : names) subjects[isa] = SubjectRegistry::Get().Make(name);
+  std::map<std::string, int> repeated;
+  ForEachGoldenRecord(QUALM_SOURCE_DIR "/corpus/golden/litert.jsonl",
+                      [&](const GoldenRecord& record) {
+                        Subject& subject = *subjects.at(record.isa);
+                        if (record.isa.starts_with("xnnpack@") &&
+                            !subject.contracts().of(Op::kLinear).text().ends_with("@avx512"))
+                          return;
+                        const Case c = GoldenCase(record);
+                        const Outcome outcome = subject.Run(c, {});
+                        ASSERT_TRUE(outcome.ok()) << record.where << ": " << outcome.detail;
+                        EXPECT_EQ(outcome.y, c.observed->y) << record.where;
+                        ++repeated[record.isa];
+                      });
+  EXPECT_GE(repeated["reference"], 100);
+  EXPECT_GE(repeated["builtin"], 100);
+}
+
+}  // namespace
+}  // namespace qualm

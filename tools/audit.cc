@@ -154,6 +154,7 @@ class Audit {
       : options_(options), session_(session), known_(session.known) {
     cases_ = DocumentedCases(options.corpus);
     RequireWritable(options);
+    RequireFolder("--out", options.out);
     names_ = SubjectNames(options.subjects, kDefaultSubjects);
     session.Open(names_, "");
     ReadTheRunBefore();

@@ -123,7 +123,7 @@ TEST_F(Command, AuditAndReport) {
   EXPECT_TRUE(std::filesystem::exists(folder() / "out/index.html"));
   ExpectBadInput({"report", "nowhere"}, "nowhere: ");
   ExpectBadInput({"audit", "--corpus", "nowhere"}, "--corpus: nowhere: ");
-  ExpectBadInput({"audit", "--out", "/proc/nowhere"}, "--out: cannot make ");
+  ExpectBadInput({"audit", "--out", "/proc/nowhere"}, "--out: /proc/nowhere: cannot be made");
 }
 
 TEST_F(Command, BadUsageIsTwo) {

@@ -26,12 +26,12 @@ constexpr const char* kPython = "QUALM_ONNXRUNTIME_PYTHON";
 class WheelAbsent : public testing::Test {
  protected:
   void SetUp() override {
-    RegisterAllSubjects();
     folder_ = fs::path(testing::TempDir()) /
               ("wheel-" + std::to_string(getpid()) +
                testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(folder_);
     setenv(kPython, (folder_ / "python").c_str(), 1);
+    RegisterAllSubjects();  // looks for the package
   }
   void TearDown() override {
     unsetenv(kPython);

@@ -159,7 +159,7 @@ class FloatShares {
     const float share = Exp(rows_.Code(index % case_.N), side_) * inverse_;
     const bool u8 = case_.out_dtype == DType::kU8;
     Value value;
-    value.SetInt(u8 ? static_cast<int64_t>(share + 0.5f)
+    value.SetInt(u8 ? static_cast<int64_t>(std::floor(share + 0.5f))
                     : static_cast<int64_t>(std::round(share)) + RangeOf(DType::kS8).min);
     Note(trace, Stage::kScale,
          "share of the row's sum in output codes " + std::to_string(share) + ", rounded, half up",

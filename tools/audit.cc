@@ -39,11 +39,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> kDefaultSubjects{
-    "native@all",   "model:fbgemm@avx2", "model:fbgemm@vnni", "model:qnnpack",
-    "onednn",       "onednn@avx2",       "onednn@sse41",      "xnnpack",
-    "gemmlowp",     "gemmlowp@sse4",     "torch@onednn",      "torch@qnnpack",
-    "torch@fbgemm", "torch@fbgemm+avx2", "onnxruntime",       "tflite"};
+const std::vector<std::string> kDefaultSubjects{"native@all",
+                                                "model:fbgemm@avx2",
+                                                "model:fbgemm@vnni",
+                                                "model:qnnpack",
+                                                "onednn",
+                                                "onednn@avx2",
+                                                "onednn@sse41",
+                                                "xnnpack",
+                                                "gemmlowp",
+                                                "gemmlowp@sse4",
+                                                "torch@onednn",
+                                                "torch@qnnpack",
+                                                "torch@fbgemm",
+                                                "torch@fbgemm+avx2",
+                                                "onnxruntime",
+                                                "onnxruntime-py",
+                                                "tflite",
+                                                "tflite@builtin",
+                                                "jax",
+                                                "iree"};
 constexpr std::array<std::string_view, 3> kExactClaims{"matches_exact", "sweep_is_monotone",
                                                        "sweep_is_linear"};
 

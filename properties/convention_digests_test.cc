@@ -602,6 +602,25 @@ const std::vector<Case>& CasesOf(Op op) {
       for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) std::ranges::fill(q->zero_point, 0);
     }
   }
+  if (op == Op::kLinear) {
+    // ncnn takes s8 without zero points, and gives float32.
+    LayerCases plain(seed + 5);
+    for (int i = 0; i < each; ++i) {
+      Case c = plain.Draw(op);
+      for (Tensor* codes : {&c.x, &c.w}) {
+        Tensor signed_codes(DType::kS8, codes->shape());
+        for (int64_t k = 0; k < codes->size(); ++k)
+          signed_codes.as<int8_t>()[static_cast<size_t>(k)] = static_cast<int8_t>(codes->IntAt(k));
+        *codes = std::move(signed_codes);
+      }
+      for (QParams* q : {&c.x_q, &c.w_q}) std::ranges::fill(q->zero_point, 0);
+      c.out_dtype = DType::kF32;
+      c.out_q = {};
+      c.bias_i32.reset();
+      OpenClamp(&c);
+      cases.push_back(std::move(c));
+    }
+  }
   for (const Case& c : cases) EXPECT_EQ(Validate(c), "") << Name(op);
   return cases;
 }

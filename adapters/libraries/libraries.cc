@@ -106,6 +106,12 @@ std::vector<Library> Libraries() {
        .names = {{"iree", ""}},
        .when_listed = "IREE through Python, started when it is asked",
        .wheel = "iree"},
+      {.kind = "ncnn",
+       .library = "ncnn",
+       .help = "ncnn[@winograd]  ncnn's int8 layers",
+       .names = {{"ncnn", ""}, {"ncnn@winograd", "winograd"}},
+       .when_listed = "ncnn through Python, started when it is asked",
+       .wheel = "ncnn"},
       {.kind = "torch",
        .library = "PyTorch",
        .help = "torch@fbgemm, torch@x86 [+avx2|+avx512|+vnni], torch@onednn[+sse41|+avx2|+avx2vnni|"

@@ -112,6 +112,7 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
                            "gemmlowp",
                            "gemmlowp@sse4",
                            "ruy",
+                           "ncnn",
                            "stablehlo",
                            "torch-qnnpack",
                            "torch-x86@vnni",

@@ -27,6 +27,7 @@
   ROW("ONNX Runtime", OnnxRuntimeConventions)          \
   ROW("ONNX reference", OnnxConventions)               \
   ROW("StableHLO", StablehloConventions)               \
+  ROW("ncnn", NcnnConventions)                         \
   ROW("Observers", ObserverConventions)                \
   ROW("NumPy by hand", NumpyConventions)               \
   ROW("Textbook", PlainConventions)

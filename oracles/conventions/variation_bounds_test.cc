@@ -195,6 +195,8 @@ TEST(VariationBoundsTest, AFloatMultiplierIsOffByItsRoundings) {
   EXPECT_EQ(ReachAt("V1", Linear(6, 5, 0x1p-70f, 0x1p-70f, 0x1p-100f)), kInfinity);
   // 2^-130 is the quotient.
   EXPECT_EQ(ReachAt("V1", Linear(6, 5, 0x1p-60f, 0x1p-60f, 0x1p10f)), kInfinity);
+  // The sum times the scale of x leaves float32.
+  EXPECT_EQ(ReachAt("V1", Linear(6, 5, 0x1p124f, 0x1p-120f, 3.0f)), kInfinity);
   EXPECT_EQ(ReachAt("V1", Into(Linear({6}, {5}), DType::kS32)), 0);
   Case given = Requantize(30);
   EXPECT_EQ(ReachAt("V1", given), 0);

@@ -45,6 +45,11 @@ bool ScalesArePowersOfTwo(const Facts& f) {
 double FloatMultiplier(const Facts& f) {
   const Case& c = *f.c;
   if (c.out_dtype == DType::kS32 || !c.multiplier.empty() || ScalesReals(f)) return 0;
+  if (HasSums(c.op) && f.sum != 0) {
+    // oneDNN of 3.10 multiplies by the scale of x first.
+    const double half = f.sum * static_cast<double>(c.x_q.scale_at(0));
+    if (half > 0x1.fffffp127 || half < 0x1.00001p-126) return kInfinity;
+  }
   if (AddsOperands(c.op)) {
     if (DividesExactly(c.x_q.scale[0], OutputScale(f)) &&
         DividesExactly(c.w_q.scale[0], OutputScale(f)))
@@ -504,7 +509,8 @@ struct Entry {
 
 constexpr std::array<Entry, 41> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
-      "2^-22 of the value; none where a product or quotient of scales is no normal float32"},
+      "2^-22 of the value; none where a product or quotient of scales, or of the sum and the scale "
+      "of x, is no normal float32"},
      FloatMultiplier},
     {{"V2", "reciprocal scale", "fl(1/s) is multiplied by instead of dividing by s",
       "2^-20 of the value; none where a reciprocal is no normal float32"},

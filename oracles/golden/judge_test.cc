@@ -84,6 +84,7 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "fbgemm@avx512+acc16+nofma",
                                       "fbgemm@vnni+acc16+nofma",
                                       "gemmlowp@sse4",
+                                      "ncnn",
                                       "numpy@float32",
                                       "numpy@float32+half_clip",
                                       "numpy@float64",

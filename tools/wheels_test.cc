@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python packages whose subjects have one contract: drawn cases against it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "adapters/registry.h"
+#include "core/status.h"
+#include "core/subject.h"
+#include "properties/engine.h"
+
+namespace qualm {
+namespace {
+
+struct Wheel {
+  const char* name;
+  const char* version;   // how it begins
+  const char* contract;  // of every operation
+  std::vector<Op> ops;
+  int cases, judged;  // of each operation; at least so many of them are judged
+};
+const std::vector<Op> kQuantizedTypes{Op::kDequantize, Op::kRequantize, Op::kRescale, Op::kLinear};
+// The compilers compile a program for each case.
+const std::vector<Wheel> kWheels{
+    {"jax", "XLA through JAX 0.", "model:stablehlo", kQuantizedTypes, 50, 20},
+    {"iree", "IREE 3.", "model:stablehlo", kQuantizedTypes, 15, 5},
+    {"ncnn", "ncnn 1.0.", "model:ncnn", {Op::kLinear, Op::kConv2d}, 200, 20},
+};
+
+class Wheels : public testing::TestWithParam<Wheel> {};
+
+TEST_P(Wheels, KeepsItsContract) {
+  const Wheel& wheel = GetParam();
+  setenv("QUALM_TIME_LIMIT_MS", "300000", 1);  // no answer is timed, and the machine may be busy
+  RegisterAllSubjects();
+  const auto kinds = SubjectRegistry::Get().kinds();
+  const auto kind = std::ranges::find(kinds, wheel.name, &SubjectKind::kind);
+  ASSERT_NE(kind, kinds.end());
+  if (!kind->why_absent.empty()) GTEST_SKIP() << kind->why_absent;
+  try {
+    const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(wheel.name);
+    EXPECT_TRUE(subject->Version().starts_with(wheel.version)) << subject->Version();
+    for (const Op op : wheel.ops)
+      EXPECT_EQ(subject->contracts().of(op).text(), wheel.contract) << Name(op);
+  } catch (const Unavailable& error) {
+    GTEST_SKIP() << error.what();
+  }
+  CheckOptions options;
+  options.subjects = {wheel.name};
+  options.attribute = [](const Case&, const Verdict& verdict, Subject&) {
+    return verdict.kind.value_or(FindingKind::kUnknown);
+  };
+  options.ops = wheel.ops;
+  options.cases = wheel.cases;
+  options.adapt = true;
+  const CheckResult result = Check(options);
+  for (const Finding& finding : result.findings)
+    ADD_FAILURE() << finding.property << ": " << finding.explanation;
+  for (const Op op : wheel.ops) {
+    const auto at = result.by_property.find(std::string(Name(op)) + ".matches_model");
+    ASSERT_NE(at, result.by_property.end()) << Name(op);
+    EXPECT_GE(at->second.of(Judgement::kPassed), wheel.judged) << at->first;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Packages, Wheels, testing::ValuesIn(kWheels),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace qualm

@@ -9,7 +9,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "core/io/text_file.h"
 #include "core/own_subject.h"
 #include "core/status.h"
+#include "core/text_test_util.h"
 #include "fuzz/collector.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
@@ -56,6 +56,30 @@ std::string AddSubject(const std::string& name, MakeIsWrong make_is_wrong) {
   });
 }
 
+constexpr auto kAlways = [] { return [](const Case&) { return true; }; };
+constexpr auto kNever = [] { return [](const Case&) { return false; }; };
+
+// Cases of so many rows, asked before the one that fails.
+std::string Asked(const std::vector<int64_t>& rows) {
+  std::string before;
+  for (const int64_t each : rows) before += CaseToJsonLine(Ones(each)) + "\n";
+  return before;
+}
+// Codes whose doubles do not fit the output.
+Case Large(int64_t rows) {
+  Case c = Ones(rows);
+  for (int64_t m = 0; m < rows; ++m) c.x.SetInt(m, 200 + static_cast<int32_t>(m));
+  c.w.SetInt(0, 2);
+  return c;
+}
+FaultRow RowOf(const std::string& subject, FindingKind kind = FaultRow{}.kind) {
+  FaultRow row;
+  row.kind = kind;
+  row.subject = row.identity = subject;
+  row.properties = {"matches_exact"};
+  return row;
+}
+
 class InvestigateTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -70,17 +94,37 @@ class InvestigateTest : public testing::Test {
   // Hands a failure of matches_exact over, as a fuzz target does, and looks into it.
   void LookInto(const std::string& subject, const std::string& before = "",
                 FindingKind kind = FaultRow{}.kind, Case failing = Ones(4)) const {
-    FaultRow row;
-    row.kind = kind;
-    row.subject = row.identity = subject;
-    row.properties = {"matches_exact"};
     failing.property = "linear.matches_exact";
     WriteFolder((state_->root() / fuzz::kInbox / "it").string(),
                 {{"case.json", CaseToJson(failing)},
-                 {"fault.json", FaultRowToJson(row)},
+                 {"fault.json", FaultRowToJson(RowOf(subject, kind))},
                  {"before.cases", before}});
     Investigate(*state_, "it", "");
     EXPECT_TRUE(state_->Inbox().empty());
+  }
+  // The one fault that there is.
+  Fault Only() const {
+    const std::vector<Fault> faults = state_->Faults();
+    EXPECT_EQ(faults.size(), 1u);
+    return faults.empty() ? Fault() : faults[0];
+  }
+  // The same after its case was made smaller.
+  Fault Smaller(int64_t calls = 10, const std::string& contract = "") const {
+    Minimize(*state_, state_->Rows().at(0).fingerprint(), contract, calls);
+    return Only();
+  }
+  // A fault of that row, which fails again each time.
+  void Take(FaultRow row, const Case& found) const {
+    Fault fault;
+    row.replayed = Replayed::kReproducible;
+    fault.row = row;
+    fault.found = found;
+    fault.found.property = "linear.matches_exact";
+    state_->Take({fault});
+  }
+  void Anew() {
+    TearDown();
+    SetUp();
   }
 
   const fs::path folder_ =
@@ -89,14 +133,11 @@ class InvestigateTest : public testing::Test {
 };
 
 TEST_F(InvestigateTest, AFaultThatFailsAgainIsReproducibleAndMadeSmaller) {
-  LookInto(AddSubject("off-by-one", [] { return [](const Case&) { return true; }; }));
-  ASSERT_EQ(state_->Rows().size(), 1u);
-  EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kReproducible);
-  EXPECT_FALSE(state_->Rows()[0].minimized);
-  ASSERT_TRUE(state_->Faults()[0].found.observed.has_value());
-  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 10);
-  ASSERT_EQ(state_->Faults().size(), 1u);
-  const Fault small = state_->Faults()[0];
+  LookInto(AddSubject("off-by-one", kAlways));
+  EXPECT_EQ(Only().row.replayed, Replayed::kReproducible);
+  EXPECT_FALSE(Only().row.minimized);
+  ASSERT_TRUE(Only().found.observed.has_value());
+  const Fault small = Smaller();
   EXPECT_TRUE(small.row.minimized);
   ASSERT_TRUE(small.minimized.has_value());
   EXPECT_EQ(small.minimized->M, 1);
@@ -106,23 +147,22 @@ TEST_F(InvestigateTest, AFaultThatComesAndGoesIsFlaky) {
   static int calls = 0;
   LookInto(
       AddSubject("every-other-call", [] { return [](const Case&) { return ++calls % 2 == 1; }; }));
-  ASSERT_EQ(state_->Rows().size(), 1u);
-  EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kFlaky);
-  EXPECT_EQ(state_->Rows()[0].kind, FindingKind::kNondeterminism);
+  EXPECT_EQ(Only().row.replayed, Replayed::kFlaky);
+  EXPECT_EQ(Only().row.kind, FindingKind::kNondeterminism);
 }
 
 TEST_F(InvestigateTest, AFaultThatNeedsTheCasesBeforeItIsStateful) {
   const std::string name = AddSubject("after-two-rows", [] {
     return [before = int64_t{0}](const Case& c) mutable { return std::exchange(before, c.M) == 2; };
   });
-  LookInto(name, CaseToJsonLine(Ones(3)) + "\n" + CaseToJsonLine(Ones(2)) + "\n");
-  ASSERT_EQ(state_->Rows().size(), 1u);
-  EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kStateful);
-  EXPECT_FALSE(state_->Faults()[0].before.empty());
-  EXPECT_FALSE(state_->Rows()[0].minimized);
-  const Case found = state_->Faults()[0].found;
-  ASSERT_TRUE(found.observed.has_value());
-  EXPECT_NE(found.observed->y, exact::Evaluate(found)) << "the answer after the earlier cases";
+  LookInto(name, Asked({3, 2}));
+  const Fault fault = Only();
+  EXPECT_EQ(fault.row.replayed, Replayed::kStateful);
+  EXPECT_FALSE(fault.before.empty());
+  EXPECT_FALSE(fault.row.minimized);
+  ASSERT_TRUE(fault.found.observed.has_value());
+  EXPECT_NE(fault.found.observed->y, exact::Evaluate(fault.found))
+      << "the answer after the earlier cases";
 }
 
 // Wrong on two rows and more once it was asked three, whatever was asked between.
@@ -134,14 +174,9 @@ TEST_F(InvestigateTest, AStatefulFaultKeepsTheShortestHistory) {
       return before && c.M >= 2;
     };
   });
-  std::string before;
-  for (const int rows : {1, 2, 5, 1, 2, 7, 1}) before += CaseToJsonLine(Ones(rows)) + "\n";
-  LookInto(name, before);
-  ASSERT_EQ(state_->Rows().size(), 1u);
-  ASSERT_EQ(state_->Rows()[0].replayed, Replayed::kStateful);
-  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 20);
-  ASSERT_EQ(state_->Faults().size(), 1u);
-  const Fault fault = state_->Faults()[0];
+  LookInto(name, Asked({1, 2, 5, 1, 2, 7, 1}));
+  ASSERT_EQ(Only().row.replayed, Replayed::kStateful);
+  const Fault fault = Smaller(20);
   EXPECT_TRUE(fault.row.minimized);
   EXPECT_EQ(fault.row.replayed, Replayed::kStateful);
   ASSERT_EQ(std::ranges::count(fault.before, '\n'), 1);
@@ -152,71 +187,47 @@ TEST_F(InvestigateTest, AStatefulFaultKeepsTheShortestHistory) {
   EXPECT_NE(fault.minimized->observed->y, fault.minimized->expected);
   EXPECT_EQ(fault.minimized->expected, exact::Evaluate(*fault.minimized));
   EXPECT_EQ(fault.minimized->property, "linear.matches_exact");
-  EXPECT_NE(fault.explanation.find("after these cases"), std::string::npos);
-  EXPECT_NE(fault.explanation.find("\n  " + qualm::Describe(ParseCase(fault.before, "before"))),
-            std::string::npos)
-      << fault.explanation;
+  EXPECT_TRUE(Has(fault.explanation, "after these cases"));
+  EXPECT_TRUE(Has(fault.explanation, "\n  " + qualm::Describe(ParseCase(fault.before, "before"))));
 }
 
-TEST_F(InvestigateTest, TheSameFaultAgainIsNoOtherRow) {
-  const std::string name =
-      AddSubject("off-by-one-again", [] { return [](const Case&) { return true; }; });
+TEST_F(InvestigateTest, TheSameFaultAgainIsNoOtherRowAndOnlyTheNamedOneIsMadeSmaller) {
+  const std::string name = AddSubject("off-by-one-again", kAlways);
   LookInto(name);
-  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 10);
-  const std::vector<Fault> once = state_->Faults();
+  const Fault found = Only();
+  Minimize(*state_, "no such fault", "", 10);
+  EXPECT_EQ(Only(), found);
+  const Fault once = Smaller();
   LookInto(name);
-  EXPECT_EQ(state_->Faults(), once);
+  EXPECT_EQ(Only(), once);
 }
 
 // The first failure of a fault may fit a cause too many. A smaller case shows it, if the row's own
 // cause is not taken for granted.
 TEST_F(InvestigateTest, TheCauseOfARowProvesNothingForTheRow) {
   RegisterAllSubjects();
-  Fault fault;
-  fault.row.subject = fault.row.identity = "faulty:truncating-narrow";
-  fault.row.properties = {"matches_exact"};
-  fault.row.kind = FindingKind::kClamp;
-  fault.row.cause = "float64 multiplier + truncating narrow";
-  fault.row.replayed = Replayed::kReproducible;
-  fault.found = Ones(4);
-  fault.found.property = "linear.matches_exact";
-  for (int64_t m = 0; m < 4; ++m) fault.found.x.SetInt(m, 200 + m);
-  fault.found.w.SetInt(0, 2);
-  state_->Take({fault});
-  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 10);
-  ASSERT_EQ(state_->Rows().size(), 1u);
-  EXPECT_EQ(state_->Rows()[0].cause, "truncating narrow");
+  FaultRow row = RowOf("faulty:truncating-narrow", FindingKind::kClamp);
+  row.cause = "float64 multiplier + truncating narrow";
+  Take(row, Large(4));
+  EXPECT_EQ(Smaller().row.cause, "truncating narrow");
 }
 
 // A row may have several claims. Its case is made smaller by the claim that it fails.
 TEST_F(InvestigateTest, ACaseIsMadeSmallerByTheClaimThatItFails) {
-  Fault fault;
-  fault.row.subject = fault.row.identity =
-      AddSubject("off-by-one-of-two-claims", [] { return [](const Case&) { return true; }; });
-  fault.row.properties = {"answer_independent_of_history", "matches_exact"};
-  fault.row.replayed = Replayed::kReproducible;
-  fault.found = Ones(4);
-  fault.found.property = "linear.matches_exact";
-  state_->Take({fault});
-  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 10);
-  ASSERT_EQ(state_->Faults().size(), 1u);
-  ASSERT_TRUE(state_->Faults()[0].minimized.has_value());
-  EXPECT_EQ(state_->Faults()[0].minimized->M, 1);
-  EXPECT_EQ(state_->Rows()[0].properties.size(), 2u);
+  FaultRow row = RowOf(AddSubject("off-by-one-of-two-claims", kAlways));
+  row.properties = {"answer_independent_of_history", "matches_exact"};
+  Take(row, Ones(4));
+  const Fault fault = Smaller();
+  ASSERT_TRUE(fault.minimized.has_value());
+  EXPECT_EQ(fault.minimized->M, 1);
+  EXPECT_EQ(fault.row.properties.size(), 2u);
 }
 
 TEST_F(InvestigateTest, WhatDoesNotFailAgainHasNoSmallerCase) {
-  Fault fault;
-  fault.row.subject = fault.row.identity =
-      AddSubject("right-again", [] { return [](const Case&) { return false; }; });
-  fault.row.properties = {"matches_exact"};
-  fault.row.replayed = Replayed::kReproducible;
-  fault.found = Ones(4);
-  state_->Take({fault});
-  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 10);
-  ASSERT_EQ(state_->Faults().size(), 1u);
-  EXPECT_FALSE(state_->Faults()[0].minimized.has_value());
-  EXPECT_TRUE(state_->Rows()[0].minimized) << "it is not tried again";
+  Take(RowOf(AddSubject("right-again", kNever)), Ones(4));
+  const Fault fault = Smaller();
+  EXPECT_FALSE(fault.minimized.has_value());
+  EXPECT_TRUE(fault.row.minimized) << "it is not tried again";
 }
 
 // What fails without the earlier cases too is another fault: it must not become the smallest case.
@@ -228,12 +239,11 @@ TEST_F(InvestigateTest, AStatefulFaultDoesNotShrinkIntoAnother) {
       return c.M == 1 || (before && c.M >= 2);
     };
   });
-  LookInto(name, CaseToJsonLine(Ones(3)) + "\n");
-  ASSERT_EQ(state_->Rows().size(), 1u);
-  ASSERT_EQ(state_->Rows()[0].replayed, Replayed::kStateful);
-  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 20);
-  ASSERT_TRUE(state_->Faults()[0].minimized.has_value());
-  EXPECT_EQ(state_->Faults()[0].minimized->M, 2);
+  LookInto(name, Asked({3}));
+  ASSERT_EQ(Only().row.replayed, Replayed::kStateful);
+  const Fault fault = Smaller(20);
+  ASSERT_TRUE(fault.minimized.has_value());
+  EXPECT_EQ(fault.minimized->M, 2);
 }
 
 // A case after which it failed once, by chance, is not what it needs.
@@ -247,26 +257,20 @@ TEST_F(InvestigateTest, AStatefulFaultKeepsACaseAfterWhichItFailsTwice) {
       return c.M == 4 && (after_three || (after_two && ++chance == 1));
     };
   });
-  LookInto(name, CaseToJsonLine(Ones(2)) + "\n" + CaseToJsonLine(Ones(3)) + "\n");
-  ASSERT_EQ(state_->Rows().size(), 1u);
-  ASSERT_EQ(state_->Rows()[0].replayed, Replayed::kStateful);
-  Minimize(*state_, state_->Rows()[0].fingerprint(), "", 20);
-  EXPECT_EQ(ParseCase(state_->Faults()[0].before, "before").M, 3);
+  LookInto(name, Asked({2, 3}));
+  ASSERT_EQ(Only().row.replayed, Replayed::kStateful);
+  EXPECT_EQ(ParseCase(Smaller(20).before, "before").M, 3);
   EXPECT_GE(chance, 1) << "it was tried";
 }
 
 TEST_F(InvestigateTest, ARowHasItsKindItsCauseAndItsExplanation) {
   RegisterAllSubjects();
-  Case c = Ones(4);
-  for (int64_t m = 0; m < 4; ++m) c.x.SetInt(m, 200 + m);
-  c.w.SetInt(0, 2);
-  LookInto("faulty:truncating-narrow", "", FindingKind::kUnknown, c);
-  ASSERT_EQ(state_->Rows().size(), 1u);
-  const FaultRow row = state_->Rows()[0];
-  EXPECT_EQ(row.kind, FindingKind::kClamp);
-  EXPECT_NE(row.cause, "");
-  EXPECT_NE(row.explanation, "");
-  EXPECT_NE(state_->Faults()[0].explanation.find("linear.matches_exact"), std::string::npos);
+  LookInto("faulty:truncating-narrow", "", FindingKind::kUnknown, Large(4));
+  const Fault fault = Only();
+  EXPECT_EQ(fault.row.kind, FindingKind::kClamp);
+  EXPECT_NE(fault.row.cause, "");
+  EXPECT_NE(fault.row.explanation, "");
+  EXPECT_TRUE(Has(fault.explanation, "linear.matches_exact"));
 }
 
 // A subject that answers two cases as if it narrowed without clamping, and is right elsewhere: no
@@ -275,41 +279,31 @@ class NarrowTwice : public InvestigateTest {
  protected:
   NarrowTwice() { RegisterAllSubjects(); }
 
-  static Case Narrowed(int64_t rows) {
-    Case c = Ones(rows);
-    for (int64_t m = 0; m < rows; ++m) c.x.SetInt(m, 200 + static_cast<int32_t>(m));
-    c.w.SetInt(0, 2);
-    return c;
-  }
   static Tensor Answer(const Case& c) {
     Tensor y = exact::Evaluate(c);
     for (const int64_t rows : {3, 6}) {
-      if (!(ProblemOf(c) == Narrowed(rows))) continue;
+      if (!(ProblemOf(c) == Large(rows))) continue;
       for (int64_t m = 0; m < rows; ++m) y.SetInt(m, 2 * c.x.IntAt(m) - 256);
     }
     return y;
   }
   // The row that the failure of six rows is in.
   FaultRow Known() const {
-    FaultRow row;
-    row.subject = row.identity = subject_;
-    row.properties = {"matches_exact"};
-    row.kind = FindingKind::kClamp;
+    FaultRow row = RowOf(subject_, FindingKind::kClamp);
     row.cause = "truncating narrow";
     row.replayed = Replayed::kReproducible;
     return row;
   }
   // Looks into the failure of three rows beside a row that is there already.
   std::vector<Fault> Beside(const FaultRow& row) {
-    TearDown();
-    SetUp();
+    Anew();
     Fault known;
     known.row = row;
-    known.found = row.op == Op::kLinear ? Narrowed(6)
-                                        : CaseOver(row.op, Tensor(DType::kU8, {1, 1}), DType::kU8);
+    known.found =
+        row.op == Op::kLinear ? Large(6) : CaseOver(row.op, Tensor(DType::kU8, {1, 1}), DType::kU8);
     known.found.observed = Observed{row.subject, Answer(known.found)};
     state_->Take({known});
-    LookInto(subject_, "", FindingKind::kUnknown, Narrowed(3));
+    LookInto(subject_, "", FindingKind::kUnknown, Large(3));
     return state_->Faults();
   }
   // What the failure is called where no other row is of its subject and operation.
@@ -368,13 +362,9 @@ TEST_F(NarrowTwice, ARowWithoutACauseExplainsNothing) {
 // What crashed and now gives wrong numbers has two faults. The crash is the rare one, and would be
 // lost under the name of the other.
 TEST_F(InvestigateTest, ACrashThatIsAWrongAnswerNowHasNotFailedLikeThisAgain) {
-  LookInto(AddSubject("crashed-once", [] { return [](const Case&) { return true; }; }), "",
-           FindingKind::kCrash);
-  ASSERT_EQ(state_->Rows().size(), 1u);
-  EXPECT_NE(state_->Rows()[0].explanation.find("did not fail like this when it was run again"),
-            std::string::npos)
-      << state_->Rows()[0].explanation;
-  EXPECT_EQ(state_->Rows()[0].cause, "");
+  LookInto(AddSubject("crashed-once", kAlways), "", FindingKind::kCrash);
+  EXPECT_TRUE(Has(Only().row.explanation, "did not fail like this when it was run again"));
+  EXPECT_EQ(Only().row.cause, "");
 }
 
 // The smallest case says what would be right: of a promised convention what the convention gives,
@@ -383,29 +373,23 @@ TEST_F(InvestigateTest, TheSmallestStatefulCaseSaysWhatIsRightByItsClaim) {
   RegisterAllSubjects();
   const Convention& model = *FindConvention("numpy@float64+w_zp_from_x");
   const auto differ = [&model](const Case& c) { return model.run(c).y != exact::Evaluate(c); };
-  // Exact after a case of three rows; before it the subject keeps the convention.
-  const std::string forgets = AddOwnSubject([&model] {
-    return std::make_unique<TestSubject>(
-        [&model, seen = false](const Case& c, const RunContext&) mutable {
-          const bool before = std::exchange(seen, seen || c.M == 3);
-          return TestSubject::Good(before ? exact::Evaluate(c) : model.run(c).y);
-        },
-        "forgets-its-convention");
-  });
-  // The reverse.
-  const std::string learns = AddOwnSubject([&model] {
-    return std::make_unique<TestSubject>(
-        [&model, seen = false](const Case& c, const RunContext&) mutable {
-          const bool before = std::exchange(seen, seen || c.M == 3);
-          return TestSubject::Good(before ? model.run(c).y : exact::Evaluate(c));
-        },
-        "learns-a-convention");
-  });
+  // After a case of three rows it is exact, and keeps the convention before, or the reverse.
+  const auto changes = [&model](bool to_exact, const char* name) {
+    return AddOwnSubject([=, &model] {
+      return std::make_unique<TestSubject>(
+          [=, &model, seen = false](const Case& c, const RunContext&) mutable {
+            const bool before = std::exchange(seen, seen || c.M == 3);
+            return TestSubject::Good(before == to_exact ? exact::Evaluate(c) : model.run(c).y);
+          },
+          name);
+    });
+  };
+  const std::string forgets = changes(true, "forgets-its-convention");
+  const std::string learns = changes(false, "learns-a-convention");
   for (const bool of_model : {true, false}) {
-    TearDown();
-    SetUp();
+    Anew();
     Fault fault;
-    fault.row.subject = fault.row.identity = of_model ? forgets : learns;
+    fault.row = RowOf(of_model ? forgets : learns);
     fault.row.properties = {of_model ? "matches_model" : "matches_exact"};
     fault.row.replayed = Replayed::kStateful;
     fault.found = Ones(2);
@@ -414,12 +398,11 @@ TEST_F(InvestigateTest, TheSmallestStatefulCaseSaysWhatIsRightByItsClaim) {
     fault.found.w_q.zero_point = {-1};
     ASSERT_EQ(model.cannot_run(fault.found), "");
     ASSERT_TRUE(differ(fault.found));
-    fault.before = CaseToJsonLine(Ones(3)) + "\n";
+    fault.before = Asked({3});
     state_->Take({fault});
-    Minimize(*state_, state_->Rows()[0].fingerprint(), "model:" + model.name, 20);
-    ASSERT_EQ(state_->Faults().size(), 1u);
-    ASSERT_TRUE(state_->Faults()[0].minimized.has_value());
-    const Case small = *state_->Faults()[0].minimized;
+    const Fault after = Smaller(20, "model:" + model.name);
+    ASSERT_TRUE(after.minimized.has_value());
+    const Case small = *after.minimized;
     ASSERT_TRUE(small.expected && small.observed);
     EXPECT_TRUE(differ(ProblemOf(small)));
     EXPECT_EQ(*small.expected,
@@ -436,20 +419,15 @@ TEST_F(InvestigateTest, WhatIsDeclaredIsNoRow) {
   };
   const auto rows_of = [&](const std::string& subject, const std::string& before,
                            FindingKind kind = FaultRow{}.kind) {
-    SetUp();
+    Anew();
     LookInto(subject, before, kind);
-    const size_t rows = state_->Rows().size();
-    TearDown();
-    return rows;
+    return state_->Rows().size();
   };
-  const std::string three = CaseToJsonLine(Ones(3)) + "\n";
-  const auto always = [] { return [](const Case&) { return true; }; };
+  const std::string three = Asked({3});
   const auto after_three = [] {
     return [seen = false](const Case& c) mutable { return std::exchange(seen, c.M == 3); };
   };
-  const auto never = [] { return [](const Case&) { return false; }; };
-
-  const std::string wrong = AddSubject("declared-wrong", always);
+  const std::string wrong = AddSubject("declared-wrong", kAlways);
   EXPECT_EQ(rows_of(wrong, ""), 1u);
   declare(wrong, "matches_exact", FindingKind::kUnknown);
   EXPECT_EQ(rows_of(wrong, ""), 0u);
@@ -460,19 +438,18 @@ TEST_F(InvestigateTest, WhatIsDeclaredIsNoRow) {
     EXPECT_EQ(rows_of(remembers, three), 1u);
     declare(remembers, claim, FindingKind::kNondeterminism);
     EXPECT_EQ(rows_of(remembers, three), 0u) << claim;
-    const std::string random = AddSubject(std::string("random-") + claim, never);
+    const std::string random = AddSubject(std::string("random-") + claim, kNever);
     declare(random, claim, FindingKind::kNondeterminism);
     EXPECT_EQ(rows_of(random, three), 1u) << claim;
   }
-  const std::string crashes = AddSubject("declared-crash", never);
+  const std::string crashes = AddSubject("declared-crash", kNever);
   EXPECT_EQ(rows_of(crashes, "", FindingKind::kCrash), 1u);
   declare(crashes, "matches_exact", FindingKind::kCrash);
   EXPECT_EQ(rows_of(crashes, "", FindingKind::kCrash), 0u) << "however often it happens";
   // That it remembers is declared; that it is wrong is not.
-  const std::string both = AddSubject("remembers-and-wrong", always);
+  const std::string both = AddSubject("remembers-and-wrong", kAlways);
   declare(both, "answer_independent_of_history", FindingKind::kNondeterminism);
   EXPECT_EQ(rows_of(both, ""), 1u);
-  SetUp();
 }
 
 // Only an answer is something that was observed.
@@ -488,24 +465,20 @@ TEST_F(InvestigateTest, ACrashIsNoAnswer) {
         "crashes");
   });
   LookInto(name, "", FindingKind::kCrash);
-  ASSERT_EQ(state_->Faults().size(), 1u);
-  EXPECT_FALSE(state_->Faults()[0].found.observed.has_value());
+  EXPECT_FALSE(Only().found.observed.has_value());
 }
 
 // A campaign of another version may have claims that this one lacks.
 TEST_F(InvestigateTest, AClaimThatNobodyKnowsIsSaid) {
   RegisterAllSubjects();
-  FaultRow row;
-  row.subject = row.identity = "native";
+  FaultRow row = RowOf("native");
   row.properties = {"is_pretty"};
   HandOverDeath(*state_, row, Ones(1));
   try {
     Investigate(*state_, state_->Inbox().front(), "");
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_NE(std::string_view(error.what()).find("fault.json: properties: is no list of claims"),
-              std::string_view::npos)
-        << error.what();
+    EXPECT_TRUE(Has(error.what(), "fault.json: properties: is no list of claims"));
   }
 }
 
@@ -517,7 +490,7 @@ TEST_F(InvestigateTest, EachOfTwoNewInstancesHasToFail) {
   const std::string name = AddSubject("some-instances", [] {
     return [is_wrong = wrong.contains(++instances)](const Case&) { return is_wrong; };
   });
-  const std::string before = CaseToJsonLine(Ones(3)) + "\n";
+  const std::string before = Asked({3});
   struct Replay {
     std::set<int> wrong;
     std::string before;
@@ -530,12 +503,11 @@ TEST_F(InvestigateTest, EachOfTwoNewInstancesHasToFail) {
         Replay{{3, 4}, "", Replayed::kFlaky}, Replay{{3, 4}, before, Replayed::kStateful},
         Replay{{1, 2}, before, Replayed::kReproducible}}) {
     SCOPED_TRACE(testing::PrintToString(replay.wrong) + replay.before);
-    SetUp();
+    Anew();
     instances = 0;
     wrong = replay.wrong;
     LookInto(name, replay.before);
-    ASSERT_EQ(state_->Faults().size(), 1u);
-    const Fault fault = state_->Faults()[0];
+    const Fault fault = Only();
     EXPECT_EQ(fault.row.replayed, replay.replayed);
     EXPECT_EQ(fault.before.empty(), replay.replayed != Replayed::kStateful)
         << "cases that it does not need";
@@ -543,54 +515,31 @@ TEST_F(InvestigateTest, EachOfTwoNewInstancesHasToFail) {
     if (replay.replayed != Replayed::kReproducible) {
       EXPECT_EQ(fault.row.kind, FindingKind::kNondeterminism);
     }
-    TearDown();
   }
-  SetUp();
 }
 
 TEST_F(InvestigateTest, ACrashIsACrashHoweverOftenItHappens) {
   for (const FindingKind kind : {FindingKind::kCrash, FindingKind::kHang}) {
-    SetUp();
-    LookInto(AddSubject("never-again", [] { return [](const Case&) { return false; }; }), "", kind);
-    ASSERT_EQ(state_->Rows().size(), 1u);
-    EXPECT_EQ(state_->Rows()[0].kind, kind);
-    EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kFlaky);
-    TearDown();
+    Anew();
+    LookInto(AddSubject("never-again", kNever), "", kind);
+    EXPECT_EQ(Only().row.kind, kind);
+    EXPECT_EQ(Only().row.replayed, Replayed::kFlaky);
   }
-  SetUp();
-}
-
-TEST_F(InvestigateTest, OnlyTheFaultThatIsNamedIsMadeSmaller) {
-  LookInto(AddSubject("off-by-one-here", [] { return [](const Case&) { return true; }; }));
-  const std::vector<Fault> before = state_->Faults();
-  Minimize(*state_, "no such fault", "", 10);
-  EXPECT_EQ(state_->Faults(), before);
 }
 
 TEST_F(InvestigateTest, AFailureThatEndsItsProcessIsARow) {
-  FaultRow row;
-  row.subject = row.identity = "native";
-  row.kind = FindingKind::kCrash;
-  row.properties = {"matches_exact"};
-  HandOverDeath(*state_, row, Ones(1));
+  HandOverDeath(*state_, RowOf("native", FindingKind::kCrash), Ones(1));
   TakeUnexplained(*state_, state_->Inbox().front(), FindingKind::kCrash, "SIGSEGV");
   EXPECT_TRUE(state_->Inbox().empty());
-  ASSERT_EQ(state_->Rows().size(), 1u);
-  EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kReproducible);
-  EXPECT_NE(state_->Faults()[0].explanation.find("SIGSEGV"), std::string::npos);
-  EXPECT_TRUE(state_->Rows()[0].minimized) << "there is nothing to make smaller";
-}
-
-// A machine that was busy may let a case hang that does not: it need not happen again.
-TEST_F(InvestigateTest, AHangOfItsProcessNeedNotHappenAgain) {
-  FaultRow row;
-  row.subject = row.identity = "native";
-  row.properties = {"matches_exact"};
-  HandOverDeath(*state_, row, Ones(1));
+  EXPECT_EQ(Only().row.replayed, Replayed::kReproducible);
+  EXPECT_TRUE(Has(Only().explanation, "SIGSEGV"));
+  EXPECT_TRUE(Only().row.minimized) << "there is nothing to make smaller";
+  // A machine that was busy may let a case hang that does not: it need not happen again.
+  Anew();
+  HandOverDeath(*state_, RowOf("native"), Ones(1));
   TakeUnexplained(*state_, state_->Inbox().front(), FindingKind::kHang, "no end");
-  ASSERT_EQ(state_->Rows().size(), 1u);
-  EXPECT_EQ(state_->Rows()[0].kind, FindingKind::kHang);
-  EXPECT_EQ(state_->Rows()[0].replayed, Replayed::kFlaky);
+  EXPECT_EQ(Only().row.kind, FindingKind::kHang);
+  EXPECT_EQ(Only().row.replayed, Replayed::kFlaky);
 }
 
 }  // namespace

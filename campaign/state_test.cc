@@ -15,6 +15,7 @@
 #include "core/content_name.h"
 #include "core/io/case_json.h"
 #include "core/status.h"
+#include "core/text_test_util.h"
 #include "fuzz/collector.h"
 #include "properties/gen/gen.h"
 
@@ -67,7 +68,7 @@ TEST_F(StateTest, OneCampaignAtATime) {
     const State other("--state", folder_);
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("is used by another campaign"), std::string::npos);
+    EXPECT_TRUE(Has(std::string(error.what()), "is used by another campaign"));
   }
 }
 
@@ -161,8 +162,7 @@ TEST_F(StateTest, ARowThatCannotBeReadIsNamed) {
     const State state("--state", folder_);
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("mine/fault.json: schema: "), std::string::npos)
-        << error.what();
+    EXPECT_TRUE(Has(std::string(error.what()), "mine/fault.json: schema: ")) << error.what();
   }
 }
 

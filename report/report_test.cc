@@ -13,6 +13,7 @@
 
 #include "adapters/registry.h"
 #include "core/io/case_json.h"
+#include "core/text_test_util.h"
 #include "core/verdict.h"
 #include "exporters/exporter.h"
 #include "oracles/conventions/convention.h"
@@ -83,9 +84,9 @@ TEST(Page, HostileNamesAreText) {
   std::string page = PageOf(folder);
   Blocks rest = HazardMatrix(folder.record);
   page += Html({}, rest);
-  EXPECT_EQ(page.find("<script>alert"), std::string::npos);
+  EXPECT_FALSE(Has(page, "<script>alert"));
   EXPECT_EQ(page.find('\x01'), std::string::npos);
-  EXPECT_NE(page.find("&lt;script&gt;alert"), std::string::npos);
+  EXPECT_TRUE(Has(page, "&lt;script&gt;alert"));
 }
 
 TEST(Page, TellsNoFolderOfThisMachine) {
@@ -99,7 +100,7 @@ TEST(Page, TellsNoFolderOfThisMachine) {
   RecordedFinding finding = FindingOn("plugin:/home/me/mine.so", "matches_exact", "tail");
   finding.case_file = "/home/me/report/x.case.json";
   folder.record.findings = {finding};
-  EXPECT_EQ(PageOf(folder).find("/home/me"), std::string::npos);
+  EXPECT_FALSE(Has(PageOf(folder), "/home/me"));
 }
 
 // A reader who asks what is wrong with one subject finds it under its name: the worst first, and
@@ -120,16 +121,15 @@ TEST(Page, SaysSubjectBySubjectWhatIsWrong) {
   const size_t at = page.find("<details id=\"subject-onednn-avx2\">");
   ASSERT_NE(at, std::string::npos);
   const std::string summary = page.substr(at, page.find("</summary>", at) - at);
-  EXPECT_NE(summary.find("in pairs in 16 bits"), std::string::npos) << summary;
-  EXPECT_NE(summary.find("in linear; and 1 other thing."), std::string::npos) << summary;
+  EXPECT_TRUE(Has(summary, "in pairs in 16 bits"));
+  EXPECT_TRUE(Has(summary, "in linear; and 1 other thing."));
   const std::string inside = page.substr(at, page.find("</details>", at) - at);
-  EXPECT_NE(inside.find("(expected 133, got 60)"), std::string::npos) << inside;
-  EXPECT_NE(inside.find("qualm explain findings/linear.sweep_is_linear-onednn@avx2-pair-saturation/"
-                        "case.json --subject onednn@avx2"),
-            std::string::npos)
-      << inside;
-  EXPECT_NE(page.find("<a href=\"#subject-onednn-avx2\">onednn@avx2</a>"), std::string::npos);
-  EXPECT_NE(page.find("Nothing was found on <strong>native</strong>"), std::string::npos);
+  EXPECT_TRUE(Has(inside, "(expected 133, got 60)"));
+  EXPECT_TRUE(Has(inside,
+                  "qualm explain findings/linear.sweep_is_linear-onednn@avx2-pair-saturation/"
+                  "case.json --subject onednn@avx2"));
+  EXPECT_TRUE(Has(page, "<a href=\"#subject-onednn-avx2\">onednn@avx2</a>"));
+  EXPECT_TRUE(Has(page, "Nothing was found on <strong>native</strong>"));
 }
 
 TEST(Faults, AreOneForAllPropertiesAndInstructionSets) {
@@ -182,9 +182,8 @@ TEST(Faults, AnEnvironmentIsNotCalledExpected) {
   finding.divergence = Divergence{0, "255", "0", 255};
   folder.record.findings = {finding};
   const std::string page = PageOf(folder);
-  EXPECT_EQ(page.find("expected 255"), std::string::npos);
-  EXPECT_NE(page.find("is 255 in the environment that programs start with, and 0 in the other"),
-            std::string::npos);
+  EXPECT_FALSE(Has(page, "expected 255"));
+  EXPECT_TRUE(Has(page, "is 255 in the environment that programs start with, and 0 in the other"));
 }
 
 // A reader can take the case away as a program, as the text of an issue, and so on.
@@ -206,14 +205,12 @@ TEST(Faults, ExportersHaveButtons) {
       shown.insert(exporter.kind);
   }
   EXPECT_TRUE(shown.contains("case"));
-  EXPECT_NE(page.find("qualm replay findings/" + folder.record.findings.front().fingerprint +
-                      "/minimized.case.json --subject onednn@avx2"),
-            std::string::npos);
+  EXPECT_TRUE(Has(page, "qualm replay findings/" + folder.record.findings.front().fingerprint +
+                            "/minimized.case.json --subject onednn@avx2"));
   EXPECT_GE(shown.size(), 6u) << testing::PrintToString(shown);
   for (const char* kind : {"cpp", "gtest", "numpy", "issue"})
     EXPECT_TRUE(shown.contains(kind)) << kind;
-  EXPECT_NE(page.find("129 × 127 + 132 × 127 = 33,147 would be cut off at 32,767, 380 lost"),
-            std::string::npos);
+  EXPECT_TRUE(Has(page, "129 × 127 + 132 × 127 = 33,147 would be cut off at 32,767, 380 lost"));
 }
 
 TEST(Upstream, FilesAndIssuesAreLinks) {
@@ -316,10 +313,9 @@ TEST(Pictures, ErrorsAreCountedWithTheirSign) {
   values[23] = 90;
   const Tensor answer = Tensor::Of<uint8_t>({8, 10}, values);
   const std::string bars = ErrorHistogram(exact, answer).Inline();
-  EXPECT_NE(bars.find("+1: 2 outputs"), std::string::npos);
-  EXPECT_NE(bars.find("-10: 1 output"), std::string::npos);
-  EXPECT_NE(MismatchMap(exact, answer).Inline().find("row 2, column 3: 1 wrong, -10 in all"),
-            std::string::npos);
+  EXPECT_TRUE(Has(bars, "+1: 2 outputs"));
+  EXPECT_TRUE(Has(bars, "-10: 1 output"));
+  EXPECT_TRUE(Has(MismatchMap(exact, answer).Inline(), "row 2, column 3: 1 wrong, -10 in all"));
   EXPECT_TRUE(ErrorHistogram(exact, exact).empty());
   EXPECT_TRUE(MismatchMap(exact, exact).empty());
 }

@@ -34,7 +34,7 @@ class CampaignsPage : public QualmTest {
     // relu is forgotten.
     std::string plugin = ReadSource("examples/plugin/example_plugin.c");
     const std::string relu = "if (p->relu && sum < 0) sum = 0;";
-    ASSERT_NE(plugin.find(relu), std::string::npos);
+    ASSERT_TRUE(Has(plugin, relu));
     plugin.erase(plugin.find(relu), relu.size());
     Write("my_kernels.c", plugin);
     ASSERT_EQ(Shell("cc -O2 -shared -fPIC -I " QUALM_SOURCE_DIR
@@ -51,8 +51,8 @@ class CampaignsPage : public QualmTest {
 TEST_F(CampaignsPage, AWeekend) {
   const Ran weekend = Page(Block("--state weekend\n"));
   EXPECT_EQ(weekend.status, 1) << weekend.err;
-  EXPECT_NE(weekend.out.find("[clamp]"), std::string::npos) << weekend.out;
-  EXPECT_NE(weekend.out.find("my_kernels.so@"), std::string::npos);
+  EXPECT_TRUE(Has(weekend.out, "[clamp]"));
+  EXPECT_TRUE(Has(weekend.out, "my_kernels.so@"));
   EXPECT_EQ(Page("qualm report weekend").status, 0);
   const Ran kept = Page(Block("--to-corpus tests/regressions/weekend"));
   EXPECT_EQ(kept.status, 1) << kept.err;  // that of the replay: the bug is still there
@@ -75,14 +75,14 @@ TEST_F(CampaignsPage, ShardsOfASlurmArrayMerge) {
         Page("export SLURM_ARRAY_TASK_COUNT=2 SLURM_ARRAY_TASK_ID=" + std::string(task) + "\n" +
              Block("#SBATCH"));
     EXPECT_EQ(ran.status, 1) << ran.err;
-    EXPECT_NE(ran.err.find("--shard " + std::string(task) + "/2"), std::string::npos) << ran.err;
+    EXPECT_TRUE(Has(ran.err, "--shard " + std::string(task) + "/2"));
   }
   EXPECT_EQ(Page(Block("qualm merge")).status, 0);
   EXPECT_TRUE(fs::exists(folder() / "all/index.html"));
   // The number of shards stands in the manifest of Kubernetes twice, as it must.
   const std::string job = Block("kind: Job");
-  EXPECT_NE(job.find("completions: 64\n"), std::string::npos);
-  EXPECT_NE(job.find("{name: JOB_COMPLETIONS, value: \"64\"}"), std::string::npos);
+  EXPECT_TRUE(Has(job, "completions: 64\n"));
+  EXPECT_TRUE(Has(job, "{name: JOB_COMPLETIONS, value: \"64\"}"));
 }
 
 }  // namespace

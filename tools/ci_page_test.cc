@@ -59,8 +59,8 @@ TEST_F(CiPage, ItsCommandsPassAGoodPlugin) {
   EXPECT_EQ(Page(once_).status, 0);
   const Ran ran = Page(every_push_);
   EXPECT_EQ(ran.status, 0) << ran.err << ran.out;
-  EXPECT_TRUE(Read("qualm.xml").starts_with("<?xml "));
-  EXPECT_GT(test::Json::parse(Read("qualm.json"))["totals"]["passed"], 1000);
+  EXPECT_TRUE(Begins(Read("qualm.xml"), "<?xml "));
+  EXPECT_GT(ReadJson("qualm.json")["totals"]["passed"], 1000);
 }
 
 TEST_F(CiPage, ItsCommandsTellANewBugFromAKnownOne) {
@@ -69,29 +69,28 @@ TEST_F(CiPage, ItsCommandsTellANewBugFromAKnownOne) {
   // relu is forgotten.
   std::string bug = plugin_;
   const std::string relu = "if (p->relu && sum < 0) sum = 0;";
-  ASSERT_NE(bug.find(relu), std::string::npos);
+  ASSERT_TRUE(Has(bug, relu));
   bug.erase(bug.find(relu), relu.size());
   Write("my_kernels.c", bug);
   ASSERT_EQ(Page(build_).status, 0);
   const Ran found = Page(every_push_);
   EXPECT_EQ(found.status, 1) << found.err << found.out;
-  EXPECT_NE(Read("qualm.xml").find("<failure "), std::string::npos);
+  EXPECT_TRUE(Has(Read("qualm.xml"), "<failure "));
   EXPECT_FALSE(fs::is_empty(folder() / "qualm-findings/findings"));
   // Accepted.
   EXPECT_EQ(Page(once_).status, 1);
   const Ran known = Page(every_push_);
   EXPECT_EQ(known.status, 0) << known.err << known.out;
-  EXPECT_NE(known.out.find("  in the baseline ci/qualm-baseline.json\n"), std::string::npos);
+  EXPECT_TRUE(Has(known.out, "  in the baseline ci/qualm-baseline.json\n"));
 }
 
 TEST_F(CiPage, ItsListOfSuppressionsIsOne) {
   const std::vector<std::string> lists = Blocks("json");
   ASSERT_EQ(lists.size(), 1u);
   Write("list.json", lists[0]);
-  const Ran ran = Qualm({"check", "-s", "native", "--op", "add", "-n", "1", "--suppressions",
-                         "list.json", "--today", "2027-01-01"});
-  EXPECT_EQ(ran.status, 0) << ran.err;
-  EXPECT_TRUE(Lines(ran.err).back().starts_with("qualm: list.json: no finding of this run is "))
+  const Ran ran = Qualm(0, {"check", "-s", "native", "--op", "add", "-n", "1", "--suppressions",
+                            "list.json", "--today", "2027-01-01"});
+  EXPECT_TRUE(Begins(Lines(ran.err).back(), "qualm: list.json: no finding of this run is "))
       << ran.err;
 }
 
@@ -102,7 +101,7 @@ TEST_F(CiPage, ItsWorkflowsRunThem) {
   int commands = 0;
   const auto expect_in = [&](const std::string& workflow, const std::string& block) {
     for (const std::string& line : Lines(block)) {
-      EXPECT_NE(workflow.find(" " + line + "\n"), std::string::npos) << line;
+      EXPECT_TRUE(Has(workflow, " " + line + "\n")) << line;
       ++commands;
     }
   };

@@ -17,6 +17,7 @@
 #include "core/io/case_json.h"
 #include "core/layer_test_util.h"
 #include "core/slice.h"
+#include "core/text_test_util.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "properties/engine.h"
@@ -155,9 +156,8 @@ TEST(FindingOf, HasItsCauseItsExcuseAndItsAlarm) {
       },
       "crashing");
   const Verdict crash = Judge(property, c, crashing);
-  EXPECT_TRUE(Told([&] {
-                FindingOf(c, property, crashing, crash, "f", {});
-              }).starts_with("qualm: crashing fails linear.matches_exact: "));
+  EXPECT_TRUE(Begins(Told([&] { FindingOf(c, property, crashing, crash, "f", {}); }),
+                     "qualm: crashing fails linear.matches_exact: "));
 }
 
 TEST(Effort, IsToldWhereSomebodyHadToWait) {
@@ -198,7 +198,7 @@ TEST_F(FindingsFolderTest, AFindingIsWrittenAndToldWhenItIsFound) {
       Told([&] { options.found(finding); }),
       "qualm: found: linear.matches_exact fails on mine [tail]: expected 1, got 2 at index 0\n");
   EXPECT_EQ(ParseCase(Of(finding, "case.json"), "f").property, "linear.matches_exact");
-  EXPECT_TRUE(Of(finding, "explanation.txt").starts_with("As it was found."));
+  EXPECT_TRUE(Begins(Of(finding, "explanation.txt"), "As it was found."));
   // Another claim is written too, but the fault is told once.
   Finding other = finding;
   other.property = "clamp";
@@ -316,9 +316,7 @@ TEST_F(TriageTest, AFindingHasItsCauseItsSmallestCaseAndItsFiles) {
   EXPECT_EQ(ParseCase(Of(kept[0], "case.json"), "f").property, "linear.matches_exact");
   const Case small = ParseCase(Of(kept[0], "minimized.case.json"), "f");
   EXPECT_LE(small.K, Found().test_case.K);
-  EXPECT_NE(Of(kept[0], "explanation.txt").find(std::string(kTail) + "/case.json"),
-            std::string::npos)
-      << Of(kept[0], "explanation.txt");
+  EXPECT_TRUE(Has(Of(kept[0], "explanation.txt"), std::string(kTail) + "/case.json"));
   EXPECT_FALSE(std::filesystem::exists(Folder(Found().fingerprint()))) << "as it was found";
 
   ASSERT_EQ(findings.diagnoses().size(), 1u);

@@ -72,7 +72,7 @@ TEST_F(Judged, ARunIsCleanOnlyIfTheNumbersWereJudged) {
     const Ran ran = Qualm(words);
     EXPECT_EQ(ran.status, row.status) << ran.out << ran.err;
     EXPECT_EQ(ran.out.find("OK: ") != std::string::npos, row.status == 0) << ran.out;
-    EXPECT_NE(ran.out.find(row.left_out), std::string::npos) << ran.out;
+    EXPECT_TRUE(Has(ran.out, row.left_out));
     const Json unjudged = Document({0, Read("run.json"), ""})["unjudged"];
     bool missing = false;
     for (const Json& one : unjudged) missing |= one["missing"].get<bool>();
@@ -82,22 +82,20 @@ TEST_F(Judged, ARunIsCleanOnlyIfTheNumbersWereJudged) {
     if (row.status != 2) continue;
     EXPECT_NE(LineWith(ran.err, row.told), "") << ran.err;
     EXPECT_NE(LineWith(ran.out, row.told), "") << ran.out;
-    EXPECT_NE(Read("out/index.html").find("NOT OK: nothing was judged of requantize on "),
-              std::string::npos);
+    EXPECT_TRUE(Has(Read("out/index.html"), "NOT OK: nothing was judged of requantize on "));
     // A test that was skipped says why.
     const std::string skipped = LineWith(Read("run.xml"), "\"requantize.matches_model\"");
-    EXPECT_NE(skipped.find("<skipped message=\"skipped: "), std::string::npos) << skipped;
-    EXPECT_EQ(skipped.find("message=\"skipped\""), std::string::npos) << skipped;
+    EXPECT_TRUE(Has(skipped, "<skipped message=\"skipped: "));
+    EXPECT_FALSE(Has(skipped, "message=\"skipped\""));
   }
 }
 
 TEST_F(Judged, IdentifyComparesWithTheContract) {
   const std::string ort = "model:onnxruntime@vnni";
-  const Ran none = Qualm({"identify", "-s", "native", "--op", "requantize", "-n", "20",
-                          "--convention", "exact", "--contract", ort});
-  EXPECT_EQ(none.status, 2) << none.out;
-  EXPECT_TRUE(Lines(none.err).back().starts_with(
-      "qualm: requantize: nothing was compared with onnxruntime@vnni"))
+  const Ran none = Qualm(2, {"identify", "-s", "native", "--op", "requantize", "-n", "20",
+                             "--convention", "exact", "--contract", ort});
+  EXPECT_TRUE(Begins(Lines(none.err).back(),
+                     "qualm: requantize: nothing was compared with onnxruntime@vnni"))
       << none.err;
   const std::vector<std::string> both{"identify",       "-s",         "native", "--op",
                                       "add,requantize", "-n",         "20",     "--convention",
@@ -117,12 +115,11 @@ TEST_F(Judged, FuzzingDoesNotBeginWhereNobodyWouldJudge) {
 
 TEST_F(Judged, OurOwnKernelsAreNamed) {
   const Ran ran = Qualm({"check", "--op", "add", "-n", "5"});
-  EXPECT_TRUE(ran.out.starts_with("OK: ")) << ran.out;
-  EXPECT_NE(ran.out.find(" answers of qualm's own kernels (no --subject was named) were judged: "),
-            std::string::npos)
-      << ran.out;
-  EXPECT_EQ(Qualm({"check", "--op", "add", "-n", "5", "-s", "native@all"}).out.find("own kernels"),
-            std::string::npos);
+  EXPECT_TRUE(Begins(ran.out, "OK: "));
+  EXPECT_TRUE(
+      Has(ran.out, " answers of qualm's own kernels (no --subject was named) were judged: "));
+  EXPECT_FALSE(
+      Has(Qualm({"check", "--op", "add", "-n", "5", "-s", "native@all"}).out, "own kernels"));
 }
 
 // Quantize and add as people write them in NumPy, and sub exactly.
@@ -214,18 +211,17 @@ TEST_F(Judged, ACaseFileKeepsItsContract) {
   for (const std::string& file : files) {
     SCOPED_TRACE(file);
     EXPECT_EQ(ReadCaseFile(file).contract, model);
-    EXPECT_EQ(Qualm({"replay", file, "-s", subject}).status, 1);
-    EXPECT_EQ(Qualm({"explain", file, "-s", subject}).status, 1);
-    const Ran small = Qualm({"minimize", file, "-s", subject, "-o", "small.case.json"});
-    EXPECT_EQ(small.status, 1) << small.err;
+    Qualm(1, {"replay", file, "-s", subject});
+    Qualm(1, {"explain", file, "-s", subject});
+    const Ran small = Qualm(1, {"minimize", file, "-s", subject, "-o", "small.case.json"});
     EXPECT_EQ(ReadCaseFile((folder() / "small.case.json").string()).contract, model);
     // --contract overrides it.
     const Ran exact = Qualm({"replay", file, "-s", subject, "--contract", "exact"});
-    EXPECT_NE(exact.out.find(" 1 not applicable"), std::string::npos) << exact.out;
-    EXPECT_EQ(Qualm({"minimize", file, "-s", subject, "--contract", "exact"}).status, 2);
+    EXPECT_TRUE(Has(exact.out, " 1 not applicable"));
+    Qualm(2, {"minimize", file, "-s", subject, "--contract", "exact"});
   }
   // Our own kernels have not promised it.
-  EXPECT_EQ(Qualm({"replay", "small.case.json"}).out.find("FINDING"), std::string::npos);
+  EXPECT_FALSE(Has(Qualm({"replay", "small.case.json"}).out, "FINDING"));
 
   Case c = ReadCaseFile((folder() / "small.case.json").string());
   const auto replay = [&] {
@@ -235,10 +231,9 @@ TEST_F(Judged, ACaseFileKeepsItsContract) {
   // A file from before names no contract: its expected output does.
   c.contract.clear();
   EXPECT_EQ(replay().status, 1);
-  EXPECT_NE(replay().out.find("still fails: changed.case.json"), std::string::npos);
+  EXPECT_TRUE(Has(replay().out, "still fails: changed.case.json"));
   c.expected->SetInt(0, c.expected->IntAt(0) ^ 1);
-  EXPECT_NE(replay().out.find("the expected output in the file is that of no convention"),
-            std::string::npos);
+  EXPECT_TRUE(Has(replay().out, "the expected output in the file is that of no convention"));
   for (const auto& [contract, says] :
        {std::pair{"model:none", "contract: there is no convention 'none'"},
         {"model:observers@aten", "contract: model:observers@aten has no linear"}}) {
@@ -246,7 +241,7 @@ TEST_F(Judged, ACaseFileKeepsItsContract) {
     const Ran ran = replay();
     EXPECT_EQ(ran.status, 2);
     EXPECT_EQ(Lines(ran.err).size(), 1u) << ran.err;
-    EXPECT_NE(ran.err.find(says), std::string::npos) << ran.err;
+    EXPECT_TRUE(Has(ran.err, says));
   }
 }
 

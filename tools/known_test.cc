@@ -28,7 +28,7 @@ class Known : public QualmTest {
   // The document of the run without more options, as baseline.json.
   Json Baseline() {
     EXPECT_EQ(Check({"--json", "baseline.json"}).status, 1);
-    return Json::parse(Read("baseline.json"));
+    return ReadJson("baseline.json");
   }
   static Names Fingerprints(const Json& document) {
     Names names;
@@ -68,12 +68,10 @@ TEST_F(Known, ABaselineExcusesWhatIsInItAndNothingElse) {
   EXPECT_FALSE(std::filesystem::exists(folder() / "qualm-findings"));
   const Ran text = Check({"--baseline", "baseline.json"});
   EXPECT_EQ(text.status, 0);
-  EXPECT_NE(text.out.find("known: linear.matches_exact fails on faulty:k-tail [tail]"),
-            std::string::npos)
-      << text.out;
-  EXPECT_NE(text.out.find("  in the baseline baseline.json\n"), std::string::npos) << text.out;
-  EXPECT_EQ(text.out.find("FINDING"), std::string::npos) << text.out;
-  EXPECT_EQ(text.err.find("not seen"), std::string::npos) << text.err;
+  EXPECT_TRUE(Has(text.out, "known: linear.matches_exact fails on faulty:k-tail [tail]"));
+  EXPECT_TRUE(Has(text.out, "  in the baseline baseline.json\n"));
+  EXPECT_FALSE(Has(text.out, "FINDING"));
+  EXPECT_FALSE(Has(text.err, "not seen"));
 
   // Each one taken out of it is the new one.
   for (size_t i = 0; i < document["findings"].size(); ++i) {
@@ -128,8 +126,7 @@ TEST_F(Known, FormerFingerprintsAreUnderstood) {
   Write("list.json", Suppressions(Fingerprints(former)).dump());
   const Ran list = Check({"--suppressions", "list.json", "--today", "2027-01-01"});
   EXPECT_EQ(list.status, 0);
-  EXPECT_TRUE(
-      Lines(list.err).back().starts_with("qualm: list.json: holds fingerprints of an earlier"))
+  EXPECT_TRUE(Begins(Lines(list.err).back(), "qualm: list.json: holds fingerprints of an earlier"))
       << list.err;
 }
 
@@ -148,25 +145,19 @@ TEST_F(Known, ASuppressionHoldsWithItsReasonToItsLastDay) {
   }
   const Ran text = Check({"--suppressions", "list.json", "--today", "2027-06-30"});
   EXPECT_EQ(text.status, 0);
-  EXPECT_NE(text.out.find("suppressed: linear.matches_exact fails on faulty:k-tail [tail]"),
-            std::string::npos)
-      << text.out;
-  EXPECT_NE(text.out.find("  suppressed until 2027-06-30: issue 7\n"), std::string::npos);
+  EXPECT_TRUE(Has(text.out, "suppressed: linear.matches_exact fails on faulty:k-tail [tail]"));
+  EXPECT_TRUE(Has(text.out, "  suppressed until 2027-06-30: issue 7\n"));
 
   // The day after it fails again, and says so.
   const Ran after = Check({"--suppressions", "list.json", "--today", "2027-07-01"});
   EXPECT_EQ(after.status, 1);
   const std::string fingerprint = "linear.matches_exact-faulty-k-tail-tail";
   ASSERT_TRUE(all.contains(fingerprint));
-  EXPECT_NE(after.err.find("qualm: list.json: the suppression of " + fingerprint +
-                           " expired on 2027-06-30\n"),
-            std::string::npos)
-      << after.err;
-  EXPECT_NE(after.out.find("  fingerprint: " + fingerprint +
-                           "\n  its suppression expired on 2027-06-30: issue 7\n"),
-            std::string::npos)
-      << after.out;
-  EXPECT_EQ(after.out.find("suppressed:"), std::string::npos);
+  EXPECT_TRUE(Has(after.err, "qualm: list.json: the suppression of " + fingerprint +
+                                 " expired on 2027-06-30\n"));
+  EXPECT_TRUE(Has(after.out, "  fingerprint: " + fingerprint +
+                                 "\n  its suppression expired on 2027-06-30: issue 7\n"));
+  EXPECT_FALSE(Has(after.out, "suppressed:"));
 }
 
 TEST_F(Known, OneSuppressionExcusesOneFinding) {
@@ -190,7 +181,7 @@ TEST_F(Known, ABaselineIsMadeWithoutWhatWasSuppressed) {
   const Ran both = Check({"--baseline", "baseline.json", "--suppressions", "list.json", "--today",
                           "2027-01-01", "--json", "next.json"});
   EXPECT_EQ(both.status, 0) << both.err;
-  EXPECT_NE(both.out.find("  suppressed until 2027-06-30: issue 7\n"), std::string::npos);
+  EXPECT_TRUE(Has(both.out, "  suppressed until 2027-06-30: issue 7\n"));
   const Ran later = Check({"--baseline", "next.json", "--suppressions", "list.json", "--today",
                            "2027-07-01", "--json", "-"});
   EXPECT_EQ(later.status, 1);
@@ -201,24 +192,19 @@ TEST_F(Known, ABaselineIsMadeWithoutWhatWasSuppressed) {
 TEST_F(Known, TheRepeatCommandNamesTheDate) {
   Write("list.json", Suppressions({}).dump());
   const Ran now = Check({"--suppressions", "list.json"});
-  EXPECT_NE(Lines(now.err)[0].find(" --suppressions list.json --seed 1 --today 20"),
-            std::string::npos)
-      << now.err;
+  EXPECT_TRUE(Has(Lines(now.err)[0], " --suppressions list.json --seed 1 --today 20")) << now.err;
   const Ran then = Check({"--suppressions", "list.json", "--today=2027-01-01"});
-  EXPECT_TRUE(Lines(then.err)[0].ends_with(" --today=2027-01-01 --seed 1")) << then.err;
+  EXPECT_TRUE(Ends(Lines(then.err)[0], " --today=2027-01-01 --seed 1")) << then.err;
 }
 
 TEST_F(Known, JUnitShowsKnownFindingsAndDoesNotFail) {
   Baseline();
   EXPECT_EQ(Check({"--baseline", "baseline.json", "--junit", "all.xml"}).status, 0);
   const std::string all = Read("all.xml");
-  EXPECT_EQ(all.find("<failure"), std::string::npos) << all;
-  EXPECT_NE(all.find("name=\"linear.matches_exact\"><system-out>expected: known: "),
-            std::string::npos)
-      << all;
+  EXPECT_FALSE(Has(all, "<failure"));
+  EXPECT_TRUE(Has(all, "name=\"linear.matches_exact\"><system-out>expected: known: "));
   EXPECT_EQ(Check({"--junit", "none.xml"}).status, 1);
-  EXPECT_NE(Read("none.xml").find("name=\"linear.matches_exact\"><failure message=\"FINDING: "),
-            std::string::npos);
+  EXPECT_TRUE(Has(Read("none.xml"), "name=\"linear.matches_exact\"><failure message=\"FINDING: "));
 }
 
 TEST_F(Known, BadFilesAreOneLineBeforeTheRun) {
@@ -283,8 +269,7 @@ TEST_F(DeclaredDepartures, FailTheAuditWhenTheyDisappear) {
   Names gone;
   for (const Json& finding : document["findings"]) {
     EXPECT_EQ(finding["expected_by_contract"], false);
-    EXPECT_NE(finding["explanation"].get<std::string>().find("not seen on any documented case"),
-              std::string::npos);
+    EXPECT_TRUE(Has(finding["explanation"].get<std::string>(), "not seen on any documented case"));
     gone.insert(finding["fingerprint"]);
   }
   EXPECT_TRUE(
@@ -316,16 +301,15 @@ TEST_F(DeclaredDepartures, FailTheAuditWhenOneIsNew) {
     });
   };
   EXPECT_TRUE(failed(document)) << document["verdicts"];
-  EXPECT_NE(Read("report/index.html").find("NOT OK: 1 new fault"), std::string::npos);
+  EXPECT_TRUE(Has(Read("report/index.html"), "NOT OK: 1 new fault"));
   // And a suppression excuses it in the report too.
   Write("list.json", Suppressions(Fingerprints(document)).dump());
   const Ran known =
       Audit({"--corpus", "quiet", "--suppressions", "list.json", "--today", "2027-01-01"},
             "faulty:k-tail");
   EXPECT_EQ(known.status, 0) << known.err << known.out;
-  EXPECT_NE(Read("report/index.html").find("OK: nothing new"), std::string::npos);
-  EXPECT_NE(Read("report/index.html").find("suppressed until 2027-06-30: issue 7"),
-            std::string::npos);
+  EXPECT_TRUE(Has(Read("report/index.html"), "OK: nothing new"));
+  EXPECT_TRUE(Has(Read("report/index.html"), "suppressed until 2027-06-30: issue 7"));
   EXPECT_FALSE(failed(Document(known))) << Document(known)["verdicts"];
 }
 

@@ -48,6 +48,15 @@ Ran QualmTest::Qualm(const std::vector<std::string>& arguments,
   return Run(words, environment);
 }
 
+Ran QualmTest::Qualm(int status, const std::vector<std::string>& arguments,
+                     const std::vector<std::string>& environment, std::source_location where) {
+  Ran ran = Qualm(arguments, environment);
+  const testing::ScopedTrace trace(where.file_name(), static_cast<int>(where.line()),
+                                   testing::PrintToString(arguments));
+  EXPECT_EQ(ran.status, status) << ran.out << ran.err;
+  return ran;
+}
+
 Ran QualmTest::Shell(const std::string& command, const std::string& path) {
   const std::string first = path.empty() ? "" : "PATH='" + path + "':\"$PATH\"; export PATH\n";
   return Run({"/bin/sh", "-c", first + command}, {});

@@ -8,10 +8,12 @@
 
 #include <filesystem>
 #include <set>
+#include <source_location>
 #include <string>
 #include <vector>
 
 #include "core/io/json_schema_test_util.h"
+#include "core/text_test_util.h"
 
 namespace qualm::tools {
 
@@ -30,6 +32,10 @@ class QualmTest : public testing::Test {
   // `environment`: "NAME=value" added to ours.
   Ran Qualm(const std::vector<std::string>& arguments,
             const std::vector<std::string>& environment = {});
+  // The same, with the exit status that the test expects.
+  Ran Qualm(int status, const std::vector<std::string>& arguments,
+            const std::vector<std::string>& environment = {},
+            std::source_location where = std::source_location::current());
   // Starts the command, whose output nobody reads; its process, 0 where it does not start.
   pid_t StartQualm(std::vector<std::string> arguments) const;
   // `path`: folders to look for programs in before all others.
@@ -43,6 +49,7 @@ class QualmTest : public testing::Test {
   // A file of that text in the folder; returns its path.
   std::string Write(const std::string& name, const std::string& text);
   std::string Read(const std::string& name) const;
+  test::Json ReadJson(const std::string& name) const { return test::Json::parse(Read(name)); }
 
  private:
   Ran Run(const std::vector<std::string>& words, const std::vector<std::string>& environment);

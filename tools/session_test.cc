@@ -18,6 +18,7 @@
 
 #include "adapters/registry.h"
 #include "core/status.h"
+#include "core/text_test_util.h"
 #include "tools/command.h"
 #include "tools/tools_test_util.h"
 
@@ -189,8 +190,7 @@ TEST_F(SessionTest, FoldersAreTriedAndTakenBack) {
   EXPECT_TRUE(std::filesystem::exists(folder() / "a/b")) << "it was there";
   const std::string file = Write("file", "text");
   const std::string below = refused(At("file/below"));
-  EXPECT_TRUE(below.starts_with("--out: " + At("file/below") + ": cannot be made or written ("))
-      << below;
+  EXPECT_TRUE(Begins(below, "--out: " + At("file/below") + ": cannot be made or written ("));
   EXPECT_EQ(Read("file"), "text");
   EXPECT_EQ(refused("/proc/sys/kernel"),
             "--out: /proc/sys/kernel: cannot be made or written (Permission denied)");
@@ -264,7 +264,7 @@ TEST_F(SessionTest, AnEndHasAStatusAndADocument) {
   EXPECT_EQ(document["totals"]["skipped"], 1);
   EXPECT_EQ(document["totals"]["failed"], 0);
   EXPECT_EQ(document["command"], "qualm check");
-  EXPECT_TRUE(Read("result.xml").starts_with("<?xml"));
+  EXPECT_TRUE(Begins(Read("result.xml"), "<?xml"));
   EXPECT_EQ(end({Judgement::kFailed}, true), kFindings);
   int status = 0;
   EXPECT_EQ(Told([&] { status = end({Judgement::kSkipped, Judgement::kVacuous}, false); }),
@@ -272,8 +272,8 @@ TEST_F(SessionTest, AnEndHasAStatusAndADocument) {
   EXPECT_EQ(status, kBadInput);
   // Where a result cannot be written the run still says what it found, and then fails.
   options.json = folder().string();
-  EXPECT_TRUE(Refused([&] { end({Judgement::kPassed}, false); }).starts_with("--json: "));
-  EXPECT_TRUE(Read("result.xml").starts_with("<?xml"));
+  EXPECT_TRUE(Begins(Refused([&] { end({Judgement::kPassed}, false); }), "--json: "));
+  EXPECT_TRUE(Begins(Read("result.xml"), "<?xml"));
   options.json = "-";
   testing::internal::CaptureStdout();
   EXPECT_EQ(end({Judgement::kPassed}, false), kClean);
@@ -287,7 +287,7 @@ TEST_F(SessionTest, AnEndHasAStatusAndADocument) {
       TotalsLine(totals),
       "9 cases; claims: 1 passed, 2 failed, 3 expected, 4 skipped, 5 vacuous, 6 not applicable");
   totals.cases = 1;
-  EXPECT_TRUE(TotalsLine(totals).starts_with("1 case; claims: 1 passed, "));
+  EXPECT_TRUE(Begins(TotalsLine(totals), "1 case; claims: 1 passed, "));
 }
 
 // What a document says besides its totals.

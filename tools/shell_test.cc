@@ -20,7 +20,7 @@ class ShellSupport : public QualmTest {
     EXPECT_EQ(ran.status, 0) << ran.err;
     return Lines(ran.out);
   }
-  bool Has(const std::string& program) { return Shell("command -v " + program).status == 0; }
+  bool HasProgram(const std::string& program) { return Shell("command -v " + program).status == 0; }
 };
 
 bool Holds(const std::vector<std::string>& words, const std::string& word) {
@@ -39,43 +39,40 @@ TEST_F(ShellSupport, BashCompletesVerbsOptionsSubjectsAndOperations) {
 TEST_F(ShellSupport, EveryShellKnowsEveryVerb) {
   const std::string help = Qualm({"--help"}).out;
   for (const std::string shell : {"bash", "zsh", "fish"}) {
-    const Ran ran = Qualm({"completion", shell});
-    EXPECT_EQ(ran.status, 0);
+    const Ran ran = Qualm(0, {"completion", shell});
     for (const std::string verb : {"audit", "check", "exhaust", "repair", "merge", "man"}) {
-      EXPECT_NE(help.find("  " + verb), std::string::npos);
-      EXPECT_NE(ran.out.find(verb), std::string::npos) << shell << " " << verb;
+      EXPECT_TRUE(Has(help, "  " + verb));
+      EXPECT_TRUE(Has(ran.out, verb)) << shell << " " << verb;
     }
   }
   ExpectBadInput({"completion", "csh"}, "SHELL: csh not in {");
 }
 
 TEST_F(ShellSupport, ZshReadsItsScript) {
-  if (!Has("zsh")) GTEST_SKIP() << "no zsh";
+  if (!HasProgram("zsh")) GTEST_SKIP() << "no zsh";
   EXPECT_EQ(Shell("qualm completion zsh > _qualm && zsh -n _qualm", QUALM_BINARY_DIR "/bin").status,
             0);
 }
 
 TEST_F(ShellSupport, FishReadsItsScript) {
-  if (!Has("fish")) GTEST_SKIP() << "no fish";
+  if (!HasProgram("fish")) GTEST_SKIP() << "no fish";
   EXPECT_EQ(Shell("qualm completion fish > q && fish -n q", QUALM_BINARY_DIR "/bin").status, 0);
 }
 
 TEST_F(ShellSupport, ManReadsItsPage) {
-  const Ran page = Qualm({"man"});
-  EXPECT_EQ(page.status, 0);
-  EXPECT_TRUE(page.out.starts_with(".TH QUALM 1\n"));
-  EXPECT_NE(page.out.find("\n.SS qualm check\n"), std::string::npos);
-  EXPECT_NE(page.out.find("\\-\\-subject"), std::string::npos);
-  if (!Has("groff")) GTEST_SKIP() << "no groff";
+  const Ran page = Qualm(0, {"man"});
+  EXPECT_TRUE(Begins(page.out, ".TH QUALM 1\n"));
+  EXPECT_TRUE(Has(page.out, "\n.SS qualm check\n"));
+  EXPECT_TRUE(Has(page.out, "\\-\\-subject"));
+  if (!HasProgram("groff")) GTEST_SKIP() << "no groff";
   const Ran read = Shell("qualm man | groff -man -Tutf8 -ww", QUALM_BINARY_DIR "/bin");
   EXPECT_EQ(read.status, 0);
   EXPECT_EQ(read.err, "");
-  EXPECT_NE(read.out.find("Exit status: 0 clean"), std::string::npos);
+  EXPECT_TRUE(Has(read.out, "Exit status: 0 clean"));
 }
 
 TEST_F(ShellSupport, TheDoctorSaysWhatWorks) {
-  const Ran ran = Qualm({"doctor", "--json", "-"});
-  EXPECT_EQ(ran.status, 0);
+  const Ran ran = Qualm(0, {"doctor", "--json", "-"});
   const test::Json lines = Document(ran)["doctor"];
   for (const std::string name : {"native", "faulty", "plugin", "fuzzing"}) {
     const auto line =
@@ -85,14 +82,13 @@ TEST_F(ShellSupport, TheDoctorSaysWhatWorks) {
   }
   EXPECT_EQ(lines[0]["usable"], true) << "our own kernels";
   const std::string text = Qualm({"doctor"}).out;
-  EXPECT_NE(text.find("ok      native"), std::string::npos) << text;
+  EXPECT_TRUE(Has(text, "ok      native"));
 }
 
 TEST_F(ShellSupport, TheCommandAloneSaysWhatToTry) {
-  const Ran ran = Qualm({});
-  EXPECT_EQ(ran.status, 2);
+  const Ran ran = Qualm(2, {});
   EXPECT_EQ(ran.err, "qualm: no verb, expected one (see qualm --help)\n");
-  EXPECT_NE(ran.out.find("qualm doctor"), std::string::npos);
+  EXPECT_TRUE(Has(ran.out, "qualm doctor"));
 }
 
 }  // namespace

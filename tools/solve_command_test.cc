@@ -42,14 +42,13 @@ TEST_F(NumbersOfPeople, PrintedDigitsComeFirst) {
            {R"("0.0162~")", ""}, {"0.0162", "--as-printed"}}) {
     std::vector<std::string> arguments{"explain", Requantize(multiplier, 48)};
     if (!option.empty()) arguments.push_back(option);
-    const Ran ran = Qualm(arguments);
-    EXPECT_EQ(ran.status, 1) << ran.err;
-    EXPECT_TRUE(ran.out.starts_with(
+    const Ran ran = Qualm(1, arguments);
+    EXPECT_TRUE(Begins(
+        ran.out,
         "observed (somebody):\n"
         "  within the printed digits the answer is exact, so its difference shows no fault:\n"
         "    with multiplier between 0.016150001 and 0.016166667 (printed 0.0162)\n"
-        "requantize M=2 N=1 s32->u8 per-tensor multiplier\n"))
-        << ran.out;
+        "requantize M=2 N=1 s32->u8 per-tensor multiplier\n"));
     // The case that a finding keeps is printed too.
     arguments.insert(arguments.end(), {"--json", "-"});
     const Json document = Document(Qualm(arguments));
@@ -58,7 +57,7 @@ TEST_F(NumbersOfPeople, PrintedDigitsComeFirst) {
     EXPECT_EQ(document["layers"][0]["wrong"], false);
   }
   // Nothing is taken for printed unless somebody says so.
-  EXPECT_EQ(Qualm({"explain", Requantize("0.0162", 48)}).out.find("printed"), std::string::npos);
+  EXPECT_FALSE(Has(Qualm({"explain", Requantize("0.0162", 48)}).out, "printed"));
   EXPECT_NE(
       Qualm({"explain", Requantize(R"("0.0162~")", 40)})
           .out.find("  no numbers within the printed digits make the answer exact: output 1 is "
@@ -69,26 +68,21 @@ TEST_F(NumbersOfPeople, PrintedDigitsComeFirst) {
 TEST_F(NumbersOfPeople, AFolderCallsNoAnswerWithinTheDigitsWrong) {
   Requantize(R"("0.0162~")", 48);
   const Ran within = Qualm({"explain", "."});
-  EXPECT_NE(within.out.find("of 1 layer: 0 exact, 1 exact within the printed digits."),
-            std::string::npos)
-      << within.out;
-  EXPECT_EQ(Qualm({"replay", "layer.case.json", "-s", "native"}).status, 0);
+  EXPECT_TRUE(Has(within.out, "of 1 layer: 0 exact, 1 exact within the printed digits."));
+  Qualm(0, {"replay", "layer.case.json", "-s", "native"});
   Requantize("0.0162", 48);
-  EXPECT_NE(Qualm({"explain", "."}).out.find("1 not exact in a known way"), std::string::npos);
-  EXPECT_NE(Qualm({"explain", ".", "--as-printed"}).out.find("exact within the printed"),
-            std::string::npos);
+  EXPECT_TRUE(Has(Qualm({"explain", "."}).out, "1 not exact in a known way"));
+  EXPECT_TRUE(Has(Qualm({"explain", ".", "--as-printed"}).out, "exact within the printed"));
 }
 
 TEST_F(NumbersOfPeople, AnUnknownNumberIsSolved) {
   const std::string file = Requantize(R"("?")", 48);
-  const Ran ran = Qualm({"identify", "--solve", file});
-  EXPECT_EQ(ran.status, 0) << ran.err;
+  const Ran ran = Qualm(0, {"identify", "--solve", file});
   // 47.5 / 3000 to 48.5 / 3000, and 15.5 to 16.5 thousandths; half to even takes the ends of 16
   // and 48.
   EXPECT_EQ(Lines(ran.out)[0], "layer.case.json: requantize M=2 N=1 s32->u8 per-tensor multiplier");
   EXPECT_EQ(Lines(ran.out)[1], "  observed (somebody): what it tells of the unknown numbers:");
-  EXPECT_TRUE(
-      Lines(ran.out)[2].starts_with("    multiplier: these: 0.015833335 to 0.016166667 (exact"))
+  EXPECT_TRUE(Begins(Lines(ran.out)[2], "    multiplier: these: 0.015833335 to 0.016166667 (exact"))
       << ran.out;
   const Json document = Document(Qualm({"identify", "--solve", file, "--json", "-"}));
   EXPECT_TRUE(Fits(document));
@@ -102,26 +96,19 @@ TEST_F(NumbersOfPeople, AnUnknownNumberIsSolved) {
       R"({"qualm_case": 1, "op": "requantize", "M": 2, "N": 1, "multiplier": "?", "out_zp": "?",
           "x": [1000, 3000], "observed": {"by": "somebody", "y": [16, 48]}})");
   const Ran two = Qualm({"identify", "--solve", both, "--convention", "exact"});
-  EXPECT_NE(two.out.find("multiplier, out_zp: these: multiplier "), std::string::npos) << two.out;
-  EXPECT_NE(two.out.find(" with out_zp 0"), std::string::npos) << two.out;
+  EXPECT_TRUE(Has(two.out, "multiplier, out_zp: these: multiplier "));
+  EXPECT_TRUE(Has(two.out, " with out_zp 0"));
 }
 
 // Each number in turn: twice the multiplier, or a zero point that both outputs share.
 TEST_F(NumbersOfPeople, ANumberThatIsWrongIsFound) {
-  const Ran twice = Qualm({"identify", "--solve", Requantize("0.008", 48)});
-  EXPECT_EQ(twice.status, 0) << twice.err;
-  EXPECT_NE(twice.out.find("as written not exact; one number at a time, all else as written:\n"),
-            std::string::npos)
-      << twice.out;
-  EXPECT_NE(twice.out.find("0.016166667; 2^1 times what is written is one (exact)\n"),
-            std::string::npos)
-      << twice.out;
-  EXPECT_NE(twice.out.find("    out_zp: none\n"), std::string::npos) << twice.out;
+  const Ran twice = Qualm(0, {"identify", "--solve", Requantize("0.008", 48)});
+  EXPECT_TRUE(Has(twice.out, "as written not exact; one number at a time, all else as written:\n"));
+  EXPECT_TRUE(Has(twice.out, "0.016166667; 2^1 times what is written is one (exact)\n"));
+  EXPECT_TRUE(Has(twice.out, "    out_zp: none\n"));
   // 16 and 51 are 35 apart, which a multiplier of 0.0175 makes, but not 16 of 1000.
-  const Ran none = Qualm({"identify", "--solve", Requantize("0.016", 251), "--json", "r.json"});
-  EXPECT_EQ(none.status, 1) << none.out;
-  EXPECT_EQ(Qualm({"identify", "--solve", Requantize("0.016", 48)}).out.find("not exact"),
-            std::string::npos);
+  const Ran none = Qualm(1, {"identify", "--solve", Requantize("0.016", 251), "--json", "r.json"});
+  EXPECT_FALSE(Has(Qualm({"identify", "--solve", Requantize("0.016", 48)}).out, "not exact"));
 }
 
 TEST_F(NumbersOfPeople, WhatCannotBeSolvedIsOneLine) {
@@ -161,18 +148,13 @@ TEST_F(NumbersOfPeople, DecimalsStandBesideHexFloats) {
             R"({"qualm_case": 1, "op": "choose_qparams", "batches": 1, "M": 1, "N": 2,
           "observer": "min_max", "x": [-1, 1]})");
   const Ran ran = Qualm({"explain", file, "--at", "0", "-s", "native", "--json", "r.json"});
-  EXPECT_NE(ran.out.find("output [0, 0] (index 0), exact: 0x1.010102p-7 (0.007843138)\n"),
-            std::string::npos)
-      << ran.out;
-  EXPECT_NE(ran.out.find("(1 - -1) / 255 = 0.007843138\n"), std::string::npos) << ran.out;
+  EXPECT_TRUE(Has(ran.out, "output [0, 0] (index 0), exact: 0x1.010102p-7 (0.007843138)\n"));
+  EXPECT_TRUE(Has(ran.out, "(1 - -1) / 255 = 0.007843138\n"));
   const std::regex bare("0x[0-9a-f.]+p[+-][0-9]+(?! \\()");
   EXPECT_FALSE(std::regex_search(ran.out, bare)) << ran.out;
-  EXPECT_NE(
-      Json::parse(Read("r.json"))["explanation"].get<std::string>().find("exact: 0x1.010102p-7\n"),
-      std::string::npos);
+  EXPECT_TRUE(Has(ReadJson("r.json")["explanation"].get<std::string>(), "exact: 0x1.010102p-7\n"));
   const Ran zero_point = Qualm({"explain", file, "--at", "1"});
-  EXPECT_NE(zero_point.out.find("round(-1 / 0.007843138 = -127.49999) = 127\n"), std::string::npos)
-      << zero_point.out;
+  EXPECT_TRUE(Has(zero_point.out, "round(-1 / 0.007843138 = -127.49999) = 127\n"));
 }
 
 TEST_F(NumbersOfPeople, WeightsGivenToAVerbThatReadsCases) {
@@ -193,7 +175,7 @@ TEST_F(NumbersOfPeople, WeightsGivenToAVerbThatReadsCases) {
                          "qualm repair read weights");
     }
   }
-  EXPECT_EQ(Qualm({"certify", npy}).err.find("holds weights"), std::string::npos);
+  EXPECT_FALSE(Has(Qualm({"certify", npy}).err, "holds weights"));
   ExpectBadInput({"explain", Named("model.tflite", std::string("\x1c\0\0\0TFL3", 8))},
                  "model.tflite: file: is binary, expected a case file, which is JSON text");
   ExpectBadInput({"certify", "model.tflite"},

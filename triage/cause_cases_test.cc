@@ -74,8 +74,7 @@ TEST(CauseCases, AreNamedInTheStatedWords) {
   for (const Entry& entry : Entries()) {
     const Explanation& stated = entry.c.observed->why;
     if (stated.kind.empty()) continue;
-    TestSubject subject =
-        Answers([&](const Case& c, const RunContext&) { return With(c, entry.causes); });
+    TestSubject subject = Kernel(entry.causes);
     const Attribution found = Attribute(ProblemOf(entry.c), entry.c.observed->y, subject);
     EXPECT_EQ(found.causes, entry.causes) << entry.name;
     EXPECT_EQ(WithoutConventions(found.diagnosis), WithoutConventions(stated.cause)) << entry.name;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/rng.h"
+#include "core/text_test_util.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "properties/test_subject.h"
@@ -325,14 +326,13 @@ TEST_F(ExamineTest, ASizeIsToldWhereManySizesTellIt) {
   }();
   AskOnly([](const Case& c) { return !IsNear(c) && c.K > 0; });
   const auto weighed = Ask({cause_}, Balanced(cause_, at_least(16)), kPatient).weighed.front();
-  EXPECT_TRUE(weighed.where.text.starts_with("where K is 1")) << weighed.where.text;
-  EXPECT_TRUE(weighed.where.text.ends_with(" or more")) << weighed.where.text;
+  EXPECT_TRUE(Begins(weighed.where.text, "where K is 1"));
+  EXPECT_TRUE(Ends(weighed.where.text, " or more"));
   // One size on either side is one answer, however often it is given.
   AskOnly([](const Case& c) { return c.K == 16 || c.K == 17; });
   const auto two =
       Ask({cause_}, Balanced(cause_, [](const Case& c) { return c.K == 16; }), kPatient);
-  EXPECT_EQ(two.weighed.front().where.text.find("K"), std::string::npos)
-      << two.weighed.front().where.text;
+  EXPECT_FALSE(Has(two.weighed.front().where.text, "K"));
 }
 
 // ---- Which questions are asked.

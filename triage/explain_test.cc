@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/slice.h"
+#include "core/text_test_util.h"
 #include "oracles/conventions/convention.h"
 #include "triage/fault_test_util.h"
 
@@ -63,7 +64,7 @@ TEST(ExplanationText, OfSubjectsThatAreRightNamesThemTogether) {
   TestSubject a = Called("a", kExact), b = Called("b", kExact);
   EXPECT_EQ(Explain(c, {&a, &b}), std::string(kDerivationOf0) + "  a, b: 26, all outputs exact\n");
   const Case one = slice::OneOutput(c, 0);
-  EXPECT_TRUE(Explain(one, {&a}).ends_with("\n  a: 26, exact\n"));
+  EXPECT_TRUE(Ends(Explain(one, {&a}), "\n  a: 26, exact\n"));
   EXPECT_EQ(Explain(c, {}), kDerivationOf0);
 }
 
@@ -96,10 +97,8 @@ TEST(ExplanationText, FindsTheCauseOfASubject) {
   TestSubject subject =
       Called("wrong", [&](const Case& of, const RunContext&) { return With(of, cause); });
   const std::string text = Explain(c, {&subject});
-  EXPECT_NE(text.find("    cause: the subject ignores the weight zero point [zero-point]\n"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(text.find(" bear it out"), std::string::npos) << text;
+  EXPECT_TRUE(Has(text, "    cause: the subject ignores the weight zero point [zero-point]\n"));
+  EXPECT_TRUE(Has(text, " bear it out"));
   EXPECT_GT(subject.runs, 4);
 }
 
@@ -201,10 +200,9 @@ TEST(ExplanationText, OfAConventionShowsItsSteps) {
       steps += "    " + stage + (step.lossy ? " * " : "   ") + step.text + "\n";
     }
     const std::string exact = ElementText(Right(c), 0), given = ElementText(model.run(c).y, 0);
-    EXPECT_NE(text.find("  model:fbgemm@avx2: " + given + ", exact is " + exact + "\n" + steps +
-                        "    cause: the subject does so [pair-saturation]\n    evidence: one "
-                        "line\n    evidence: another\n    bit-equal to: fbgemm@avx2, "),
-              std::string::npos)
+    EXPECT_TRUE(Has(text, "  model:fbgemm@avx2: " + given + ", exact is " + exact + "\n" + steps +
+                              "    cause: the subject does so [pair-saturation]\n    evidence: one "
+                              "line\n    evidence: another\n    bit-equal to: fbgemm@avx2, "))
         << text << "\n"
         << steps;
     EXPECT_EQ(CountOf(text, "lost 32003"), std::min<int64_t>(pairs, 12));
@@ -224,9 +222,7 @@ TEST(ExplanationText, OfSaturationShowsThePairs) {
     for (int64_t pair = 0; pair < std::min<int64_t>(pairs, 12); ++pair)
       lines += "    " + PairAt(2 * pair);
     if (pairs > 12) lines += "    ... (" + std::to_string(pairs - 12) + " more pairs)\n";
-    EXPECT_NE(text.find("    evidence: another\n" + lines + "    bit-equal to: "),
-              std::string::npos)
-        << text;
+    EXPECT_TRUE(Has(text, "    evidence: another\n" + lines + "    bit-equal to: "));
     // Another cause has no pairs.
     const Attribution tail = Known();
     EXPECT_EQ(CountOf(Explain(c, {&subject}, {.attribution = &tail}), "lost 32003"), 0);
@@ -239,11 +235,8 @@ TEST(ExplanationText, OfSaturationShowsThePairs) {
   TestSubject subject =
       Called("kernel", [&](const Case& of, const RunContext&) { return model.run(of).y; });
   const std::string text = Explain(c, {&subject}, {.attribution = &known});
-  EXPECT_NE(
-      text.find(
-          "    pair k=(0,1): 255*127 + 254*126 = 32385 + 32004 = 64389 -> 32767, lost 31622\n"),
-      std::string::npos)
-      << text;
+  EXPECT_TRUE(Has(
+      text, "    pair k=(0,1): 255*127 + 254*126 = 32385 + 32004 = 64389 -> 32767, lost 31622\n"));
   // An operation without pairs.
   Case sums = TwoOutputs();
   sums.w = Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{200, 200, 200, 200});
@@ -264,8 +257,7 @@ TEST(ExplanationText, ShowsNoStepsWhereTheOutputIsExact) {
   TestSubject subject = Called("model:fbgemm@avx2",
                                [&](const Case& of, const RunContext&) { return model.run(of).y; });
   const std::string text = Explain(c, {&subject}, {.index = 0, .attribution = &known});
-  EXPECT_NE(text.find("exact here; departs first at index 1\n    cause: "), std::string::npos)
-      << text;
+  EXPECT_TRUE(Has(text, "exact here; departs first at index 1\n    cause: "));
 }
 
 // An answer that a kernel and a convention give shows the steps of the convention.
@@ -276,15 +268,11 @@ TEST(ExplanationText, StepsAreShownIfAnyWhoGaveTheAnswerIsAConvention) {
   const auto run = [&](const Case& of, const RunContext&) { return model.run(of).y; };
   TestSubject kernel = Called("kernel", run), convention = Called("model:fbgemm@avx2", run);
   const std::string text = Explain(c, {&kernel, &convention}, {.attribution = &known});
-  EXPECT_NE(
-      text.find("  kernel, model:fbgemm@avx2: 8, exact is 16\n    accumulate  * pair k=(0,1)"),
-      std::string::npos)
-      << text;
+  EXPECT_TRUE(
+      Has(text, "  kernel, model:fbgemm@avx2: 8, exact is 16\n    accumulate  * pair k=(0,1)"));
   const std::string turned = Explain(c, {&convention, &kernel}, {.attribution = &known});
-  EXPECT_NE(
-      turned.find("  model:fbgemm@avx2, kernel: 8, exact is 16\n    accumulate  * pair k=(0,1)"),
-      std::string::npos)
-      << turned;
+  EXPECT_TRUE(
+      Has(turned, "  model:fbgemm@avx2, kernel: 8, exact is 16\n    accumulate  * pair k=(0,1)"));
 }
 
 // The steps of a convention without pairs show none, even where it loses something later.
@@ -316,7 +304,7 @@ TEST(ExplanationText, AsksTheFirstSubjectThatGaveTheAnswer) {
   const auto run = [&](const Case& of, const RunContext&) { return With(of, cause); };
   TestSubject first = Called("first", run), second = Called("second", run);
   const std::string text = Explain(c, {&first, &second});
-  EXPECT_NE(text.find("  first, second: "), std::string::npos) << text;
+  EXPECT_TRUE(Has(text, "  first, second: "));
   EXPECT_GT(first.runs, 1);
   EXPECT_EQ(second.runs, 1);
 }
@@ -339,22 +327,18 @@ TEST(ExplanationText, OfAnImageNamesThePlace) {
   // Two rows and four columns of outputs: image 1, row 1, column 2, channel 3 is in group 1.
   const int64_t index = ((1 * 2 + 1) * 4 + 2) * 4 + 3;
   const std::string text = Explain(c, {}, {.index = index});
-  EXPECT_NE(
-      text.find("\noutput [image 1, row 1, column 2, channel 3] (index " + std::to_string(index) +
-                "), exact: 0\n"
-                "    window        4 of 4 taps (r,s) lie in the image: (0,0) at [1,1] (0,1) at "
-                "[1,2] (1,0) at [2,1] (1,1) at [2,2]\n"
-                "                  input channels 2..3\n"),
-      std::string::npos)
-      << text;
+  EXPECT_TRUE(
+      Has(text, "\noutput [image 1, row 1, column 2, channel 3] (index " + std::to_string(index) +
+                    "), exact: 0\n"
+                    "    window        4 of 4 taps (r,s) lie in the image: (0,0) at [1,1] (0,1) at "
+                    "[1,2] (1,0) at [2,1] (1,1) at [2,2]\n"
+                    "                  input channels 2..3\n"));
   const std::string edge = Explain(c, {}, {.index = 0});
-  EXPECT_NE(
-      edge.find(
+  EXPECT_TRUE(
+      Has(edge,
           "    window        2 of 4 taps (r,s) lie in the image: (0,1) at [0,0] (1,1) at [1,0]\n"
           "                  in the padding: (0,0) (1,0)\n"
-          "                  input channels 0..1\n"),
-      std::string::npos)
-      << edge;
+          "                  input channels 0..1\n"));
 }
 
 TEST(ExplanationText, OfALargeKernelNamesTheFirstTaps) {
@@ -369,15 +353,11 @@ TEST(ExplanationText, OfALargeKernelNamesTheFirstTaps) {
     ASSERT_EQ(Validate(c), "");
     const std::string text = Explain(c, {}, {.index = 0});
     const std::string count = std::to_string(columns);
-    EXPECT_NE(text.find("    window        " + count + " of " + count +
-                        " taps (r,s) lie in the image: (0,0) at [0,0] "),
-              std::string::npos)
-        << text;
-    EXPECT_NE(text.find("(0,31) at [0,31]" +
-                        (columns > 32 ? " ... (" + std::to_string(columns - 32) + " more)\n"
-                                      : std::string("\n"))),
-              std::string::npos)
-        << text;
+    EXPECT_TRUE(Has(text, "    window        " + count + " of " + count +
+                              " taps (r,s) lie in the image: (0,0) at [0,0] "));
+    EXPECT_TRUE(Has(text, "(0,31) at [0,31]" +
+                              (columns > 32 ? " ... (" + std::to_string(columns - 32) + " more)\n"
+                                            : std::string("\n"))));
     EXPECT_EQ(CountOf(text, "(0,32)"), 0);
     EXPECT_EQ(CountOf(text, "input channels"), 0) << "a pool takes one channel";
     EXPECT_EQ(CountOf(text, "padding"), 0);
@@ -394,10 +374,9 @@ TEST(ExplanationText, OfAWindowInThePaddingAlone) {
   c.x = Tensor(DType::kU8, {1, 1, 1, 1});
   c.w = Tensor(DType::kS8, {1, 1, 1, 1});
   ASSERT_EQ(Validate(c), "");
-  EXPECT_NE(Explain(c, {}, {.index = 0})
-                .find("    window        0 of 1 taps (r,s) lie in the image: -\n                  "
-                      "in the padding: (0,0)\n"),
-            std::string::npos);
+  EXPECT_TRUE(Has(Explain(c, {}, {.index = 0}),
+                  "    window        0 of 1 taps (r,s) lie in the image: -\n                  "
+                  "in the padding: (0,0)\n"));
 }
 
 // ---- A finding that is completed.
@@ -415,15 +394,13 @@ TEST(CompletedFinding, HoldsKindDivergenceAndEachSentenceOnce) {
 
 TEST(CompletedFinding, IsJudgedOnceMoreByItsProperty) {
   const Hypothesis cause = Named({"weight zero point ignored"});
-  TestSubject subject = Answers([&](const Case& c, const RunContext&) { return With(c, cause); });
+  TestSubject subject = Kernel(cause);
   Case c = TwoOutputs();
   c.w_q.zero_point = {1};
   Finding finding(c, "matches_exact", "test", {});
   Complete(finding, subject, Verdict::Failed("departs"));
   EXPECT_EQ(finding.kind, Kind::kZeroPoint);
-  EXPECT_TRUE(
-      finding.explanation.starts_with("departs; the subject ignores the weight zero point; "))
-      << finding.explanation;
+  EXPECT_TRUE(Begins(finding.explanation, "departs; the subject ignores the weight zero point; "));
   // The property asks once; then memory and earlier questions are looked at.
   EXPECT_EQ(subject.runs, 4);
   // A claim that is no property, such as that of a recording: the case and its sweep are asked.

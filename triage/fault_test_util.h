@@ -51,6 +51,23 @@ inline Case Elements(int64_t m, int64_t n) {
   return c;
 }
 
+// A window over codes that grow, and weights that grow where the operation has some.
+inline Case Images(Op op, const Window& window, int64_t n) {
+  Case c;
+  c.op = op, c.window = window, c.N = n;
+  DeriveSizes(&c);
+  c.x = Tensor(DType::kU8, ShapeOfX(c));
+  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, static_cast<int32_t>(3 + i * i % 250));
+  if (IsConv(op)) {
+    c.w = Tensor(DType::kS8, ShapeOfW(c));
+    for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, static_cast<int32_t>(1 + i * i % 120));
+    c.out_dtype = DType::kS32;
+    OpenClamp(&c);
+  }
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
 // As what was found before.
 inline std::vector<Attribution> AllNamed(Op op, const std::vector<Hypothesis>& several) {
   std::vector<Attribution> named;
@@ -92,6 +109,14 @@ inline TestSubject Answers(Answering answer) {
   return TestSubject([answer = std::move(answer)](const Case& c, const RunContext& context) {
     return TestSubject::Good(answer(c, context));
   });
+}
+inline TestSubject Answers(std::function<Tensor(const Case&)> answer) {
+  return Answers(
+      [answer = std::move(answer)](const Case& c, const RunContext&) { return answer(c); });
+}
+// A kernel with these causes.
+inline TestSubject Kernel(const Hypothesis& causes) {
+  return Answers([causes](const Case& c) { return With(c, causes); });
 }
 
 }  // namespace qualm::triage

@@ -27,7 +27,7 @@ Said Of(const Case& c, TestSubject& subject) {
 }
 // Of a subject that adds `extra` to each output.
 Said OfAdded(const Case& c, std::function<int32_t(const Case&, int64_t m, int64_t n)> extra) {
-  TestSubject subject = Answers([extra](const Case& of, const RunContext&) {
+  TestSubject subject = Answers([extra](const Case& of) {
     Tensor y = Right(of);
     for (int64_t i = 0; i < y.size(); ++i) {
       const int32_t more = extra(of, i / of.N, i % of.N);
@@ -358,7 +358,7 @@ TEST(Influence, CostsAtMostFortyRuns) {
 TEST(Influence, IsLookedForInThreeWrongOutputs) {
   const Case c = Layer(1, 6, 5);
   const auto seen = [&](const std::vector<int64_t>& wrong, int64_t moved) {
-    TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+    TestSubject subject = Answers([&](const Case& of) {
       Tensor y = Right(of);
       for (const int64_t i : wrong) {
         const int32_t foreign = of.w.IntAt((i + 1) % 6 * 5) * 100 + of.w.IntAt((i + 2) % 6 * 5);
@@ -380,7 +380,7 @@ TEST(Influence, MustBeSeenTwice) {
   const Case c = Layer(1, 2, 5);
   for (const int changes : {1, 2}) {
     int asked = -1;
-    TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+    TestSubject subject = Answers([&](const Case& of) {
       ++asked;
       const bool moved = of != c && asked <= changes;
       return Plus(Right(of), 0, moved ? 2'000'000 : 1'000'000);
@@ -397,7 +397,7 @@ TEST(Influence, IsNotSaidOfAnswersThatVary) {
   for (const int64_t other : {2, 3}) {
     // Two changed answers are seen; then one of two repetitions differs.
     int64_t asked = 0;
-    TestSubject subject = Answers([&](const Case& of, const RunContext&) {
+    TestSubject subject = Answers([&](const Case& of) {
       const bool moved = of != c || asked == other;
       ++asked;
       return Plus(Right(of), 0, moved ? 2'000'000 : 1'000'000);
@@ -420,8 +420,7 @@ TEST(Influence, IsNotSeenInRunsThatBreak) {
   EXPECT_EQ(said({RunStatus::kCrashed, "SIGSEGV", Right(c), {}}), kNothing);
   EXPECT_EQ(said(TestSubject::Good(Tensor(DType::kS32, {2, 1}))), kNothing);
   EXPECT_NE(said(TestSubject::Good(Right(c))), kNothing);
-  TestSubject subject =
-      Answers([&](const Case& of, const RunContext&) { return of == c ? y : Right(of); });
+  TestSubject subject = Answers([&](const Case& of) { return of == c ? y : Right(of); });
   subject.cannot_run = [&](const Case& of) { return of == c ? "" : "another layer"; };
   EXPECT_EQ(ForeignInfluence(c, Right(c), y, subject), kNothing);
   EXPECT_EQ(subject.runs, 0);

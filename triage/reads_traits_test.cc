@@ -159,7 +159,7 @@ class Reads : public testing::TestWithParam<Misread> {};
 
 TEST_P(Reads, SaysWhatIsReadElsewhere) {
   const Misread& row = GetParam();
-  TestSubject subject = Answers([&](const Case& asked, const RunContext&) {
+  TestSubject subject = Answers([&](const Case& asked) {
     Case other = ProblemOf(asked);
     row.computes(other);
     const Tensor y = Right(other);
@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(All, Reads, testing::ValuesIn(Misreadings()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(TraitsOf, OneOutputThatIsOffByOneIsNoRounding) {
-  TestSubject subject = Answers([](const Case& asked, const RunContext&) {
+  TestSubject subject = Answers([](const Case& asked) {
     Tensor y = Right(asked);
     if (y.size() > 0 && IsCode(y.dtype())) y.SetInt(0, y.IntAt(0) == 5 ? 4 : y.IntAt(0) ^ 1);
     return y;
@@ -186,7 +186,7 @@ TEST(TraitsOf, OneOutputThatIsOffByOneIsNoRounding) {
 
 TEST(ReadsOf, AnExactSubjectAndOneThatFailsSayNothing) {
   const Case c = Layer(2, 2, 5);
-  TestSubject exact = Answers([](const Case& asked, const RunContext&) { return Right(asked); });
+  TestSubject exact = Answers([](const Case& asked) { return Right(asked); });
   EXPECT_FALSE(FindMisreading(c, Right(c), Plus(Right(c), 0, 1), exact));
   TestSubject fails([](const Case&, const RunContext&) { return Outcome{}; });
   EXPECT_FALSE(FindMisreading(c, Right(c), Plus(Right(c), 0, 1), fails));
@@ -221,9 +221,8 @@ class Traits : public testing::TestWithParam<Common> {};
 TEST_P(Traits, SaysWhatWrongOutputsHaveInCommon) {
   const Common& row = GetParam();
   const Cause& cause = CauseNamed(row.cause);
-  TestSubject subject = Answers([&](const Case& asked, const RunContext&) {
-    return Counterfactual(asked, cause).value_or(Right(asked));
-  });
+  TestSubject subject = Answers(
+      [&](const Case& asked) { return Counterfactual(asked, cause).value_or(Right(asked)); });
   std::optional<Case> found;
   for (uint64_t seed = 1; !found && seed < 500; ++seed) {
     const Case c = gen::Draw(row.op, seed);

@@ -10,6 +10,8 @@
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
 #include "triage/fault_test_util.h"
+#include "triage/identify.h"
+#include "triage/triaged.h"
 
 namespace qualm::triage {
 namespace {

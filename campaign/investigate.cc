@@ -20,7 +20,6 @@
 #include "properties/engine.h"
 #include "properties/property.h"
 #include "triage/causes.h"
-#include "triage/cover.h"
 #include "triage/history.h"
 #include "triage/triage.h"
 #include "triage/triaged.h"
@@ -124,6 +123,7 @@ void Describe(const triage::Triaged& triaged, Fault& fault) {
   if (fault.row.replayed == Replayed::kReproducible) {
     fault.row.kind = triaged.finding().kind;
     fault.row.cause = triage::NamesOf(triaged.causes(), fault.found.op);
+    fault.row.of_subject = triaged.attribution().of_subject;
   } else if (!IsKindOfItsOwn(fault.row.kind)) {
     fault.row.kind = FindingKind::kNondeterminism;
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/io/case_json.h"
+#include "triage/causes.h"
 #include "triage/cover.h"
 #include "triage/triage.h"
 
@@ -30,8 +31,11 @@ auto Key(const Fault& fault) {
 }
 
 triage::Failure FailureOf(const Fault& fault) {
-  triage::Failure failure{
-      fault.row.kind, triage::CausesNamed(fault.row.cause, fault.found.op), {&fault.found}};
+  triage::Failure failure{fault.row.kind,
+                          triage::CausesNamed(fault.row.cause, fault.found.op),
+                          {&fault.found},
+                          triage::ModelOf(fault.found),
+                          fault.row.of_subject};
   if (fault.minimized) failure.cases.push_back(&*fault.minimized);
   return failure;
 }
@@ -66,6 +70,7 @@ void AddRows(std::span<const Fault> faults, std::vector<Fault>& rows) {
     Fault row = faults[of.front()];
     for (const size_t i : of) Join(row, faults[i]);
     row.row.kind = by.row.kind;
+    row.row.of_subject = by.row.of_subject;
     // A row without causes may have a cause that this version does not know.
     if (!covered[index].causes.empty())
       row.row.cause = triage::NamesOf(covered[index].causes, by.found.op);

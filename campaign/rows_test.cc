@@ -162,6 +162,48 @@ TEST(Rows, ACauseThatExplainsAllAbsorbsAnotherKind) {
   EXPECT_EQ(OnePerFault({right, other}).size(), 2u);
 }
 
+// Where a convention is promised, what departs from exact as the convention does is no part of the
+// fault.
+TEST(Rows, ACauseIsTriedOnThePromisedArithmetic) {
+  const Convention& model = *FindConvention("fbgemm@avx2");
+  const triage::Cause& cause = triage::CauseNamed("bias ignored");
+  const auto failure = [&](uint64_t seed) {
+    Fault fault = Failure("bias ignored", seed, "matches_model");
+    for (uint64_t i = 0;; ++i) {
+      Case c = gen::Draw(Op::kLinear, MixSeed(seed, i));
+      const Tensor right = triage::RightOutput(c, &model);
+      const auto y = triage::Counterfactual(c, cause, &model);
+      if (!y || *y == right || right == exact::Evaluate(c)) continue;
+      c.observed = Observed{"test", *y};
+      c.contract = "model:fbgemm@avx2";
+      fault.found = std::move(c);
+      return fault;
+    }
+  };
+  Fault unexplained = failure(2);
+  unexplained.row.cause = "";
+  unexplained.row.kind = FindingKind::kUnknown;
+  EXPECT_EQ(OnePerFault({failure(1), unexplained}).size(), 1u);
+  unexplained.found.contract = "exact";
+  EXPECT_EQ(OnePerFault({failure(1), unexplained}).size(), 2u);
+}
+
+// What is unexplained joins what experiments have shown of the subject, beside rows of other
+// causes.
+TEST(Rows, TheUnexplainedJoinsWhatWasShownOfTheSubject) {
+  const Fault other = Failure("bias ignored", 1);
+  Fault shown = Failure("channel 0 for all", 2), unexplained = Failure("channel 0 for all", 3);
+  shown.row.cause = unexplained.row.cause = "";
+  shown.row.kind = FindingKind::kPadding;  // which no row with a cause has
+  unexplained.row.kind = FindingKind::kUnknown;
+  EXPECT_EQ(OnePerFault({other, shown, unexplained}).size(), 3u);
+  shown.row.of_subject = true;
+  const std::vector<Fault> rows = OnePerFault({other, shown, unexplained});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(rows[0].row.of_subject != rows[1].row.of_subject);
+  EXPECT_EQ(OnePerFault(rows), rows);
+}
+
 // A kernel with two faults fails by both on some cases. That is no third fault.
 TEST(Rows, TwoFaultsTogetherAreNoThirdRow) {
   const Fault bias = Failure("bias ignored", 1), half_up = Failure("half up", 2);

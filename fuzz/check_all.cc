@@ -18,7 +18,7 @@
 #include "properties/adapt.h"
 #include "properties/engine.h"
 #include "properties/property.h"
-#include "triage/triage.h"
+#include "triage/triaged.h"
 
 namespace qualm::fuzz {
 namespace {

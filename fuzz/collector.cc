@@ -22,19 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A property that names the cause itself (memory, crash, ...) needs no attribution. A clamp is no
-// cause: it only says where the output went wrong.
-triage::Attribution CauseOf(const Case& c, Subject& subject, const Verdict& verdict) {
-  if (verdict.kind && *verdict.kind != FindingKind::kClamp) {
-    triage::Attribution given;
-    given.kind = *verdict.kind;
-    given.diagnosis = verdict.reason;
-    given.complete = true;
-    return given;
-  }
-  return triage::Attribute(c, verdict, subject);
-}
-
 std::string CausesText(const triage::Attribution& attribution) {
   std::string text(Name(attribution.kind));
   for (const triage::Cause* cause : attribution.causes) text += "+" + std::string(cause->name);
@@ -97,7 +84,7 @@ void Collector::Look(const Case& c, const Property& property, RecentRuns& subjec
   Finding finding(c, property.claim, subject.name(), verdict);
   const std::string identity = IdentityOf(subject);
   const std::string held = Hold(state_, finding, identity, subject);
-  const triage::Attribution cause = CauseOf(c, subject, verdict);
+  const triage::Attribution cause = triage::Attribute(c, verdict, subject);
   finding.kind = cause.kind;
   const std::string claim_and_cause =
       finding.full_property() + "\n" + identity + "\n" + CausesText(cause);

@@ -71,7 +71,12 @@ std::string_view WordsOf(Aspect aspect, const std::string& kind) {
   return report::WordsOf(kind);
 }
 
-// How well a finding shows its fault: smaller is better.
+// Whether the run calls it the finding that shows its fault best.
+bool IsBest(const RecordedFinding& finding) {
+  return !finding.fault.empty() && finding.fault == finding.fingerprint;
+}
+
+// How well a finding shows its fault, where the run does not say: smaller is better.
 int RankOf(const RecordedFinding& finding, const OutputFolder& folder) {
   const auto at = folder.evidence.find(finding.fingerprint);
   const int evidence = at == folder.evidence.end() ? 2 : at->second.minimized ? 0 : 1;
@@ -102,8 +107,10 @@ std::optional<Case> ReadCase(const std::string& path) {
 
 Shown Show(const Fault& fault, const OutputFolder& folder) {
   Shown shown;
-  shown.finding = *std::ranges::min_element(
-      fault.findings, {}, [&](const RecordedFinding* finding) { return RankOf(*finding, folder); });
+  shown.finding =
+      *std::ranges::min_element(fault.findings, {}, [&](const RecordedFinding* finding) {
+        return std::pair(!IsBest(*finding), RankOf(*finding, folder));
+      });
   const auto at = folder.evidence.find(shown.finding->fingerprint);
   if (at != folder.evidence.end()) {
     shown.evidence = &at->second;
@@ -307,8 +314,7 @@ std::vector<Fault> FaultsOf(const ResultRecord& record) {
     });
     if (same != faults.end()) {
       same->findings.push_back(&finding);
-      // The finding that the run calls the best says what kind of fault it is.
-      if (!finding.fault.empty() && finding.fault == finding.fingerprint) {
+      if (IsBest(finding)) {  // it says what kind of fault it is
         same->kind = finding.kind;
         same->aspect = aspect;
       }

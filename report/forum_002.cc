@@ -10,6 +10,7 @@
 #include "report/forum_util.h"
 #include "report/words.h"
 #include "report/worked.h"
+#include "triage/identify.h"
 #include "triage/triage.h"
 
 namespace qualm::report {

@@ -158,6 +158,25 @@ TEST(Faults, AreOneForAllPropertiesAndInstructionSets) {
 }
 
 // A subject may promise another contract for each operation.
+// The page shows the finding that the terminal shows.
+TEST(Faults, ShowTheFindingThatTheRunCallsTheBest) {
+  OutputFolder folder;
+  RecordedFinding exact = FindingOn("mine", "matches_exact", "tail");
+  RecordedFinding clamp = FindingOn("mine", "clamp", "tail");
+  for (const RecordedFinding& finding : {exact, clamp}) folder.evidence[finding.fingerprint] = {};
+  const auto shown = [&] {
+    folder.record.findings = {exact, clamp};
+    const std::string page = PageOf(folder);
+    const auto shows = [&](const RecordedFinding& finding) {
+      return page.find("explain findings/" + finding.fingerprint) != std::string::npos;
+    };
+    return shows(exact) ? shows(clamp) ? "both" : "exact" : shows(clamp) ? "clamp" : "none";
+  };
+  EXPECT_STREQ(shown(), "exact");
+  exact.fault = clamp.fault = clamp.fingerprint;
+  EXPECT_STREQ(shown(), "clamp");
+}
+
 TEST(Faults, AreExcusedByTheContractOfTheirOperation) {
   for (const auto& [contract, reason] :
        {std::pair{"exact,linear=model:a", "as a does"},

@@ -31,6 +31,7 @@
 #include "tools/report.h"
 #include "tools/session.h"
 #include "tools/stop.h"
+#include "triage/identify.h"
 #include "triage/triage.h"
 #include "triage/triaged.h"
 
@@ -443,18 +444,6 @@ report::BuiltReport Audit::Report() {
   return WriteReport(options_.out, session_.document, before_);
 }
 
-// Verdicts are counted apart from cases, because a case is judged by several properties.
-std::string VerdictsLine(const Totals& totals) {
-  int64_t all = 0;
-  for (const auto& [judgement, count] : totals.verdicts) all += count;
-  return fmt::format(
-      "{} verdicts on {} cases: {} passed, {} failed, {} expected; not judged: {} "
-      "skipped, {} vacuous, {} not applicable",
-      all, totals.cases, totals.of(Judgement::kPassed), totals.of(Judgement::kFailed),
-      totals.of(Judgement::kExpected), totals.of(Judgement::kSkipped),
-      totals.of(Judgement::kVacuous), totals.of(Judgement::kNotApplicable));
-}
-
 int RunAudit(const Options& options) {
   Session session(options);
   session.known = KnownFindings(options.known);
@@ -479,7 +468,7 @@ int RunAudit(const Options& options) {
   for (const Finding& finding : findings) {
     if (session.known.IsNew(finding)) session.Print("{}", session.known.Text(finding));
   }
-  session.Print("{}{}\n", audit.effort(), VerdictsLine(session.totals));
+  session.Print("{}{}\n", audit.effort(), TotalsLine(session.totals));
   if (!built.path.empty()) {
     session.Print("report: {}\n{}{}\n", ShortPath(built.path), built.verdict,
                   built.verdict.ends_with("by reason") ? " in the report" : "");

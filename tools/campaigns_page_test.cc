@@ -37,8 +37,8 @@ class CampaignsPage : public QualmTest {
     ASSERT_TRUE(Has(plugin, relu));
     plugin.erase(plugin.find(relu), relu.size());
     Write("my_kernels.c", plugin);
-    ASSERT_EQ(Shell("cc -O2 -shared -fPIC -I " QUALM_SOURCE_DIR
-                    "/adapters -o build/my_kernels.so my_kernels.c")
+    ASSERT_EQ(Shell("cc -O2 -shared -fPIC -I '" QUALM_SOURCE_DIR
+                    "/adapters' -o build/my_kernels.so my_kernels.c")
                   .status,
               0);
   }

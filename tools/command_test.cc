@@ -76,9 +76,9 @@ TEST_F(Command, MinimizeSaysWhatToTypeNext) {
   const std::string& replay = lines.back();
   ASSERT_TRUE(Begins(explain, "next: qualm explain ")) << ran.out;
   ASSERT_TRUE(Begins(replay, "      qualm replay ")) << ran.out;
-  const std::string issue = Shell(QUALM_BINARY_DIR "/bin/" + explain.substr(6)).out;
+  const std::string issue = Shell(explain.substr(6)).out;
   EXPECT_TRUE(Has(issue, "128 instead of 129"));
-  EXPECT_TRUE(Has(Shell(QUALM_BINARY_DIR "/bin/" + replay.substr(6)).out, "1 expected"));
+  EXPECT_TRUE(Has(Shell(replay.substr(6)).out, "1 expected"));
 }
 
 TEST_F(Command, AuditAndReport) {
@@ -461,8 +461,9 @@ TEST_F(Command, AFullDiskLeavesTheEarlierDocument) {
   const Ran first = Qualm({"list", "properties", "--json", "r.json"});
   ASSERT_EQ(first.status, 0) << first.err;
   const std::string before = Read("r.json");
-  const Ran full = Shell("ulimit -f 1; '" QUALM_BINARY_DIR
-                         "/bin/qualm' list properties --json r.json > /dev/null");
+  const Ran full = Shell(
+      "ulimit -f 1; "
+      "qualm list properties --json r.json > /dev/null");
   EXPECT_EQ(full.status, 2) << full.err;
   EXPECT_EQ(full.err,
             "qualm: --json: r.json: file: cannot be written (File too large), expected a "
@@ -500,11 +501,10 @@ TEST_F(Command, WhatIsNoFileIsRefusedAtOnce) {
 
 // A long run that is killed keeps the findings that it had written.
 TEST_F(Command, AKilledRunKeepsWhatItFound) {
-  const Ran ran =
-      Shell(QUALM_BINARY_DIR
-            "/bin/qualm check -s faulty:u8-as-s8 --op linear -p linear.matches_exact --time 48h "
-            "--out out 2> err & until ls out/findings/*/case.json; do sleep 0.05; done; "
-            "kill -KILL $!; wait $!");
+  const Ran ran = Shell(
+      "qualm check -s faulty:u8-as-s8 --op linear -p linear.matches_exact --time 48h "
+      "--out out 2> err & until ls out/findings/*/case.json; do sleep 0.05; done; "
+      "kill -KILL $!; wait $!");
   EXPECT_EQ(ran.status, 128 + 9);
   const std::string found = "out/findings/linear.matches_exact-faulty-u8-as-s8-unknown/";
   EXPECT_TRUE(
@@ -523,8 +523,8 @@ TEST_F(Command, AKilledRunKeepsWhatItFound) {
 }
 
 TEST_F(Command, TwoRunsShareAFolder) {
-  const std::string run = QUALM_BINARY_DIR
-      "/bin/qualm check -s faulty:u8-as-s8 --op linear -p linear.matches_exact -n 60 -s "
+  const std::string run =
+      "qualm check -s faulty:u8-as-s8 --op linear -p linear.matches_exact -n 60 -s "
       "faulty:k-tail "
       "--out out --json ";
   const Ran ran = Shell(run + "a.json > a & first=$!; " + run +
@@ -552,15 +552,15 @@ TEST_F(Command, TwoRunsShareAFolder) {
 
 // The signal comes as soon as the process catches it, long before the first case.
 TEST_F(Command, AnInterruptInTheFirstMomentsStillGivesAResult) {
-  const Ran ran = Shell(QUALM_BINARY_DIR
-                        "/bin/qualm check -s native -s 'pipe:sleep 2; exit 3' --time 600s & "
-                        "until grep -q 'SigCgt:.*[4-7c-f]...$' /proc/$!/status; do :; done; "
-                        "kill -TERM $!; wait $!");
+  const Ran ran = Shell(
+      "qualm check -s native -s 'pipe:sleep 2; exit 3' --time 600s & "
+      "until grep -q 'SigCgt:.*[4-7c-f]...$' /proc/$!/status; do :; done; "
+      "kill -TERM $!; wait $!");
   EXPECT_EQ(ran.status, 3) << "the subject that never came: " << ran.err;
-  const Ran native = Shell(QUALM_BINARY_DIR
-                           "/bin/qualm check -s native --time 600s --json r.json & "
-                           "until grep -q 'SigCgt:.*[4-7c-f]...$' /proc/$!/status; do :; done; "
-                           "kill -TERM $!; wait $!");
+  const Ran native = Shell(
+      "qualm check -s native --time 600s --json r.json & "
+      "until grep -q 'SigCgt:.*[4-7c-f]...$' /proc/$!/status; do :; done; "
+      "kill -TERM $!; wait $!");
   EXPECT_EQ(native.status, 128 + 15) << native.err;
   EXPECT_EQ(ReadJson("r.json")["schema"], "qualm.result/1");
 }
@@ -584,20 +584,18 @@ TEST_F(Command, AuditAndReportLeaveForeignFiles) {
 }
 
 TEST_F(Command, FullStdoutIsNoSuccess) {
-  const std::string qualm = QUALM_BINARY_DIR "/bin/qualm";
-  EXPECT_EQ(Shell("'" + qualm + "' list ops > /dev/full").status, 2);
-  EXPECT_EQ(Shell("'" + qualm + "' list ops --json - > /dev/full").status, 2);
-  EXPECT_EQ(Shell("'" + qualm + "' --help > /dev/full").status, 2);
-  EXPECT_EQ(Shell("'" + qualm + "' --version > /dev/full").status, 2);
-  EXPECT_EQ(Shell("'" + qualm + "' list properties >&-").status, 2);
+  EXPECT_EQ(Shell("qualm list ops > /dev/full").status, 2);
+  EXPECT_EQ(Shell("qualm list ops --json - > /dev/full").status, 2);
+  EXPECT_EQ(Shell("qualm --help > /dev/full").status, 2);
+  EXPECT_EQ(Shell("qualm --version > /dev/full").status, 2);
+  EXPECT_EQ(Shell("qualm list properties >&-").status, 2);
 }
 
 // stderr may be closed. Text for stderr must not land in a file that is opened in its place.
 TEST_F(Command, StderrMayFail) {
-  const std::string qualm = QUALM_BINARY_DIR "/bin/qualm";
   for (const std::string where : {" 2>&-", " 2>/dev/full"}) {
     const auto status = [&](const std::string& words) {
-      return Shell("'" + qualm + "' " + words + where).status;
+      return Shell("qualm " + words + where).status;
     };
     EXPECT_EQ(status("list ops"), 0) << where;
     EXPECT_EQ(status("check -s native --op add -n 3 --json ok.json"), 0) << where;
@@ -882,7 +880,7 @@ TEST_F(Command, RunsThatJudgeNothingAreNoSuccess) {
 TEST_F(Command, AStoppedRunSaysWhatItFound) {
   const auto stopped = [&](const std::string& subject, const std::string& signal) {
     return Shell(
-        QUALM_BINARY_DIR "/bin/qualm check -s " + subject +
+        "qualm check -s " + subject +
         " --op linear -p linear.matches_exact --time 600s --out out --json r.json 2> err & "
         "until grep -q ' cases, ' err; do sleep 0.1; done; "
         // As timeout(1) does, which tells the process and its group.
@@ -906,9 +904,9 @@ TEST_F(Command, AStoppedRunSaysWhatItFound) {
 }
 
 TEST_F(Command, AStoppedIdentifySaysWhatItFound) {
-  const Ran ran = Shell(QUALM_BINARY_DIR
-                        "/bin/qualm identify -s model:onednn3@vnni --op conv2d --time 30s --json "
-                        "r.json 2> err & sleep 1; kill -TERM $!; wait $!");
+  const Ran ran = Shell(
+      "qualm identify -s model:onednn3@vnni --op conv2d --time 30s --json "
+      "r.json 2> err & sleep 1; kill -TERM $!; wait $!");
   EXPECT_EQ(ran.status, 128 + 15) << ran.out;
   EXPECT_TRUE(Has(ran.out, "bit-equal to onednn3@vnni"));
   EXPECT_FALSE(ReadJson("r.json")["identify"]["ops"].empty());

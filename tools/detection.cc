@@ -49,7 +49,7 @@
 #include "properties/gen/gen.h"
 #include "properties/property.h"
 #include "tools/command.h"
-#include "triage/cover.h"
+#include "triage/causes.h"
 #include "triage/triaged.h"
 
 namespace {

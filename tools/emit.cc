@@ -94,4 +94,12 @@ void Emit(const CommonOptions& options, Case c, Subject* subject, const Finding*
   }
 }
 
+void EmitFirst(const CommonOptions& options, const Case& c, const Session& session) {
+  Subject* const subject = session.subjects.empty() ? nullptr : session.subjects.front().get();
+  const std::string who = subject == nullptr ? "observed" : std::string(subject->name());
+  const std::vector<Finding>& all = session.document.findings;
+  const auto found = std::ranges::find(all, who, &Finding::subject);
+  Emit(options, c, subject, found == all.end() ? nullptr : &*found);
+}
+
 }  // namespace qualm::tools

@@ -22,6 +22,8 @@ void RequireEmittable(const CommonOptions& options, const std::vector<std::strin
 // Writes what --emit asks for, if anything: `c` with the answer of `subject` (null: with the
 // observed one), to -o or to stdout. `found` is the finding of that answer, null where it is right.
 void Emit(const CommonOptions& options, Case c, Subject* subject, const Finding* found);
+// The same with the answer of the first subject, else the observed one, and what was found of it.
+void EmitFirst(const CommonOptions& options, const Case& c, const Session& session);
 
 }  // namespace qualm::tools
 

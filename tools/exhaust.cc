@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // qualm exhaust: every input of an operation, with a certificate that anyone can check again.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -18,6 +17,7 @@
 #include "proofs/run.h"
 #include "tools/command.h"
 #include "tools/ops.h"
+#include "tools/progress.h"
 #include "tools/session.h"
 #include "tools/stop.h"
 
@@ -209,33 +209,12 @@ void FillIn(Certificate* plan, const Subject& subject) {
   plan->instruction_set = subject.InstructionSet();
 }
 
-// The progress of a run: on a terminal a line that is overwritten, else a line every few seconds.
-class Bar {
- public:
-  void Show(int64_t done, int64_t all, int64_t wrong) {
-    const double now = stopwatch_.seconds();
-    if (now < next_ || all == 0) return;
-    next_ = now + (terminal_ ? 0.2 : 10);
-    const double part = static_cast<double>(done) / static_cast<double>(all);
-    const double left = part > 0 ? now / part - now : 0;
-    const auto text =
-        fmt::format("{:3.0f} %, {:.0f} s, {:.0f} s left, {} wrong", 100 * part, now, left, wrong);
-    if (!terminal_) return Tell("{}", text);
-    const auto filled = static_cast<size_t>(30 * part);
-    fmt::print(stderr, "\r[{}{}] {}\033[K", std::string(filled, '#'), std::string(30 - filled, ' '),
-               text);
-    shown_ = true;
-  }
-  ~Bar() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
-  }
-
- private:
-  Stopwatch stopwatch_;
-  bool terminal_ = isatty(STDERR_FILENO) != 0;
-  bool shown_ = false;
-  double next_ = 1;
-};
+auto ShownIn(Progress& progress) {
+  return [&progress](int64_t done, int64_t all, int64_t wrong) {
+    progress.Show(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
+                  fmt::format("{} of {}, {} wrong", done, all, wrong));
+  };
+}
 
 std::string WrongText(const Certificate::Wrong& wrong) {
   return fmt::format("{}: expected {}, actual {}", wrong.input, wrong.expected, wrong.actual);
@@ -340,7 +319,7 @@ std::string JudgeOne(const Options& options, const Subject& subject, const Part&
   run.first = part.first;
   run.last = part.last;
   const Stopwatch stopwatch;
-  Bar bar;
+  Progress progress("judging: ");
   double saved = 0;
   if (!options.state.empty()) {
     run.save = [&](const Certificate& so_far) {
@@ -349,7 +328,7 @@ std::string JudgeOne(const Options& options, const Subject& subject, const Part&
       WriteTextFile(options.state, CertificateToJson(so_far));
     };
   }
-  run.progress = [&](int64_t done, int64_t all, int64_t wrong) { bar.Show(done, all, wrong); };
+  run.progress = ShownIn(progress);
   const std::string failed = proofs::Exhaust(certificate, run);
   if (!options.state.empty()) WriteTextFile(options.state, CertificateToJson(*certificate));
   Tell("{}: {:.3f} s", subject.name(), stopwatch.seconds());
@@ -429,13 +408,13 @@ int RunVerify(const Options& options) {
   }
   session.Begin();
   StopOnSignals();
-  Bar bar;
+  Progress progress("judging: ");
   std::string failed;
   for (const auto& [first, last] : certificate.covered) {
     proofs::RunOptions run = RunOptionsOf(options, subject);
     run.first = first;
     run.last = last;
-    run.progress = [&](int64_t done, int64_t all, int64_t wrong) { bar.Show(done, all, wrong); };
+    run.progress = ShownIn(progress);
     if (failed.empty()) failed = proofs::Exhaust(&here, run);
   }
   here.monotone = certificate.monotone;

@@ -27,7 +27,7 @@
 #include "tools/recorded.h"
 #include "tools/session.h"
 #include "tools/stop.h"
-#include "triage/cover.h"
+#include "triage/causes.h"
 #include "triage/examine.h"
 #include "triage/printed.h"
 #include "triage/triage.h"
@@ -45,14 +45,6 @@ struct Options : CommonOptions {
   int64_t at = -1;
   bool as_printed = false;
 };
-
-// Writes what --emit asks for: the answer of the first subject, else the observed output.
-void EmitFirst(const Options& options, const Case& c, Session& session) {
-  Subject* const subject = session.subjects.empty() ? nullptr : session.subjects.front().get();
-  const std::string who = subject == nullptr ? "observed" : std::string(subject->name());
-  const auto found = std::ranges::find(session.document.findings, who, &Finding::subject);
-  Emit(options, c, subject, found == session.document.findings.end() ? nullptr : &*found);
-}
 
 // What a layer costs, to say how long the others will take: multiplications.
 double CostOf(const Case& c) {
@@ -221,36 +213,41 @@ int RunExplain(const Options& options) {
     if (!reason.empty()) throw InputError(where + contract.text() + ": " + reason);
   }
   const Tensor reference = convention == nullptr ? exact::Evaluate(c) : convention->run(c).y;
-  const auto judge = [&](const std::string& who, const Tensor& y) {
+  struct Told {
+    Tensor y;
+    triage::PrintedAnswer digits;
+    AnsweredLayer layer;
+  };
+  std::vector<Told> all_told;  // each answer once
+  std::vector<AnsweredLayer> answers;
+  std::string printed;
+  const auto judge = [&](const std::string& name, const std::string& who, const Tensor& y) {
+    auto told = std::ranges::find(all_told, y, &Told::y);
+    if (told == all_told.end()) {
+      triage::PrintedAnswer digits = triage::ExaminePrinted(c, y);  // this may take a minute
+      AnsweredLayer layer =
+          LayerOf(options.path, who, c, y, reference_y ? &*reference_y : nullptr, &digits);
+      answers.push_back(layer);
+      told = all_told.insert(told, {y, std::move(digits), std::move(layer)});
+    } else {
+      answers.push_back(told->layer);
+      answers.back().who = OneLine(who);
+      told->layer.who += ", " + answers.back().who;
+    }
+    const std::string lines = triage::PrintedText(told->digits, y);
+    if (!lines.empty()) printed += who + ":\n" + lines;
     const std::optional<Divergence> divergence = FirstDivergence(reference, y);
     session.totals.Add(divergence ? Judgement::kFailed : Judgement::kPassed);
     if (!divergence) return;
-    const triage::Attribution* const told = explained.Of(y);
-    const triage::Attribution attribution = told != nullptr ? *told : triage::Attribute(c, y);
+    const triage::Attribution* const known = explained.Of(y);
+    const triage::Attribution attribution = known != nullptr ? *known : triage::Attribute(c, y);
     Verdict verdict = Verdict::Failed(attribution.diagnosis, divergence);
     verdict.kind = attribution.kind;
-    if (triage::ExaminePrinted(c, y).verdict == triage::PrintedAnswer::Verdict::kWithin)
+    if (told->digits.verdict == triage::PrintedAnswer::Verdict::kWithin)
       verdict = Verdict::Failed(kWithinDigits, divergence);
-    findings.emplace_back(c, contract.exact() ? "matches_exact" : "matches_model", who, verdict,
+    findings.emplace_back(c, contract.exact() ? "matches_exact" : "matches_model", name, verdict,
                           options.path);
   };
-  std::vector<AnsweredLayer> answers;
-  std::vector<std::pair<Tensor, AnsweredLayer>> told;  // each answer once
-  std::string printed;
-  const auto split = [&](const std::string& who, const Tensor& y) {
-    const std::string lines = triage::PrintedText(triage::ExaminePrinted(c, y), y);
-    if (!lines.empty()) printed += who + ":\n" + lines;
-    const auto same = std::ranges::find(told, y, &std::pair<Tensor, AnsweredLayer>::first);
-    if (same == told.end()) {
-      answers.push_back(LayerOf(options.path, who, c, y, reference_y ? &*reference_y : nullptr));
-      told.emplace_back(y, answers.back());
-    } else {
-      answers.push_back(same->second);
-      answers.back().who = OneLine(who);
-      same->second.who += ", " + answers.back().who;
-    }
-  };
-  if (c.observed) split("observed (" + c.observed->by + ")", c.observed->y);
   std::string wrong;
   if (std::optional<Finding> finding = WrongExpected(c, options.path)) {
     const Divergence& divergence = *finding->first_divergence;
@@ -261,30 +258,29 @@ int RunExplain(const Options& options) {
   }
   if (c.observed) {
     progress->At(0, "judging the observed output");
-    judge("observed", c.observed->y);
+    judge("observed", "observed (" + c.observed->by + ")", c.observed->y);
   }
   for (const auto& subject : session.subjects) {
     if (!subject->CannotRun(c).empty()) {
       session.totals.Add(Judgement::kSkipped);
       continue;
     }
-    progress->At(0, fmt::format("judging {}", subject->name()));
+    const std::string name(subject->name());
+    progress->At(0, "judging " + name);
     const Outcome outcome = subject->Run(c, RunContext{});
     if (outcome.ok()) {
-      judge(std::string(subject->name()), outcome.y);
-      split(std::string(subject->name()), outcome.y);
+      judge(name, name, outcome.y);
       continue;
     }
     const std::optional<Verdict> bad = BadOutcome(outcome);
     session.totals.Add(bad->judgement);
-    if (bad->failed())
-      findings.emplace_back(c, "matches_exact", subject->name(), *bad, options.path);
+    if (bad->failed()) findings.emplace_back(c, "matches_exact", name, *bad, options.path);
   }
   std::ranges::move(of_claim, std::back_inserter(findings));
   progress.reset();
   std::string splits;
-  for (const auto& [y, answer] : told) {
-    if (reference_y || !answer.answer.exact()) splits += SplitText(answer);
+  for (const Told& told : all_told) {
+    if (reference_y || !told.layer.answer.exact()) splits += SplitText(told.layer);
   }
   session.Print("{}{}", printed, WithDecimals(explained.text + splits + wrong + claim));
   session.document.extra.emplace_back("explanation", printed + explained.text + claim);

@@ -11,6 +11,7 @@
 #include "core/io/shell_word.h"
 #include "core/io/short_path.h"
 #include "tools/session.h"
+#include "triage/causes.h"
 #include "triage/cover.h"
 
 namespace qualm::tools {

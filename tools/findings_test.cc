@@ -137,7 +137,7 @@ TEST(FindingOf, HasItsCauseItsExcuseAndItsAlarm) {
   const Property& property = *FindProperty("matches_exact");
   TestSubject subject(
       [](const Case& asked, const RunContext&) {
-        return TestSubject::Good(FindConvention("fbgemm@avx2")->run(asked).y);
+        return TestSubject::Good(triage::RightOutput(asked, FindConvention("fbgemm@avx2")));
       },
       "mine");
   const Verdict verdict = Judge(property, c, subject);

@@ -123,13 +123,7 @@ int RunMinimize(const Options& options) {
     text = triage::FindingText(finding) + text;
     text += fmt::format("minimized: {} -> {}, {} subject calls\n", Describe(c),
                         Describe(result.minimized), result.calls);
-    if (!result.irrelevant.empty()) {
-      text += fmt::format("irrelevant: {}\n", fmt::join(result.irrelevant, ", "));
-    }
-    if (!result.needs.empty()) {
-      text += fmt::format("needs {}; no smaller case that was tried fails\n",
-                          fmt::join(result.needs, ", "));
-    }
+    text += triage::MattersText(result);
     const bool cut_short = Stopped() || WasCutShort(options, result);
     if (cut_short) {
       text +=

@@ -83,8 +83,9 @@ std::optional<Tensor> ReferenceOf(const std::string& case_file, const Case& c,
 }
 
 AnsweredLayer LayerOf(const std::string& file, const std::string& who, const Case& c,
-                      const Tensor& y, const Tensor* reference) {
-  triage::RecordedAnswer answer = triage::JudgeRecorded(c, y);
+                      const Tensor& y, const Tensor* reference,
+                      const triage::PrintedAnswer* digits) {
+  triage::RecordedAnswer answer = triage::JudgeRecorded(c, y, digits);
   std::string far = FarText(c, answer);
   return {file,           OneLine(who),      c.op,
           std::move(far), std::move(answer), triage::SplitError(c, y, reference)};

@@ -33,7 +33,8 @@ std::optional<Tensor> ReferenceOf(const std::string& case_file, const Case& c,
                                   const std::string& option);
 
 AnsweredLayer LayerOf(const std::string& file, const std::string& who, const Case& c,
-                      const Tensor& y, const Tensor* reference);
+                      const Tensor& y, const Tensor* reference,
+                      const triage::PrintedAnswer* digits = nullptr);
 
 // The part of the error that is left without the unavoidable parts, in a few lines; "" if there is
 // nothing to split.

@@ -13,7 +13,7 @@
 #include "core/status.h"
 #include "core/verdict.h"
 #include "tools/session.h"
-#include "triage/cover.h"
+#include "triage/causes.h"
 
 namespace qualm::tools {
 namespace {

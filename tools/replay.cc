@@ -245,16 +245,6 @@ std::string WhyNothing(const Replay& replay) {
   return replay.skipped.empty() ? "no property applies" : replay.skipped.begin()->first;
 }
 
-// Writes what --emit asks for: the answer of the first subject to the case.
-void EmitFirst(const Options& options, const std::pair<const std::string, Case>& read,
-               Session& session) {
-  const auto& [file, c] = read;
-  Subject& subject = *session.subjects.front();
-  const auto found =
-      std::ranges::find(session.document.findings, subject.name(), &Finding::subject);
-  Emit(options, c, &subject, found == session.document.findings.end() ? nullptr : &*found);
-}
-
 std::string Names(const std::vector<std::unique_ptr<Subject>>& subjects) {
   std::vector<std::string> names;
   for (const auto& subject : subjects) names.emplace_back(subject->name());
@@ -342,7 +332,7 @@ int RunReplay(const Options& options) {
   }
   if (files.size() == 1) deferred.Throw();
   if (!options.emit.empty())
-    deferred.Try("--emit", [&] { EmitFirst(options, *cases.begin(), session); });
+    deferred.Try("--emit", [&] { EmitFirst(options, cases.begin()->second, session); });
   progress.reset();
 
   session.Print("{}", RegressionsText(replay.regressions));

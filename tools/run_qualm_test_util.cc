@@ -58,8 +58,10 @@ Ran QualmTest::Qualm(int status, const std::vector<std::string>& arguments,
 }
 
 Ran QualmTest::Shell(const std::string& command, const std::string& path) {
-  const std::string first = path.empty() ? "" : "PATH='" + path + "':\"$PATH\"; export PATH\n";
-  return Run({"/bin/sh", "-c", first + command}, {});
+  const std::string first = path.empty() ? "" : "'" + path + "':";
+  return Run({"/bin/sh", "-c",
+              "PATH=" + first + "'" QUALM_BINARY_DIR "/bin':\"$PATH\"; export PATH\n" + command},
+             {});
 }
 
 test::Json QualmTest::Document(const Ran& ran) {

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "triage/identify.h"
+
 namespace qualm::tools {
 namespace {
 

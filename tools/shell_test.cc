@@ -50,13 +50,12 @@ TEST_F(ShellSupport, EveryShellKnowsEveryVerb) {
 
 TEST_F(ShellSupport, ZshReadsItsScript) {
   if (!HasProgram("zsh")) GTEST_SKIP() << "no zsh";
-  EXPECT_EQ(Shell("qualm completion zsh > _qualm && zsh -n _qualm", QUALM_BINARY_DIR "/bin").status,
-            0);
+  EXPECT_EQ(Shell("qualm completion zsh > _qualm && zsh -n _qualm").status, 0);
 }
 
 TEST_F(ShellSupport, FishReadsItsScript) {
   if (!HasProgram("fish")) GTEST_SKIP() << "no fish";
-  EXPECT_EQ(Shell("qualm completion fish > q && fish -n q", QUALM_BINARY_DIR "/bin").status, 0);
+  EXPECT_EQ(Shell("qualm completion fish > q && fish -n q").status, 0);
 }
 
 TEST_F(ShellSupport, ManReadsItsPage) {
@@ -65,7 +64,7 @@ TEST_F(ShellSupport, ManReadsItsPage) {
   EXPECT_TRUE(Has(page.out, "\n.SS qualm check\n"));
   EXPECT_TRUE(Has(page.out, "\\-\\-subject"));
   if (!HasProgram("groff")) GTEST_SKIP() << "no groff";
-  const Ran read = Shell("qualm man | groff -man -Tutf8 -ww", QUALM_BINARY_DIR "/bin");
+  const Ran read = Shell("qualm man | groff -man -Tutf8 -ww");
   EXPECT_EQ(read.status, 0);
   EXPECT_EQ(read.err, "");
   EXPECT_TRUE(Has(read.out, "Exit status: 0 clean"));

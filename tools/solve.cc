@@ -20,6 +20,7 @@
 #include "tools/recorded.h"
 #include "tools/session.h"
 #include "tools/stop.h"
+#include "triage/identify.h"
 #include "triage/solve.h"
 #include "triage/triage.h"
 

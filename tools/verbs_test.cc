@@ -369,7 +369,7 @@ TEST_F(Verbs, TheReadmeShowsWhatIsPrinted) {
   bool gap = false;
   for (const std::string& line : Lines(readme)) {
     if (line.starts_with(prompt)) {
-      const Ran ran = Shell("'" QUALM_BINARY_DIR "/bin/qualm' " + line.substr(prompt.size()));
+      const Ran ran = Shell("qualm " + line.substr(prompt.size()));
       EXPECT_LE(ran.status, 1) << ran.err;
       printed = Lines(ran.out);
       next = 0;
@@ -425,6 +425,15 @@ TEST_F(Verbs, EveryDoorSaysTheSame) {
     }
     return "no line with " + begin;
   };
+  const auto replays = [&](const std::string& file, const std::string& subject,
+                           const std::string& cause) {
+    const Ran ran = Qualm({"replay", file, "--subject", subject, "--contract", "exact"});
+    const size_t kind = cause.rfind(" [");
+    EXPECT_NE(ran.out.find(" fails on " + subject + cause.substr(kind)), std::string::npos)
+        << ran.out << cause;
+    EXPECT_NE(ran.out.find("; " + cause.substr(0, kind) + "; "), std::string::npos)
+        << ran.out << cause;
+  };
   for (const auto& [file, subject, kind] : std::vector<std::array<std::string, 3>>{
            {"forum/000-linear-sweep", "model:fbgemm@avx2", "pair-saturation"},
            {"regressions/linear-last-product-dropped", "faulty:k-tail", "tail"}}) {
@@ -436,6 +445,7 @@ TEST_F(Verbs, EveryDoorSaysTheSame) {
     EXPECT_EQ(after(Qualm({"explain", "small.case.json", "--subject", subject}).out, "cause: "),
               cause);
     EXPECT_EQ(after(Qualm({"explain", "small.case.json"}).out, "cause: "), cause);
+    replays("small.case.json", subject, cause);
     EXPECT_EQ(after(Qualm({"minimize", "small.case.json", "--subject", subject}).out, "cause: "),
               cause);
     // Words that the answer does not bear out are not repeated.
@@ -443,7 +453,19 @@ TEST_F(Verbs, EveryDoorSaysTheSame) {
     other.observed->why.causes = "weight zero point ignored";
     WriteCaseFile(other, (folder() / "other.case.json").string());
     EXPECT_FALSE(Has(Qualm({"explain", "other.case.json"}).out, "cause: " + cause));
+    // Where nothing is kept the subject is asked again, but for what is declared.
+    if (!subject.starts_with("faulty:")) continue;
+    other.observed.reset();
+    WriteCaseFile(other, (folder() / "other.case.json").string());
+    replays("other.case.json", subject,
+            after(Qualm({"explain", "other.case.json", "--subject", subject}).out, "cause: "));
   }
+  const Ran found = Qualm({"check", "-s", "faulty:k-tail", "--op", "linear", "-n", "100", "-p",
+                           "matches_exact", "--out", "out"});
+  ASSERT_EQ(found.status, 1) << found.err;
+  for (const auto& entry : fs::directory_iterator(folder() / "out/findings"))
+    replays((entry.path() / "minimized.case.json").string(), "faulty:k-tail",
+            Lines(found.out).at(1).substr(2) + " [tail]");
 }
 
 TEST_F(Verbs, IdentifyNamesTheArithmeticOfEachFile) {
@@ -659,7 +681,7 @@ TEST_F(Verbs, PropertiesAreListedAndLeftOut) {
 
 // A terminal gets colour, unless NO_COLOR is set; --quiet leaves stderr to errors.
 TEST_F(Verbs, TerminalsGetColourAndNobodyElse) {
-  const std::string check = QUALM_BINARY_DIR "/bin/qualm check -s native --op add -n 5";
+  const std::string check = "qualm check -s native --op add -n 5";
   const Ran plain = Shell(check + " --quiet");
   EXPECT_TRUE(Begins(plain.out, "OK: "));
   EXPECT_EQ(plain.err, "");

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "core/case.h"
 #include "core/subject.h"
+#include "core/verdict.h"
 
 namespace qualm::triage {
 
@@ -24,6 +26,13 @@ inline std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison
   if (!outcome.ok() || !c.HoldsOutput(outcome.y)) return std::nullopt;
   return std::move(outcome.y);
 }
+
+// What further questions have shown of a subject.
+struct ShownOfSubject {
+  FindingKind kind = FindingKind::kUnknown;
+  std::string sentence;  // what the subject does: "leaves out the last term of a sum"
+  std::string evidence;  // of one output, or how many answers show it
+};
 
 }  // namespace qualm::triage
 

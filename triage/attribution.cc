@@ -430,8 +430,7 @@ Attribution Stated(FindingKind kind, std::string diagnosis, bool complete) {
 }
 
 // What questions of its own have shown of the subject.
-template <class Shown>
-Attribution OfSubject(const Shown& shown) {
+Attribution OfSubject(const ShownOfSubject& shown) {
   Attribution attribution = Stated(shown.kind, "the subject " + shown.sentence, true);
   attribution.evidence.push_back(shown.evidence);
   attribution.of_subject = true;
@@ -456,37 +455,35 @@ bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   return moved;
 }
 
-// The best guess if neither one cause nor two give the whole output, which is not exact.
-Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
-                  const Evidence& evidence) {
-  Attribution attribution;
-  if (const int64_t width = TailWidth(c, exact_y, actual); width != 0) {
-    attribution.kind = FindingKind::kTail;
-    attribution.diagnosis = "only the last N % " + std::to_string(width) + " outputs are wrong";
-    return attribution;
-  }
-  if (Misplaced(c, exact_y, actual)) {
-    attribution.kind = FindingKind::kIndex;
-    attribution.diagnosis = "outputs hold what belongs in another column";
-    return attribution;
-  }
-  const Cause* best = nullptr;
-  Agreement most;
+// The cause that gives the most departures, and how many; null if none gives one.
+std::pair<const Cause*, Agreement> NearestCause(const Evidence& evidence, bool may_spoil) {
+  std::pair<const Cause*, Agreement> nearest;
+  Agreement& most = nearest.second;
   for (const Cause& cause : AllCauses()) {
     if (cause.of_family) continue;
     const Agreement agreement = evidence.Explained(cause).value_or(Agreement{});
+    if (agreement.spoiled > 0 && !may_spoil) continue;
     if (agreement.explained > most.explained ||
-        (agreement.explained == most.explained && agreement.spoiled < most.spoiled)) {
-      most = agreement;
-      best = &cause;
-    }
+        (agreement.explained == most.explained && agreement.spoiled < most.spoiled))
+      nearest = {&cause, agreement};
   }
-  if (2 * most.explained < evidence.departures()) {
-    attribution.diagnosis = "no swap of one or two stages reproduces the output";
-    return attribution;
-  }
-  attribution.kind = best->kind;
-  attribution.diagnosis = Sentence(c.op, {best}) + ", and something else";
+  return nearest;
+}
+
+// The best guess if neither one cause nor two give the whole output, which is not exact.
+Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
+                  const Evidence& evidence) {
+  if (const int64_t width = TailWidth(c, exact_y, actual); width != 0)
+    return Stated(FindingKind::kTail, fmt::format("only the last N % {} outputs are wrong", width),
+                  false);
+  if (Misplaced(c, exact_y, actual))
+    return Stated(FindingKind::kIndex, "outputs hold what belongs in another column", false);
+  const auto [best, most] = NearestCause(evidence, true);
+  if (2 * most.explained < evidence.departures())
+    return Stated(FindingKind::kUnknown, "no swap of one or two stages reproduces the output",
+                  false);
+  Attribution attribution =
+      Stated(best->kind, Sentence(c.op, {best}) + ", and something else", false);
   attribution.evidence.push_back("exact arithmetic with " + best->NameFor(c.op) + " reproduces " +
                                  std::to_string(most.explained) + " of the " +
                                  std::to_string(evidence.departures()) +
@@ -499,15 +496,7 @@ Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
 Attribution Unexplained(Op op, const Evidence& evidence) {
   Attribution attribution =
       Stated(FindingKind::kUnknown, "no known cause gives every output", false);
-  const Cause* best = nullptr;
-  Agreement most;
-  for (const Cause& cause : AllCauses()) {
-    if (cause.of_family) continue;
-    const Agreement agreement = evidence.Explained(cause).value_or(Agreement{});
-    if (agreement.spoiled > 0 || agreement.explained <= most.explained) continue;
-    most = agreement;
-    best = &cause;
-  }
+  const auto [best, most] = NearestCause(evidence, false);
   if (best != nullptr && 2 * most.explained >= evidence.departures()) {
     attribution.evidence.push_back(
         fmt::format("what comes nearest: {} gives {} of the {} outputs that are not exact",
@@ -787,13 +776,11 @@ std::optional<Attribution> FollowsEnvironment(const std::vector<Recorded>& recor
       if (base.context != RunContext{} || base.problem != changed.problem || base.y == changed.y) {
         continue;
       }
-      Attribution attribution;
-      attribution.kind = FindingKind::kRounding;
-      attribution.diagnosis = changed.context.rounding != Rounding::kNearest
-                                  ? "the subject rounds as its caller's rounding mode says"
-                                  : "the subject flushes denormals where its caller does";
-      attribution.complete = true;
-      return attribution;
+      return Stated(FindingKind::kRounding,
+                    changed.context.rounding != Rounding::kNearest
+                        ? "the subject rounds as its caller's rounding mode says"
+                        : "the subject flushes denormals where its caller does",
+                    true);
     }
   }
   return std::nullopt;
@@ -807,26 +794,22 @@ std::optional<Tensor> AskFresh(const Subject& subject, const Case& c) {
 // The answers differ with the previous contents of memory. If they differ only in outputs that
 // still hold the poison of their call, the subject leaves outputs unwritten.
 Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& second) {
-  Attribution attribution;
-  attribution.kind = FindingKind::kMemory;
-  attribution.diagnosis = "the answer depends on what its memory held before";
-  attribution.complete = true;
+  const Attribution of_memory =
+      Stated(FindingKind::kMemory, "the answer depends on what its memory held before", true);
   const size_t size = SizeOf(c.out_dtype);
   for (int64_t i = 0; i < first.size(); ++i) {
     if (first.BitsAt(i) == second.BitsAt(i)) continue;
     for (size_t byte = static_cast<size_t>(i) * size; byte < static_cast<size_t>(i + 1) * size;
          ++byte) {
-      if (first.bytes()[byte] != kPoison || second.bytes()[byte] != kSecondPoison)
-        return attribution;
+      if (first.bytes()[byte] != kPoison || second.bytes()[byte] != kSecondPoison) return of_memory;
     }
   }
-  attribution.diagnosis = "the subject leaves outputs unwritten";
+  const std::string unwritten = "the subject leaves outputs unwritten";
   // In a row that is no longer than a vector every output is among the last ones.
-  if (const int64_t width = TailWidth(c, first, second); width != 0) {
-    attribution.kind = FindingKind::kTail;
-    attribution.diagnosis += ", all of them among the last N % " + std::to_string(width);
-  }
-  return attribution;
+  const int64_t width = TailWidth(c, first, second);
+  if (width == 0) return Stated(FindingKind::kMemory, unwritten, true);
+  return Stated(FindingKind::kTail,
+                fmt::format("{}, all of them among the last N % {}", unwritten, width), true);
 }
 
 // Whether the answer to this problem depends on the previous contents of memory.
@@ -869,13 +852,9 @@ std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subje
       return DependsOnMemory(problem, *first, *second);
     varies = true;
   }
-  Attribution attribution;
-  attribution.kind = FindingKind::kNondeterminism;
-  attribution.complete = true;
-  if (varies) {
-    attribution.diagnosis = "the same question, asked twice, is answered differently";
-    return attribution;
-  }
+  if (varies)
+    return Stated(FindingKind::kNondeterminism,
+                  "the same question, asked twice, is answered differently", true);
   const std::optional<Tensor> fresh = AskFresh(subject, problem);
   // The questions above run the case in the default context, so only an answer in that context can
   // be compared. Poison may differ, as it was looked at above; raw sums are no part of y.
@@ -886,13 +865,13 @@ std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subje
   if ((fresh && *fresh != *first) || (comparable && *first != answer.y)) {
     constexpr int kTimes = 16;
     const int others = OtherAnswers(problem, *first, subject, kTimes);
-    attribution.diagnosis =
-        others == 0 ? "the answer depends on what was asked before"
-                    : fmt::format(
-                          "the same question, asked {} times, is answered differently {} "
-                          "time{}",
-                          kTimes + 1, others, others == 1 ? "" : "s");
-    return attribution;
+    return Stated(
+        FindingKind::kNondeterminism,
+        others == 0
+            ? "the answer depends on what was asked before"
+            : fmt::format("the same question, asked {} times, is answered differently {} time{}",
+                          kTimes + 1, others, others == 1 ? "" : "s"),
+        true);
   }
   return std::nullopt;
 }
@@ -940,11 +919,11 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
     if (FlatTailWidth(size, *again) != width) return std::nullopt;
     const int64_t before = (again->index + by) % size;
     if (answer.y.BitsAt(before) != exact_y.BitsAt(before)) continue;  // moved inside the tail
-    Attribution attribution;
-    attribution.kind = FindingKind::kTail;
-    attribution.complete = true;
-    attribution.diagnosis = "only the last " + std::to_string(size % width) + " of " +
-                            std::to_string(size) + " outputs are wrong, whatever they are of";
+    Attribution attribution =
+        Stated(FindingKind::kTail,
+               fmt::format("only the last {} of {} outputs are wrong, whatever they are of",
+                           size % width, size),
+               true);
     attribution.evidence.push_back("with the elements moved by " + std::to_string(by) +
                                    " others are, and those that were are right");
     return attribution;
@@ -1204,11 +1183,14 @@ Attribution OfOneAnswer(const Case& c, const Tensor& actual, std::span<const Cau
   return decide(c, actual, right, evidence);
 }
 
+// A kind that the property gives is the cause. Only kClamp is not: it says where the output went
+// wrong.
+bool NamesCause(const Verdict& verdict) {
+  return verdict.kind && *verdict.kind != FindingKind::kClamp;
+}
+
 Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& recorded,
                         Subject& subject, const AttributionOptions& options) {
-  // A kind that the property gives is the cause. Only kClamp is not: it says where the output went
-  // wrong.
-  const bool place_only = verdict.kind == FindingKind::kClamp;
   // Dependence on memory also makes runs differ from each other, and names the cause more closely.
   const bool of_state =
       verdict.kind == FindingKind::kMemory || verdict.kind == FindingKind::kNondeterminism;
@@ -1218,7 +1200,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
       if (auto memory = DependsOnPoison(recorded[i].problem, subject)) return *memory;
     }
   }
-  if (verdict.kind && !place_only) return Stated(*verdict.kind, verdict.reason, true);
+  if (NamesCause(verdict)) return Stated(*verdict.kind, verdict.reason, true);
   if (auto environment = FollowsEnvironment(recorded)) return *environment;
   const Convention* const model = ModelOf(subject.contract());
   std::vector<const Recorded*> departing;
@@ -1259,7 +1241,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
                            guess->kind == FindingKind::kUnknown;
     if (is_better) guess = std::move(attribution);
   }
-  if (guess->kind == FindingKind::kUnknown && place_only) guess->kind = *verdict.kind;
+  if (guess->kind == FindingKind::kUnknown && verdict.kind) guess->kind = *verdict.kind;
   return *guess;
 }
 
@@ -1293,12 +1275,11 @@ Explanation ExplanationOf(const Attribution& attribution, Op op) {
 std::optional<Attribution> Kept(const Case& c, const Tensor& actual, const Subject* subject) {
   if (!c.observed || c.observed->why.kind.empty() || c.observed->y != actual) return std::nullopt;
   if (subject != nullptr && !c.observed->by.starts_with(subject->name())) return std::nullopt;
-  const Convention* const model = c.contract.empty() ? nullptr : ModelOf(ParseContract(c.contract));
   const Explanation& why = c.observed->why;
   Attribution kept = Stated(ParseFindingKind(why.kind).value(), why.cause, true);
   kept.causes = CausesNamed(why.causes, c.op);
   const bool unknown = kept.causes.empty() && !why.causes.empty();
-  if (unknown || (!kept.causes.empty() && Counterfactual(c, kept.causes, model) != actual))
+  if (unknown || (!kept.causes.empty() && Counterfactual(c, kept.causes, ModelOf(c)) != actual))
     return std::nullopt;
   for (size_t from = 0; from < why.evidence.size();) {
     const size_t to = std::min(why.evidence.find('\n', from), why.evidence.size());
@@ -1326,6 +1307,7 @@ Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject) {
 }
 
 Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
+  if (NamesCause(verdict)) return Stated(*verdict.kind, verdict.reason, true);
   Recorder recorder(subject);
   std::vector<Case> candidates{ProblemOf(c)};
   if (HasSums(c.op) && c.out_dtype != DType::kF32 && c.N > 0 && (c.M > 0 || !IsConv(c.op))) {

@@ -13,6 +13,7 @@
 #include "oracles/exact/exact.h"
 #include "properties/gen/gen.h"
 #include "triage/causes.h"
+#include "triage/identify.h"
 #include "triage/stages.h"
 #include "triage/triage.h"
 

@@ -7,14 +7,10 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
-
-#include "triage/stages.h"
 
 namespace qualm::triage {
 namespace {
@@ -25,7 +21,6 @@ using Applies = std::function<bool(const Case&)>;
 
 constexpr std::array<int64_t, 5> kBlocks{32, 64, 128, 256, 512};
 
-bool SumsOfCodes(const Case& c) { return HasSums(c.op) || RowOf(c.op).dynamic; }
 // The output is a real value that is rounded once, by the exact rule.
 bool RoundsSums(const Case& c) {
   return IsCode(c.out_dtype) && HasOutQParams(c.op) && c.requant == Requant::kExact &&
@@ -37,19 +32,15 @@ bool RoundsSumsOrRequantizes(const Case& c) {
          (c.op == Op::kRequantize && IsCode(c.out_dtype) && c.requant == Requant::kExact);
 }
 
-SumSteps& SumsOf(Stages& s) {
-  if (!s.sums) s.sums.emplace();
-  return *s.sums;
-}
-
 Applies SumsLongerThan(int64_t terms) {
   return [terms](const Case& c) { return SumsOfCodes(c) && c.K > terms; };
 }
 
-template <class Edit>
-std::function<bool(Stages&)> EditTerms(Edit edit) {
-  return [edit](Stages& s) {
-    SumsOf(s).edit_terms = edit;
+// A change that is one on every case.
+template <class F>
+auto Sets(F set) {
+  return [set](Stages& s) {
+    set(s);
     return true;
   };
 }
@@ -63,60 +54,6 @@ int64_t SumFrom(Codes codes, int64_t from, int64_t to) {
   return sum;
 }
 
-template <class Narrow>
-int64_t Wrapped(int64_t value) {
-  return static_cast<Narrow>(static_cast<std::make_unsigned_t<Narrow>>(value));
-}
-
-template <class Narrow>
-int64_t Saturated(int64_t value) {
-  return std::clamp<int64_t>(value, std::numeric_limits<Narrow>::min(),
-                             std::numeric_limits<Narrow>::max());
-}
-
-// ---- Lanes of 16 bits.
-
-// Adds products in lanes of 16 bits, which are emptied into the sum after `every` additions.
-struct Lanes {
-  int64_t step = 1;  // products that are added before they come to a lane, saturating if two
-  size_t lanes = 1;
-  int64_t every = 0;  // 0: at the end alone
-  bool wraps = false;
-
-  std::string text() const {
-    return fmt::format("{} int16 {} that {}{}", lanes, lanes == 1 ? "lane" : "lanes",
-                       wraps ? "wrap" : "saturate",
-                       every == 0 ? "" : fmt::format(", emptied every {} additions", every));
-  }
-};
-
-int64_t AddInLanes(const Lanes& how, DType x_dtype, Codes x, Codes w) {
-  // vpmaddubsw wants one operand unsigned.
-  const int32_t shift = how.step == 2 && x_dtype == DType::kS8 ? 128 : 0;
-  std::array<int32_t, 32> lanes{};
-  int64_t sum = 0, weights = 0, additions = 0;
-  const auto count = std::ssize(x);
-  const auto spill = [&] {
-    for (int32_t& lane : std::span(lanes).first(how.lanes)) sum += std::exchange(lane, 0);
-  };
-  for (int64_t k = 0; k < count; k += how.step) {
-    int64_t narrow = 0;  // x may be any int32: a cause is asked about cases that it does not fit
-    for (int64_t i = k; i < std::min(k + how.step, count); ++i) {
-      const auto at = static_cast<size_t>(i);
-      weights += w[at];
-      narrow += (int64_t{x[at]} + shift) * w[at];
-    }
-    if (how.step == 2) narrow = std::clamp<int64_t>(narrow, INT16_MIN, INT16_MAX);
-    int32_t& lane = lanes[static_cast<size_t>(k / how.step) % how.lanes];
-    narrow += lane;
-    lane = static_cast<int32_t>(how.wraps ? Wrapped<int16_t>(narrow) : Saturated<int16_t>(narrow));
-    ++additions;
-    if (how.every != 0 && additions % (how.every * static_cast<int64_t>(how.lanes)) == 0) spill();
-  }
-  spill();
-  return sum - int64_t{shift} * weights;
-}
-
 // A sum of codes alone.
 int64_t AddCodesInLanes(const Lanes& how, Codes codes) {
   return AddInLanes(how, DType::kU8, codes, std::vector<int32_t>(codes.size(), 1));
@@ -124,11 +61,24 @@ int64_t AddCodesInLanes(const Lanes& how, Codes codes) {
 
 // ---- Zero-point terms.
 
+// The two sums of codes, each of which is taken times the zero point of the other operand.
+struct Side {
+  std::string_view name, zero, what, other, each, filled, its;
+  int64_t SumTerms::* sum;
+  int64_t SumTerms::* own_zero;
+  Codes SumTerms::* codes;
+};
+constexpr std::array kSides{
+    Side{"column", "input", "the weights", "the input", "weights", "weights", "their",
+         &SumTerms::w_sum, &SumTerms::zw, &SumTerms::w},
+    Side{"row", "weight", "the input", "the weights", "codes of the input", "the input", "its",
+         &SumTerms::x_sum, &SumTerms::zx, &SumTerms::x}};
+
 void AddOffsets(std::vector<Cause>& rows) {
   const auto offset = [&](Kind kind, std::string name, std::string sentence, auto edit,
                           Applies applies = SumsOfCodes) {
     rows.push_back({Stage::kOffset, kind, std::move(name), std::move(sentence), std::move(applies),
-                    EditTerms(edit)});
+                    Sets([edit](Stages& s) { s.Sums().edit_terms = edit; })});
   };
   offset(Kind::kZeroPoint, "K*zx*zw ignored", "leaves K times both zero points out",
          [](SumTerms& t) { t.count = 0; });
@@ -137,18 +87,15 @@ void AddOffsets(std::vector<Cause>& rows) {
          [](SumTerms& t) { t.count = -t.count; });
   offset(Kind::kZeroPoint, "K*zx*zw twice", "adds K times both zero points twice",
          [](SumTerms& t) { t.count *= 2; });
-  offset(Kind::kZeroPoint, "column-sum term ignored",
-         "leaves the input zero point times the sum of the weights out",
-         [](SumTerms& t) { t.w_sum = 0; });
-  offset(Kind::kZeroPoint, "row-sum term ignored",
-         "leaves the weight zero point times the sum of the input out",
-         [](SumTerms& t) { t.x_sum = 0; });
-  offset(Kind::kZeroPoint, "column-sum term twice",
-         "subtracts the input zero point times the sum of the weights twice",
-         [](SumTerms& t) { t.w_sum *= 2; });
-  offset(Kind::kZeroPoint, "row-sum term twice",
-         "subtracts the weight zero point times the sum of the input twice",
-         [](SumTerms& t) { t.x_sum *= 2; });
+  for (const Side& side : kSides)
+    offset(Kind::kZeroPoint, fmt::format("{}-sum term ignored", side.name),
+           fmt::format("leaves the {} zero point times the sum of {} out", side.zero, side.what),
+           [side](SumTerms& t) { t.*side.sum = 0; });
+  for (const Side& side : kSides)
+    offset(
+        Kind::kZeroPoint, fmt::format("{}-sum term twice", side.name),
+        fmt::format("subtracts the {} zero point times the sum of {} twice", side.zero, side.what),
+        [side](SumTerms& t) { t.*side.sum *= 2; });
 
   // One operand moved by 128, for instructions that want it with the other sign.
   struct Moved {
@@ -200,12 +147,10 @@ void AddOffsets(std::vector<Cause>& rows) {
   of_width("16 bits", Wrapped<uint16_t>, 65535);
   of_width("an int16", Wrapped<int16_t>, 32767);
   const auto sums = [&](std::string_view how, auto narrow) {
-    offset(Kind::kInt32Overflow, fmt::format("column sum {}", how),
-           fmt::format("keeps the sum of the weights {}", how),
-           [narrow](SumTerms& t) { t.w_sum = narrow(t.w_sum); });
-    offset(Kind::kInt32Overflow, fmt::format("row sum {}", how),
-           fmt::format("keeps the sum of the input {}", how),
-           [narrow](SumTerms& t) { t.x_sum = narrow(t.x_sum); });
+    for (const Side& side : kSides)
+      offset(Kind::kInt32Overflow, fmt::format("{} sum {}", side.name, how),
+             fmt::format("keeps the sum of {} {}", side.what, how),
+             [side, narrow](SumTerms& t) { t.*side.sum = narrow(t.*side.sum); });
   };
   sums("in an int16 that wraps", Wrapped<int16_t>);
   sums("in an int16 that saturates", Saturated<int16_t>);
@@ -215,14 +160,13 @@ void AddOffsets(std::vector<Cause>& rows) {
     for (const int64_t every : {0, 256, 257}) {
       const Lanes how{1, lanes, every, true};
       const Applies applies = SumsLongerThan(128 * static_cast<int64_t>(lanes));
-      offset(
-          Kind::kInt32Overflow, "column sum in " + how.text(),
-          "adds the weights in " + how.text() + ", for the zero point of the input",
-          [how](SumTerms& t) { t.w_sum = AddCodesInLanes(how, t.w); }, applies);
-      offset(
-          Kind::kInt32Overflow, "row sum in " + how.text(),
-          "adds the codes of the input in " + how.text() + ", for the zero point of the weights",
-          [how](SumTerms& t) { t.x_sum = AddCodesInLanes(how, t.x); }, applies);
+      for (const Side& side : kSides)
+        offset(
+            Kind::kInt32Overflow, fmt::format("{} sum in {}", side.name, how.text()),
+            fmt::format("adds the {} in {}, for the zero point of {}", side.each, how.text(),
+                        side.other),
+            [how, side](SumTerms& t) { t.*side.sum = AddCodesInLanes(how, t.*side.codes); },
+            applies);
     }
   }
   const auto term16 = [](int64_t& sum, int64_t zero) {
@@ -241,29 +185,22 @@ void AddOffsets(std::vector<Cause>& rows) {
   for (const int64_t lanes : {4, 8, 16, 32, 64}) {
     const auto whole = [lanes](const SumTerms& t) { return t.count - t.count % lanes; };
     const Applies applies = [lanes](const Case& c) { return SumsOfCodes(c) && c.K % lanes != 0; };
-    offset(
-        Kind::kTail, fmt::format("column sum without the tail of {}", lanes),
-        fmt::format("leaves the last K % {} weights out of their sum", lanes),
-        [whole](SumTerms& t) { t.w_sum = SumFrom(t.w, 0, whole(t)); }, applies);
-    offset(
-        Kind::kTail, fmt::format("row sum without the tail of {}", lanes),
-        fmt::format("leaves the last K % {} codes of the input out of their sum", lanes),
-        [whole](SumTerms& t) { t.x_sum = SumFrom(t.x, 0, whole(t)); }, applies);
+    for (const Side& side : kSides)
+      offset(
+          Kind::kTail, fmt::format("{} sum without the tail of {}", side.name, lanes),
+          fmt::format("leaves the last K % {} {} out of their sum", lanes, side.each),
+          [whole, side](SumTerms& t) { t.*side.sum = SumFrom(t.*side.codes, 0, whole(t)); },
+          applies);
     const auto filled = [lanes](const SumTerms& t) {
       return Blocks(t.count, lanes) * lanes - t.count;
     };
-    offset(
-        Kind::kZeroPoint, fmt::format("column sum of K filled up to {}", lanes),
-        fmt::format("fills weights up to a multiple of {} with their zero point, and adds that to "
-                    "their sum",
-                    lanes),
-        [filled](SumTerms& t) { t.w_sum += filled(t) * t.zw; }, applies);
-    offset(
-        Kind::kZeroPoint, fmt::format("row sum of K filled up to {}", lanes),
-        fmt::format("fills the input up to a multiple of {} with its zero point, and adds that to "
-                    "its sum",
-                    lanes),
-        [filled](SumTerms& t) { t.x_sum += filled(t) * t.zx; }, applies);
+    for (const Side& side : kSides)
+      offset(
+          Kind::kZeroPoint, fmt::format("{} sum of K filled up to {}", side.name, lanes),
+          fmt::format("fills {0} up to a multiple of {1} with {2} zero point, and adds that to {2} "
+                      "sum",
+                      side.filled, lanes, side.its),
+          [filled, side](SumTerms& t) { t.*side.sum += filled(t) * t.*side.own_zero; }, applies);
     if (lanes == 4) continue;  // has a row of its own
     offset(
         Kind::kZeroPoint, fmt::format("K rounded up to {} in K*zx*zw", lanes),
@@ -274,14 +211,12 @@ void AddOffsets(std::vector<Cause>& rows) {
     const Applies applies = SumsLongerThan(block);
     const std::string of = fmt::format(" once per block of {}", block);
     const std::string each = fmt::format(" once for each block of {} terms", block);
-    offset(
-        Kind::kZeroPoint, "column-sum term" + of,
-        "subtracts the input zero point times the sum of all weights" + each,
-        [block](SumTerms& t) { t.w_sum *= Blocks(t.count, block); }, applies);
-    offset(
-        Kind::kZeroPoint, "row-sum term" + of,
-        "subtracts the weight zero point times the sum of all codes of the input" + each,
-        [block](SumTerms& t) { t.x_sum *= Blocks(t.count, block); }, applies);
+    for (const Side& side : kSides)
+      offset(
+          Kind::kZeroPoint, fmt::format("{}-sum term{}", side.name, of),
+          fmt::format("subtracts the {} zero point times the sum of all {}{}", side.zero, side.each,
+                      each),
+          [block, side](SumTerms& t) { t.*side.sum *= Blocks(t.count, block); }, applies);
     offset(
         Kind::kZeroPoint, "K*zx*zw" + of, "adds K times both zero points" + each,
         [block](SumTerms& t) { t.count *= Blocks(t.count, block); }, applies);
@@ -299,12 +234,14 @@ void AddOffsets(std::vector<Cause>& rows) {
       const auto to = [block, last](int64_t count) { return last ? count : block; };
       const std::string part =
           fmt::format(" of the {} block of {} alone", last ? "last" : "first", block);
-      offset(
-          Kind::kZeroPoint, "column sum" + part, "takes the sum of the weights" + part,
-          [from, to](SumTerms& t) { t.w_sum = SumFrom(t.w, from(t.count), to(t.count)); }, applies);
-      offset(
-          Kind::kZeroPoint, "row sum" + part, "takes the sum of the input" + part,
-          [from, to](SumTerms& t) { t.x_sum = SumFrom(t.x, from(t.count), to(t.count)); }, applies);
+      for (const Side& side : kSides)
+        offset(
+            Kind::kZeroPoint, fmt::format("{} sum{}", side.name, part),
+            fmt::format("takes the sum of {}{}", side.what, part),
+            [from, to, side](SumTerms& t) {
+              t.*side.sum = SumFrom(t.*side.codes, from(t.count), to(t.count));
+            },
+            applies);
     }
   }
   for (const int64_t rows_of : {4, 8, 256}) {
@@ -364,11 +301,8 @@ void AddSums(std::vector<Cause>& rows) {
   const auto products = [&](Kind kind, std::string name, std::string sentence, auto edit,
                             Applies applies = SumsOfCodes) {
     const Stage stage = kind == Kind::kTail ? Stage::kTail : Stage::kAccumulate;
-    rows.push_back(
-        {stage, kind, std::move(name), std::move(sentence), std::move(applies), [edit](Stages& s) {
-           edit(SumsOf(s), s.c);
-           return true;
-         }});
+    rows.push_back({stage, kind, std::move(name), std::move(sentence), std::move(applies),
+                    Sets([edit](Stages& s) { edit(s.Sums(), s.c); })});
   };
   for (const size_t lanes : {1, 4, 8, 16}) {
     const std::string in =
@@ -444,10 +378,8 @@ void AddSums(std::vector<Cause>& rows) {
 
   const auto kept = [&](std::string how, __int128 (*keep)(__int128)) {
     rows.push_back({Stage::kAccumulate, Kind::kInt32Overflow, "sum in " + how,
-                    "keeps the corrected sum in " + how, SumsOfCodes, [keep](Stages& s) {
-                      s.integer = keep;
-                      return true;
-                    }});
+                    "keeps the corrected sum in " + how, SumsOfCodes,
+                    Sets([keep](Stages& s) { s.integer = keep; })});
   };
   kept("24 bits that wrap", InBits<24, true>);
   kept("24 bits that saturate", InBits<24, false>);
@@ -497,11 +429,9 @@ void AddSums(std::vector<Cause>& rows) {
   // Codes that are read from the wrong place.
   const auto index = [&](std::string name, std::string sentence, bool of_w, auto from,
                          Applies applies) {
-    rows.push_back({Stage::kGeometry, Kind::kIndex, std::move(name), std::move(sentence),
-                    std::move(applies), [of_w, from](Stages& s) {
-                      (of_w ? SumsOf(s).read_w : SumsOf(s).read_x) = from;
-                      return true;
-                    }});
+    rows.push_back(
+        {Stage::kGeometry, Kind::kIndex, std::move(name), std::move(sentence), std::move(applies),
+         Sets([of_w, from](Stages& s) { (of_w ? s.Sums().read_w : s.Sums().read_x) = from; })});
   };
   for (const bool of_w : {true, false}) {
     const std::string_view what = of_w ? "weights" : "input";
@@ -535,7 +465,7 @@ void AddSums(std::vector<Cause>& rows) {
         [](int64_t row, int64_t term, int64_t columns) { return (row + 1) * columns + term; },
         [of_w](const Case& c) { return SumsOfCodes(c) && (of_w ? c.N : c.M) > 1; });
     for (const int64_t block : kBlocks) {
-      const Applies applies = [block](const Case& c) { return SumsOfCodes(c) && c.K > block; };
+      const Applies applies = SumsLongerThan(block);
       index(
           fmt::format("{} of the first block of {}", what, block),
           fmt::format("reads the {} of every block of {} terms from the first block", what, block),
@@ -644,10 +574,7 @@ void AddLines(std::vector<Cause>& rows) {
                         bool (*applies)(const Window&)) {
     rows.push_back({Stage::kGeometry, Kind::kIndex, std::move(name), std::move(sentence),
                     [applies](const Case& c) { return IsConv(c.op) && applies(c.window); },
-                    [x_row](Stages& s) {
-                      SumsOf(s).x_row = x_row;
-                      return true;
-                    }});
+                    Sets([x_row](Stages& s) { s.Sums().x_row = x_row; })});
   };
   for (const int64_t columns : {32, 64, 128, 256}) {
     rows.push_back({Stage::kGeometry, Kind::kIndex,
@@ -703,20 +630,14 @@ void AddRows(std::vector<Cause>& rows) {
         {Stage::kOperands, Kind::kTail, fmt::format("range without the last K % {}", block),
          fmt::format("looks for the range without the last K % {} values of a row", block),
          [block](const Case& c) { return RowOf(c.op).dynamic && c.K > block && c.K % block != 0; },
-         [block](Stages& s) {
-           s.choice.whole_blocks = block;
-           return true;
-         }});
+         Sets([block](Stages& s) { s.choice.whole_blocks = block; })});
   }
   for (const int64_t block : {256, 512, 1024, 2048, 4096, 8192}) {
     rows.push_back({Stage::kAccumulate, Kind::kIndex,
                     fmt::format("softmax of the last block of {}", block),
                     fmt::format("divides by the sum of the last of a row's blocks of {}", block),
                     [block](const Case& c) { return c.op == Op::kSoftmax && c.N > block; },
-                    [block](Stages& s) {
-                      s.softmax.summed_block = block;
-                      return true;
-                    }});
+                    Sets([block](Stages& s) { s.softmax.summed_block = block; })});
     rows.push_back(
         {Stage::kOperands, Kind::kTail, fmt::format("range of the first block of {}", block),
          fmt::format("looks for the range in the first {} values alone", block),
@@ -765,10 +686,7 @@ void AddElements(std::vector<Cause>& rows) {
   rows.push_back({Stage::kRound, Kind::kClamp, "negated operand wraps",
                   "negates the codes of b in an int8 that wraps: -128 stays -128",
                   [](const Case& c) { return c.op == Op::kSub; },
-                  [](Stages& s) {
-                    s.codes.round = NegatedOperandWraps;
-                    return true;
-                  }});
+                  Sets([](Stages& s) { s.codes.round = NegatedOperandWraps; })});
   rows.push_back(
       {Stage::kOperands, Kind::kZeroPoint, "copied where scales are equal",
        "copies the codes of an input that has the output's scale, whatever its zero point",
@@ -820,19 +738,6 @@ void AddElements(std::vector<Cause>& rows) {
 
 // ---- Bias and parameters per channel.
 
-template <class T>
-bool Reindex(std::vector<T>& list, const auto& from) {
-  const std::vector<T> old = list;
-  int64_t n = 0;
-  for (T& entry : list) entry = old[static_cast<size_t>(from(n++, std::ssize(old)))];
-  return list != old;
-}
-
-template <class T>
-bool Reindex(std::optional<std::vector<T>>& list, const auto& from) {
-  return list && Reindex(*list, from);
-}
-
 bool HasAnyBias(const Case& c) { return c.bias || c.bias_i32; }
 
 void AddChannels(std::vector<Cause>& rows) {
@@ -865,23 +770,17 @@ void AddChannels(std::vector<Cause>& rows) {
                     [at = from.at](Stages& s) { return Reindex(s.c.w_q.zero_point, at); }});
     rows.push_back({Stage::kIndex, Kind::kIndex, "parameters of " + from.name,
                     "takes scale and zero point" + sentence, several, [at = from.at](Stages& s) {
-                      bool changes = false;
-                      for (QParams* q : {&s.c.x_q, &s.c.w_q, &s.c.out_q}) {
-                        changes |= Reindex(q->scale, at);
+                      bool changes = ReindexScales(s.c, at);
+                      for (QParams* q : {&s.c.x_q, &s.c.w_q, &s.c.out_q})
                         changes |= Reindex(q->zero_point, at);
-                      }
-                      return Reindex(s.c.multiplier, at) || changes;
+                      return changes;
                     }});
     const bool has_row = from.more_than == 1 ? from.name == "channel n % 1"
                                              : from.more_than == 8 || from.more_than == 16;
     if (has_row) continue;
     rows.push_back({Stage::kIndex, Kind::kIndex, "scale of " + from.name,
-                    "takes the scale" + sentence, several, [at = from.at](Stages& s) {
-                      bool changes = false;
-                      for (QParams* q : {&s.c.x_q, &s.c.w_q, &s.c.out_q})
-                        changes |= Reindex(q->scale, at);
-                      return Reindex(s.c.multiplier, at) || changes;
-                    }});
+                    "takes the scale" + sentence, several,
+                    [at = from.at](Stages& s) { return ReindexScales(s.c, at); }});
   }
 
   const Applies any = [](const Case&) { return true; };
@@ -909,7 +808,7 @@ void AddChannels(std::vector<Cause>& rows) {
                         if (!Validate(s.c).empty()) return false;  // an infinite one
                       }
                       if (s.c.bias_i32)
-                        SumsOf(s).edit_bias = [factor](SumTerms& t) { t.bias *= factor; };
+                        s.Sums().edit_bias = [factor](SumTerms& t) { t.bias *= factor; };
                       return true;
                     }});
   };
@@ -978,10 +877,7 @@ void AddMultipliers(std::vector<Cause>& rows, std::integer_sequence<int, kBits..
                    fmt::format("multiplier {} to {} bits", kNearest ? "rounded" : "cut", kBits),
                    fmt::format("{} the multiplier to {} bits", kNearest ? "rounds" : "cuts", kBits),
                    RoundsSums,
-                   [](Stages& s) {
-                     s.codes.round = ShortMultiplier<kBits, kNearest>;
-                     return true;
-                   }}),
+                   Sets([](Stages& s) { s.codes.round = ShortMultiplier<kBits, kNearest>; })}),
    ...);
 }
 
@@ -1036,10 +932,8 @@ void AddRounding(std::vector<Cause>& rows) {
   const auto round = [&](Kind kind, const char* name, const char* sentence,
                          RoundedOutput (*hook)(const RealOutput&)) {
     const Stage stage = kind == Kind::kClamp ? Stage::kClamp : Stage::kRound;
-    rows.push_back({stage, kind, name, sentence, RoundsSums, [hook](Stages& s) {
-                      s.codes.round = hook;
-                      return true;
-                    }});
+    rows.push_back({stage, kind, name, sentence, RoundsSums,
+                    Sets([hook](Stages& s) { s.codes.round = hook; })});
   };
   round(Kind::kRounding, "floor", "rounds down", Floor);
   round(Kind::kRounding, "ceiling", "rounds up", Ceil);
@@ -1051,10 +945,7 @@ void AddRounding(std::vector<Cause>& rows) {
                   "shifts by a multiplier that is a power of two, and adds the half in an int32 "
                   "that wraps",
                   [](const Case& c) { return RoundsSums(c) && UsesMultiplier(c); },
-                  [](Stages& s) {
-                    s.codes.round = HalfWraps;
-                    return true;
-                  }});
+                  Sets([](Stages& s) { s.codes.round = HalfWraps; })});
   round(Kind::kTie, "half to the bound", "gives the bound where a value is half a code from it",
         HalfToBound);
   round(Kind::kClamp, "int16 that wraps", "keeps the rounded value in an int16 that wraps",

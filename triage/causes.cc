@@ -38,7 +38,6 @@ bool Of(const Case& c) {
 }
 
 bool ChoosesScales(const Case& c) { return RowOf(c.op).dynamic; }
-bool SumsOfCodes(const Case& c) { return HasSums(c.op) || ChoosesScales(c); }
 bool Pairs(const Case& c) {
   return headroom::HasPairs(c) || (ChoosesScales(c) && c.w.dtype() == DType::kS8);
 }
@@ -77,22 +76,14 @@ bool ChoosesByAnyRule(const Case& c) { return ChoosesScales(c) && c.observer == 
 
 // ---- How a cause changes the stages.
 
+// The class of the hook tells among which hooks of the stages it stands.
 template <auto kHook, auto kValue>
 bool Set(Stages& s) {
-  s.*kHook = kValue;
-  return true;
-}
-
-template <auto kGroup, auto kHook, auto kValue>
-bool SetIn(Stages& s) {
-  (s.*kGroup).*kHook = kValue;
-  return true;
-}
-
-template <auto kHook, auto kValue>
-bool SetSum(Stages& s) {
-  if (!s.sums) s.sums.emplace();
-  (*s.sums).*kHook = kValue;
+  const auto set = [](auto& hooks) {
+    if constexpr (requires { hooks.*kHook; }) hooks.*kHook = kValue;
+  };
+  if constexpr (requires(SumSteps steps) { steps.*kHook; }) set(s.Sums());
+  set(s), set(s.pool), set(s.softmax), set(s.choice), set(s.codes);
   return true;
 }
 
@@ -212,8 +203,8 @@ void CodeZeroUnderWindow(PoolWindow& window) {
 }
 
 bool PadWithCodeZero(Stages& s) {
-  return IsConv(s.c.op) ? SetSum<&SumSteps::padding_code, 0>(s)
-                        : SetIn<&Stages::pool, &PoolHooks::window_padding, CodeZeroUnderWindow>(s);
+  return IsConv(s.c.op) ? Set<&SumSteps::padding_code, 0>(s)
+                        : Set<&PoolHooks::window_padding, CodeZeroUnderWindow>(s);
 }
 
 void ZeroPointInMaximum(PoolWindow& window) { IncludeInMaximum(window, window.zero_point); }
@@ -243,8 +234,7 @@ int64_t TermsLeft(const Case& c) {
 
 template <int64_t kLanes>
 bool DropProducts(Stages& s) {
-  SetSum<&SumSteps::added, 0>(s);
-  s.sums->added = TermsLeft<kLanes>(s.c);
+  s.Sums().added = TermsLeft<kLanes>(s.c);
   return true;
 }
 
@@ -258,44 +248,12 @@ bool DropTerms(Stages& s) {
 
 // ---- Accumulate.
 
-// Adds products in pairs, in an int16 that saturates. With kLane16 the pairs are added in a second
-// int16, which saturates too and is emptied every 256 products.
-template <bool kLane16>
-int64_t AddSaturatingPairs(DType x_dtype, Codes x, Codes w) {
-  const int32_t shift = x_dtype == DType::kS8 ? 128 : 0;  // vpmaddubsw wants one operand unsigned
-  int64_t sum = 0, weights = 0;
-  int32_t lane = 0;
-  for (size_t k = 0; k < x.size(); k += 2) {
-    int64_t pair = 0;
-    for (size_t i = k; i < std::min(k + 2, x.size()); ++i) {
-      weights += w[i];
-      pair += (int64_t{x[i]} + shift) * w[i];
-    }
-    const auto narrow = static_cast<int16_t>(std::clamp<int64_t>(pair, INT16_MIN, INT16_MAX));
-    if (kLane16) {
-      lane = std::clamp(lane + narrow, INT16_MIN, INT16_MAX);
-      if (k % 256 == 254) sum += std::exchange(lane, 0);
-    } else {
-      sum += narrow;
-    }
-  }
-  return sum + lane - int64_t{shift} * weights;
+template <Lanes kHow>
+int64_t Add(DType x_dtype, Codes x, Codes w) {
+  return AddInLanes(kHow, x_dtype, x, w);
 }
-
-// Adds products in steps, each in an int16 that wraps: a kernel of s8 by s8.
-int64_t AddWrapped(Codes x, Codes w, int64_t step) {
-  int64_t sum = 0, lane = 0;
-  for (size_t k = 0; k < x.size(); ++k) {
-    lane += int64_t{x[k]} * w[k];
-    if (static_cast<int64_t>(k) % step == step - 1 || k + 1 == x.size())
-      sum += static_cast<int16_t>(std::exchange(lane, 0));
-  }
-  return sum;
-}
-template <int64_t kStep>
-int64_t AddWrappedSteps(DType /*x_dtype*/, Codes x, Codes w) {
-  return AddWrapped(x, w, kStep);
-}
+// An int16 that wraps, and is emptied after so many products: a kernel of s8 by s8.
+constexpr Lanes WrapOf(int64_t products) { return {1, 1, products, true}; }
 
 template <class Integer>
 __int128 Wrap(__int128 value) {
@@ -341,8 +299,7 @@ bool SwapZeroPoints(Stages& s) {
   std::vector<int32_t>&x = s.c.x_q.zero_point, &w = s.c.w_q.zero_point;
   if (x.size() != w.size()) {  // one for each channel of the weights
     if (!SumsOfCodes(s.c)) return false;
-    if (!s.sums) s.sums.emplace();
-    s.sums->edit_terms = [](SumTerms& t) { std::swap(t.zx, t.zw); };
+    s.Sums().edit_terms = [](SumTerms& t) { std::swap(t.zx, t.zw); };
     return true;
   }
   std::swap(x, w);
@@ -400,8 +357,7 @@ int64_t SwappedNeighbours(int64_t k) { return k ^ 1; }
 // What would lie beyond the row stays where it is.
 template <int64_t (*kFrom)(int64_t k)>
 bool ReadWeightsFrom(Stages& s) {
-  if (!s.sums) s.sums.emplace();
-  s.sums->read_w = [](int64_t row, int64_t term, int64_t columns) {
+  s.Sums().read_w = [](int64_t row, int64_t term, int64_t columns) {
     const int64_t from = kFrom(term);
     return row * columns + (from < columns ? from : term);
   };
@@ -506,16 +462,7 @@ bool IgnoreBias(Stages& s) {
 // ---- Index.
 
 bool IndexChannelsModulo(Stages& s, int64_t modulo) {
-  if (s.c.N == 0) return false;
-  const auto reindexed = [&](std::vector<float>& list) {
-    const std::vector<float> old = list;
-    size_t i = 0;
-    for (float& entry : list) entry = old[i++ % static_cast<size_t>(modulo)];
-    return list != old;
-  };
-  bool changes = reindexed(s.c.multiplier);
-  for (QParams* q : {&s.c.x_q, &s.c.w_q, &s.c.out_q}) changes |= reindexed(q->scale);
-  return changes;
+  return s.c.N > 0 && ReindexScales(s.c, [modulo](int64_t n, int64_t) { return n % modulo; });
 }
 
 bool OffsetTableIndex(Stages& s) {
@@ -731,9 +678,8 @@ float InDoubleSteps(const Case& c, int64_t channel, __int128 integer) {
 }
 
 bool MultiplyInFloat(Stages& s) {
-  return IsCode(s.c.out_dtype)
-             ? SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<false>>>(s)
-             : Set<&Stages::real, InFloatSteps>(s);
+  return IsCode(s.c.out_dtype) ? Set<&CodeHooks::round, RoundValue<InFloat<false>>>(s)
+                               : Set<&Stages::real, InFloatSteps>(s);
 }
 
 // A multiplier of 1 or more is a fraction below 1 and a left shift, and the left shift is lost.
@@ -794,8 +740,7 @@ bool DropLeftShiftsOfSums(Stages& s) {
 bool ReluBeforeBias(Stages& s) {
   if (!s.c.relu || (!s.c.bias && !s.c.bias_i32)) return false;
   s.c.relu = false;
-  if (!s.sums) s.sums.emplace();
-  s.sums->edit_bias = [](SumTerms& t) {
+  s.Sums().edit_bias = [](SumTerms& t) {
     const auto sum = static_cast<int64_t>(t.corrected() - t.bias);
     if (sum < 0) t.products -= sum;
   };
@@ -870,69 +815,68 @@ using Kind = FindingKind;
 const Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "float64 multiplier",
      "computes in float64, whose ties are not the exact ones", Multiplies,
-     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InDouble>>, 6},
+     Set<&CodeHooks::round, RoundValue<InDouble>>, 6},
     {Stage::kRound, Kind::kRounding, "float64, then float32",
      "rounds to float64 first, then to float32",
      [](const Case& c) { return SumsOfCodes(c) && c.out_dtype == DType::kF32; },
      Set<&Stages::real, InDoubleSteps>},
     {Stage::kAccumulate, Kind::kPairSaturation, "pair saturation",
      "adds u8*s8 products in pairs in a saturating int16 (vpmaddubsw)", Pairs,
-     SetSum<&SumSteps::add, AddSaturatingPairs<false>>, 4},
+     Set<&SumSteps::add, Add<Lanes{2, 1, 1}>>, 4},
     {Stage::kAccumulate, Kind::kPairSaturation, "16-bit accumulation",
      "accumulates saturated pairs in a saturating int16 (acc16)", Pairs,
-     SetSum<&SumSteps::add, AddSaturatingPairs<true>>, 6},
+     Set<&SumSteps::add, Add<Lanes{2, 1, 128}>>, 6},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 pair wrap",
-     "adds products in pairs in an int16 that wraps", Pairs,
-     SetSum<&SumSteps::add, AddWrappedSteps<2>>},
+     "adds products in pairs in an int16 that wraps", Pairs, Set<&SumSteps::add, Add<WrapOf(2)>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of taps",
      "adds the products of three taps in an int16 that wraps", Pairs,
-     SetSum<&SumSteps::add, AddWrappedSteps<3>>},
+     Set<&SumSteps::add, Add<WrapOf(3)>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of a line of taps",
      "adds the products of one line of the kernel in an int16 that wraps", Of<IsConv>,
      [](Stages& s) {
        const int64_t line = s.c.K / s.c.window.kernel_h;
-       if (!s.sums) s.sums.emplace();
-       s.sums->add = [line](DType, Codes x, Codes w) { return AddWrapped(x, w, line); };
+       s.Sums().add = [line](DType x_dtype, Codes x, Codes w) {
+         return AddInLanes(WrapOf(line), x_dtype, x, w);
+       };
        return line > 1;
      }},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of nine products",
-     "adds nine products in an int16 that wraps", Pairs, SetSum<&SumSteps::add, AddWrappedSteps<9>>,
+     "adds nine products in an int16 that wraps", Pairs, Set<&SumSteps::add, Add<WrapOf(9)>>,
      Cause::kBitsOfFamily},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int16 product",
      "keeps the product of the two differences in an int16 that wraps", Is<Op::kMul>,
      Set<&Stages::integer, Wrap<int16_t>>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "16-bit sum", "sums the codes in 16 bits that wrap",
-     Is<Op::kAvgPool, Op::kGlobalAvgPool>,
-     SetIn<&Stages::pool, &PoolHooks::under_window, WrapSum16>},
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&PoolHooks::under_window, WrapSum16>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "count in 8 bits",
      "keeps the number of averaged codes in 8 bits",
      [](const Case& c) {
        return (c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool) && c.K > 256;
      },
-     SetIn<&Stages::pool, &PoolHooks::window_padding, CountInByte>},
+     Set<&PoolHooks::window_padding, CountInByte>},
     {Stage::kAccumulate, Kind::kClamp, "maximum from -127",
      "starts the maximum of s8 codes at -127",
      [](const Case& c) { return c.op == Op::kMaxPool && c.x.dtype() == DType::kS8; },
-     SetIn<&Stages::pool, &PoolHooks::under_window, StartAtMinus127>},
+     Set<&PoolHooks::under_window, StartAtMinus127>},
     {Stage::kPadding, Kind::kPadding, "padding of code 0", "fills the padding with code 0",
      Is<Op::kConv2d, Op::kDepthwise, Op::kMaxPool, Op::kAvgPool>, PadWithCodeZero},
     {Stage::kPadding, Kind::kPadding, "padding wins",
      "lets a padding of the zero point take part in the maximum", Is<Op::kMaxPool>,
-     SetIn<&Stages::pool, &PoolHooks::window_padding, ZeroPointInMaximum>},
+     Set<&PoolHooks::window_padding, ZeroPointInMaximum>},
     {Stage::kPadding, Kind::kPadding, "unclipped divisor",
      "counts positions past the bottom and the right edge in the divisor", Is<Op::kAvgPool>,
-     SetIn<&Stages::pool, &PoolHooks::window_padding, DivideBy<&PoolWindow::not_before>>},
+     Set<&PoolHooks::window_padding, DivideBy<&PoolWindow::not_before>>},
     {Stage::kPadding, Kind::kPadding, "padding in the divisor",
      "counts the padding in the divisor, which does not include it",
      [](const Case& c) { return c.op == Op::kAvgPool && !c.window.count_include_pad; },
-     SetIn<&Stages::pool, &PoolHooks::window_padding, DivideBy<&PoolWindow::with_padding>>},
+     Set<&PoolHooks::window_padding, DivideBy<&PoolWindow::with_padding>>},
     {Stage::kPadding, Kind::kPadding, "padding not in the divisor",
      "leaves the padding out of the divisor, which includes it",
      [](const Case& c) { return c.window.count_include_pad; },
-     SetIn<&Stages::pool, &PoolHooks::window_padding, DivideBy<&PoolWindow::inside>>},
+     Set<&PoolHooks::window_padding, DivideBy<&PoolWindow::inside>>},
     {Stage::kPadding, Kind::kPadding, "kernel as divisor",
      "divides by the size of the kernel everywhere", Is<Op::kAvgPool>,
-     SetIn<&Stages::pool, &PoolHooks::window_padding, DivideBy<&PoolWindow::positions>>},
+     Set<&PoolHooks::window_padding, DivideBy<&PoolWindow::positions>>},
     {Stage::kPadding, Kind::kPadding, "padding on other side",
      "pads the bottom as the top and the right as the left", Of<HasWindow>,
      [](Stages& s) {
@@ -952,7 +896,7 @@ const Cause kCauses[] = {
     {Stage::kGeometry, Kind::kIndex, "kernel width bounded by height",
      "takes columns of the kernel from its height on for padding",
      [](const Case& c) { return IsConv(c.op) && c.window.kernel_w > c.window.kernel_h; },
-     SetSum<&SumSteps::x_row, NotBeyondHeight>},
+     Set<&SumSteps::x_row, NotBeyondHeight>},
     {Stage::kGeometry, Kind::kIndex, "strides swapped",
      "steps rows by the stride of columns and the reverse", Of<HasWindow>,
      [](Stages& s) { return EditWindow(s, [](Window& v) { std::swap(v.stride_h, v.stride_w); }); }},
@@ -965,20 +909,19 @@ const Cause kCauses[] = {
      [](Stages& s) { return EditWindow(s, IgnoreDilation); }},
     {Stage::kGeometry, Kind::kIndex, "group modulo",
      "takes output channel n to be of group n mod groups", Groups,
-     SetSum<&SumSteps::group_modulo, true>},
+     Set<&SumSteps::group_modulo, true>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int32 wrap", "lets the sum wrap in int32",
      [](const Case& c) { return SumsOfCodes(c) || c.op == Op::kMul; },
      Set<&Stages::integer, Wrap<int32_t>>, 6},
     {Stage::kOffset, Kind::kZeroPoint, "maximum not subtracted",
      "takes distances from the largest code of the type instead of the row's", Is<Op::kSoftmax>,
-     SetIn<&Stages::softmax, &SoftmaxHooks::largest_of_type, true>},
+     Set<&SoftmaxHooks::largest_of_type, true>},
     {Stage::kOffset, Kind::kZeroPoint, "maximum from 0",
      "starts the maximum of a row of s8 codes at 0",
      [](const Case& c) { return c.op == Op::kSoftmax && c.x.dtype() == DType::kS8; },
-     SetIn<&Stages::softmax, &SoftmaxHooks::least_largest, 0>},
+     Set<&SoftmaxHooks::least_largest, 0>},
     {Stage::kOffset, Kind::kZeroPoint, "range without zero", "does not widen the range to hold 0",
-     [](const Case& c) { return Observes(c) || ChoosesScales(c); },
-     SetIn<&Stages::choice, &ChoiceHooks::range_without_zero, true>},
+     ChoosesQParams, Set<&ChoiceHooks::range_without_zero, true>},
     {Stage::kClamp, Kind::kClamp, "reduce_range ignored",
      "spreads the range over all codes instead of half of them", Always,
      [](Stages& s) { return Replace(s.c.observer.reduce_range, false); }},
@@ -990,13 +933,13 @@ const Cause kCauses[] = {
      [](Stages& s) { return Replace(s.c.x_gran, Granularity::kRow); }},
     {Stage::kIndex, Kind::kIndex, "choice of row 0",
      "quantizes every row by the scale and zero point of row 0", ChoosesForRows,
-     SetIn<&Stages::choice, &ChoiceHooks::choice_of_row_0, true>},
+     Set<&ChoiceHooks::choice_of_row_0, true>},
     {Stage::kIndex, Kind::kIndex, "scale of row 0",
      "takes the sums of every row times the scale of row 0", ChoosesForRows,
-     SetIn<&Stages::choice, &ChoiceHooks::scale_of_row_0, true>},
+     Set<&ChoiceHooks::scale_of_row_0, true>},
     {Stage::kIndex, Kind::kIndex, "zero point of row 0",
      "takes the zero point of row 0 out of the sums of every row", ChoosesForRows,
-     SetIn<&Stages::choice, &ChoiceHooks::zero_point_of_row_0, true>},
+     Set<&ChoiceHooks::zero_point_of_row_0, true>},
     {Stage::kOperands, Kind::kRounding, "rule of observers",
      "chooses scale and zero point as PyTorch's observers do", ChoosesByAnyRule,
      SetRule<QParamsRule::kObserver>},
@@ -1006,26 +949,26 @@ const Cause kCauses[] = {
      "chooses scale and zero point as DynamicQuantizeLinear does", ChoosesByAnyRule,
      SetRule<QParamsRule::kOnnx>},
     {Stage::kRound, Kind::kClamp, "no scale floor", "lets a scale fall below 2^-23", Observes,
-     SetIn<&Stages::choice, &ChoiceHooks::least_scale, 0.0f>},
+     Set<&ChoiceHooks::least_scale, 0.0f>},
     {Stage::kAccumulate, Kind::kRounding, "double average", "keeps the moving average in double",
      [](const Case& c) { return c.observer.kind == Observer::Kind::kMovingAverage; },
-     SetIn<&Stages::choice, &ChoiceHooks::averages_in_double, true>},
+     Set<&ChoiceHooks::averages_in_double, true>},
     {Stage::kClamp, Kind::kClamp, "int8 distance",
      "saturates the distance from the largest code at int8", Is<Op::kSoftmax>,
-     SetIn<&Stages::softmax, &SoftmaxHooks::most_distance, 127>},
+     Set<&SoftmaxHooks::most_distance, 127>},
     {Stage::kClamp, Kind::kClamp, "relu at code 0",
-     "clamps the fused relu at code 0 instead of the output zero point",
-     [](const Case& c) { return IsCode(c.out_dtype); }, ReluAtCodeZero},
+     "clamps the fused relu at code 0 instead of the output zero point", HasCodesOut,
+     ReluAtCodeZero},
     {Stage::kClamp, Kind::kClamp, "relu instead of out_min",
      "puts the zero point of the fused relu in place of out_min, also where out_min is above it",
-     [](const Case& c) { return IsCode(c.out_dtype); }, ReluInsteadOfBound},
+     HasCodesOut, ReluInsteadOfBound},
     {Stage::kClamp, Kind::kClamp, "relu ignored", "ignores the relu", Always,
      [](Stages& s) { return Replace(s.c.relu, false); }, 6},
     {Stage::kClamp, Kind::kClamp, "clamp ignored",
      "clamps to the type instead of [out_min, out_max]", Always, ClampToType, 6},
     {Stage::kClamp, Kind::kClamp, "conversion overflow",
      "turns values beyond int32 into INT32_MIN before the clamp (cvtps2dq)", Converts,
-     SetIn<&Stages::codes, &CodeHooks::convert, HugeBecomesMinimum>, 7},
+     Set<&CodeHooks::convert, HugeBecomesMinimum>, 7},
     {Stage::kClamp, Kind::kClamp, "truncating narrow", "keeps the low byte instead of saturating",
      RoundsReal, NarrowToLowByte},
     {Stage::kClamp, Kind::kClamp, "NaN as lower bound",
@@ -1038,11 +981,11 @@ const Cause kCauses[] = {
      Always, EditZeroPoint<&Case::x_q, Ignored>, 4},
     {Stage::kOffset, Kind::kZeroPoint, "weight zero point taken from the input",
      "subtracts the weight zero point from the input instead of the weights: (x - x_zp - w_zp) * w",
-     SumsOfCodes, SetSum<&SumSteps::edit_terms, TakeWeightZeroPointFromInput>},
+     SumsOfCodes, Set<&SumSteps::edit_terms, TakeWeightZeroPointFromInput>},
     {Stage::kOffset, Kind::kZeroPoint, "padded K in K*zx*zw",
      "uses K rounded up to a multiple of 4 in the zero-point term",
      [](const Case& c) { return SumsOfCodes(c) && c.K % 4 != 0; },
-     SetSum<&SumSteps::edit_terms, RoundCountUp>},
+     Set<&SumSteps::edit_terms, RoundCountUp>},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} as int8",
      "keeps the {w_zero_point} in an int8 that wraps", Always, EditZeroPoint<&Case::w_q, InInt8>},
     {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} as int8",
@@ -1052,13 +995,13 @@ const Cause kCauses[] = {
      EditZeroPoint<&Case::x_q, NegatedInInt8>},
     {Stage::kOffset, Kind::kIndex, "row sum of row 0", "corrects every row with the sum of row 0",
      [](const Case& c) { return SumsOfCodes(c) && c.M > 1; },
-     SetSum<&SumSteps::edit_terms, TakeFirstRowSum>},
+     Set<&SumSteps::edit_terms, TakeFirstRowSum>},
     {Stage::kOffset, Kind::kRounding, "float32 zero-point term",
      "computes x_zp times the column sum in float32", SumsOfCodes,
-     SetSum<&SumSteps::edit_terms, ZeroPointTermInFloat>},
+     Set<&SumSteps::edit_terms, ZeroPointTermInFloat>},
     {Stage::kOffset, Kind::kInt32Overflow, "zero-point term negated in int32",
      "negates a zero point times a sum of codes in int32, where -2^31 is its own negative",
-     SumsOfCodes, SetSum<&SumSteps::edit_terms, NegateTermsInInt32>},
+     SumsOfCodes, Set<&SumSteps::edit_terms, NegateTermsInInt32>},
     {Stage::kTail, Kind::kTail, "last product dropped", "drops the last product", HasTail<1>,
      DropProducts<1>},
     {Stage::kTail, Kind::kTail, "product tail of 4 dropped", "drops the last K % 4 products",
@@ -1095,45 +1038,43 @@ const Cause kCauses[] = {
      FlushDenormalInputs},
     {Stage::kRound, Kind::kRounding, "x * fl(1/s)",
      "multiplies by the float32 reciprocal of the scale", Quantizes,
-     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true>>>, 5},
+     Set<&CodeHooks::round, RoundValue<InFloat<true>>>, 5},
     {Stage::kRound, Kind::kRounding, "x * fl(1/s), NaN is 0",
      "multiplies by the float32 reciprocal of the scale, and converts NaN, 0 times infinity, to 0",
-     Quantizes, SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true, true>>>,
-     Cause::kBitsOfFamily},
+     Quantizes, Set<&CodeHooks::round, RoundValue<InFloat<true, true>>>, Cause::kBitsOfFamily},
     {Stage::kRound, Kind::kRounding, "fl(x / s)",
      "rounds the quotient to float32 before it rounds to a code", Quantizes,
-     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<false>>>, 5},
+     Set<&CodeHooks::round, RoundValue<InFloat<false>>>, 5},
     {Stage::kRound, Kind::kRounding, "float32 multiplier",
      "rounds the sum and the {multiplier} to float32 before the result",
      [](const Case& c) { return Multiplies(c) || (SumsOfCodes(c) && c.out_dtype == DType::kF32); },
      MultiplyInFloat, 5},
     {Stage::kRound, Kind::kRounding, "float32 reciprocal",
      "multiplies by {reciprocal} before rounding", Multiplies,
-     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<InFloat<true>>>, 6},
+     Set<&CodeHooks::round, RoundValue<InFloat<true>>>, 6},
     {Stage::kRound, Kind::kTie, "zero point before rounding (float32)",
      "adds the zero point in float32 before it rounds", Converts,
-     SetIn<&Stages::codes, &CodeHooks::round, FloatZeroPointFirst>, 6},
+     Set<&CodeHooks::round, FloatZeroPointFirst>, 6},
     {Stage::kRound, Kind::kTie, "zero point before rounding",
      "adds the zero point before it rounds half to even", RoundsReal,
-     SetIn<&Stages::codes, &CodeHooks::round, ZeroPointBeforeRounding>, 6},
+     Set<&CodeHooks::round, ZeroPointBeforeRounding>, 6},
     {Stage::kRound, Kind::kTie, "half away from zero", "rounds ties away from zero", RoundsReal,
-     SetIn<&Stages::codes, &CodeHooks::round, HalfAway>, 3},
+     Set<&CodeHooks::round, HalfAway>, 3},
     {Stage::kRound, Kind::kTie, "half up", "rounds ties up", RoundsReal,
-     SetIn<&Stages::codes, &CodeHooks::round, HalfUp>, 5},
+     Set<&CodeHooks::round, HalfUp>, 5},
     {Stage::kRound, Kind::kTie, "half down below zero",
      "rounds negative ties down, the others to even", RoundsReal,
-     SetIn<&Stages::codes, &CodeHooks::round, HalfBelowZero<-1>>},
+     Set<&CodeHooks::round, HalfBelowZero<-1>>},
     {Stage::kRound, Kind::kTie, "half up below zero", "rounds negative ties up, the others to even",
-     RoundsReal, SetIn<&Stages::codes, &CodeHooks::round, HalfBelowZero<1>>},
+     RoundsReal, Set<&CodeHooks::round, HalfBelowZero<1>>},
     {Stage::kRound, Kind::kRounding, "truncation", "truncates towards zero",
      [](const Case& c) { return RoundsReal(c) || c.op == Op::kSoftmax; },
-     SetIn<&Stages::codes, &CodeHooks::round, Truncate>, 5},
+     Set<&CodeHooks::round, Truncate>, 5},
     {Stage::kRound, Kind::kRounding, "ratio in 256ths",
      "rounds the ratio of scales to 256ths, and ties up", Is<Op::kRescale>,
-     SetIn<&Stages::codes, &CodeHooks::round, In256ths>},
+     Set<&CodeHooks::round, In256ths>},
     {Stage::kClamp, Kind::kClamp, "reduce_range added",
-     "spreads the range over half of the codes instead of all of them",
-     [](const Case& c) { return Observes(c) || ChoosesScales(c); },
+     "spreads the range over half of the codes instead of all of them", ChoosesQParams,
      [](Stages& s) { return Replace(s.c.observer.reduce_range, true); }},
     {Stage::kRound, Kind::kRounding, "left shift dropped",
      "drops the power of two of a multiplier of 1 or more",
@@ -1168,7 +1109,7 @@ const Cause kCauses[] = {
      [](Stages& s) { return Replace(s.c.w_q, s.c.x_q); }},
     {Stage::kOperands, Kind::kIndex, "input sign in the products",
      "reads the input codes with the other signedness in the products, but not in their sums",
-     SumsOfCodes, SetSum<&SumSteps::other_sign_in_products, true>},
+     SumsOfCodes, Set<&SumSteps::other_sign_in_products, true>},
     {Stage::kOperands, Kind::kIndex, "operands swapped",
      "takes the scale and zero point of each operand for the other", Of<HasTwoInputs>,
      SwapParameters},
@@ -1218,8 +1159,8 @@ const Cause kMistakes[] = {
      "subtracts the {x_zero_point} in 8 bits that wrap, those of the codes", CodesOfInput,
      NarrowToOwnType<&Case::x, &Case::x_q>},
     {Stage::kOffset, Kind::kZeroPoint, "taps in the padding in K*zx*zw",
-     "counts the taps in the padding in the product of the two zero points",
-     [](const Case& c) { return IsConv(c.op); }, SetSum<&SumSteps::edit_terms, CountPaddedTaps>},
+     "counts the taps in the padding in the product of the two zero points", Of<IsConv>,
+     Set<&SumSteps::edit_terms, CountPaddedTaps>},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "zero point of the first operand for both",
      "takes the zero point of the first operand for both", Is<Op::kConcat>,
      [](Stages& s) { return Replace(s.c.w_q.zero_point, s.c.x_q.zero_point); }},
@@ -1232,7 +1173,7 @@ const Cause kMistakes[] = {
      }},
     {Stage::kAccumulate, Kind::kClamp, "maximum from code 0", "starts the maximum of s8 codes at 0",
      [](const Case& c) { return c.op == Op::kMaxPool && c.x.dtype() == DType::kS8; },
-     SetIn<&Stages::pool, &PoolHooks::under_window, StartAtZero>},
+     Set<&PoolHooks::under_window, StartAtZero>},
     {Stage::kIndex, Kind::kIndex, "output zero point of channel 0",
      "takes the output zero point of every channel from channel 0", Is<Op::kQuantize>,
      ZeroPointOfChannel0<&Case::out_q>},
@@ -1246,38 +1187,36 @@ const Cause kMistakes[] = {
     {Stage::kRound, Kind::kRounding, "operands in float32",
      "adds both operands times their scales in float32, and divides by the output scale",
      [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
-     SetIn<&Stages::codes, &CodeHooks::round, RoundValue<OperandsInFloat>>},
+     Set<&CodeHooks::round, RoundValue<OperandsInFloat>>},
     {Stage::kRound, Kind::kRounding, "operands rounded first",
      "rounds each operand to whole output steps before it adds them",
      [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
-     SetIn<&Stages::codes, &CodeHooks::round, OperandsRoundedFirst>},
+     Set<&CodeHooks::round, OperandsRoundedFirst>},
     {Stage::kRound, Kind::kRounding, "first factor rounded first",
      "rounds a to whole output steps before it multiplies by b", Is<Op::kMul>,
-     SetIn<&Stages::codes, &CodeHooks::round, FactorRoundedFirst<true>>},
+     Set<&CodeHooks::round, FactorRoundedFirst<true>>},
     {Stage::kRound, Kind::kRounding, "second factor rounded first",
      "rounds b to whole output steps before it multiplies by a", Is<Op::kMul>,
-     SetIn<&Stages::codes, &CodeHooks::round, FactorRoundedFirst<false>>},
+     Set<&CodeHooks::round, FactorRoundedFirst<false>>},
     {Stage::kRound, Kind::kRounding, "second input through codes of the first",
      "brings the second input to codes of the first one's scale, and these to the output",
-     Is<Op::kConcat>, SetIn<&Stages::codes, &CodeHooks::round, ThroughCodesOfTheFirst>},
+     Is<Op::kConcat>, Set<&CodeHooks::round, ThroughCodesOfTheFirst>},
     {Stage::kOperands, Kind::kRounding, "lowest bit of the weights dropped",
      "drops the lowest bit of the weights", SumsOfCodes, DropLowestBitOfWeights},
     {Stage::kRound, Kind::kRounding, "ratios to 20 bits",
      "rounds the ratios of scales to 20 bits behind the point",
      [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
-     SetIn<&Stages::codes, &CodeHooks::round, RatiosInBits<20>>},
+     Set<&CodeHooks::round, RatiosInBits<20>>},
     {Stage::kRound, Kind::kRounding, "average rounded first",
      "rounds the average to a whole number of input steps, half away from zero, before it rescales",
-     Is<Op::kAvgPool, Op::kGlobalAvgPool>,
-     SetIn<&Stages::codes, &CodeHooks::round, AverageFirst<HalfAwayOfDouble>>},
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&CodeHooks::round, AverageFirst<HalfAwayOfDouble>>},
     {Stage::kRound, Kind::kRounding, "average rounded first, half to even",
      "rounds the average to a whole number of input steps, half to even, before it rescales",
-     Is<Op::kAvgPool, Op::kGlobalAvgPool>,
-     SetIn<&Stages::codes, &CodeHooks::round, AverageFirst<HalfEvenOfDouble>>},
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&CodeHooks::round, AverageFirst<HalfEvenOfDouble>>},
     {Stage::kRound, Kind::kRounding, "slope not rescaled",
      "does not rescale the negative side of leaky_relu to the output scale",
      [](const Case& c) { return c.op == Op::kTable && c.function == Function::kLeakyRelu; },
-     SetIn<&Stages::codes, &CodeHooks::round, UnscaledSlope>},
+     Set<&CodeHooks::round, UnscaledSlope>},
     {Stage::kRound, Kind::kRounding, "scale * code - scale * zero point",
      "computes scale * code - scale * zero point in float32, each step rounded",
      Is<Op::kDequantize>, Set<&Stages::real, TwoProducts>},
@@ -1287,17 +1226,17 @@ const Cause kMistakes[] = {
      DropLeftShiftsOfSums},
     {Stage::kClamp, Kind::kClamp, "clamp before the zero point",
      "clamps to the codes before it adds the zero point", Converts,
-     SetIn<&Stages::codes, &CodeHooks::round, ClampBeforeZeroPoint>},
+     Set<&CodeHooks::round, ClampBeforeZeroPoint>},
     {Stage::kClamp, Kind::kClamp, "int8 before the zero point",
      "saturates the value at int8 before it adds the zero point",
      [](const Case& c) { return Converts(c) && c.out_dtype == DType::kU8; },
-     SetIn<&Stages::codes, &CodeHooks::round, Int8BeforeZeroPoint>},
+     Set<&CodeHooks::round, Int8BeforeZeroPoint>},
     {Stage::kClamp, Kind::kClamp, "relu before the bias",
      "applies the relu to the sum before it adds the bias, and not behind it", SumsOfCodes,
      ReluBeforeBias},
     {Stage::kAccumulate, Kind::kIndex, "maximum with other sign",
      "compares codes with the other signedness", Is<Op::kMaxPool>,
-     SetIn<&Stages::pool, &PoolHooks::under_window, CompareWithOtherSign>},
+     Set<&PoolHooks::under_window, CompareWithOtherSign>},
     {Stage::kPadding, Kind::kPadding, "left padding as the right", "pads the left as the right",
      Of<HasWindow>, TakeForBoth<&Window::pad_left, &Window::pad_right>},
     {Stage::kPadding, Kind::kPadding, "top padding as the bottom", "pads the top as the bottom",
@@ -1343,10 +1282,10 @@ const Cause kMistakes[] = {
      7},
     {Stage::kRound, Kind::kTie, "zero point, then half away",
      "adds the zero point, then rounds ties away from zero", RoundsReal,
-     SetIn<&Stages::codes, &CodeHooks::round, HalfAwayOfCode>, 6},
+     Set<&CodeHooks::round, HalfAwayOfCode>, 6},
     {Stage::kRound, Kind::kRounding, "zero point, then truncation",
      "adds the zero point, then truncates towards zero", RoundsReal,
-     SetIn<&Stages::codes, &CodeHooks::round, TruncateCode>, 6},
+     Set<&CodeHooks::round, TruncateCode>, 6},
     {Stage::kClamp, Kind::kClamp, "relu on the wrong side",
      "clamps at real 0 from above instead of below",
      [](const Case& c) { return IsCode(c.out_dtype) && c.relu; }, ReluFromAbove},
@@ -1357,9 +1296,9 @@ const Cause kMistakes[] = {
      AddRelu, 7},
     {Stage::kRound, Kind::kTie, "zero point half away",
      "rounds ties of the zero point away from zero", ChoosesQParams,
-     SetIn<&Stages::choice, &ChoiceHooks::round_zero_point, HalfAwayOfDouble>, 6},
+     Set<&ChoiceHooks::round_zero_point, HalfAwayOfDouble>, 6},
     {Stage::kRound, Kind::kRounding, "zero point truncated", "truncates the zero point",
-     ChoosesQParams, SetIn<&Stages::choice, &ChoiceHooks::round_zero_point, CutDouble>, 7},
+     ChoosesQParams, Set<&ChoiceHooks::round_zero_point, CutDouble>, 7},
     {Stage::kOffset, Kind::kZeroPoint, "range without zero, zero point beyond the codes",
      "does not widen the range to hold 0, nor keep the zero point within the codes", Observes,
      [](Stages& s) { return s.choice.range_without_zero = s.choice.any_zero_point = true; }},
@@ -1471,8 +1410,41 @@ const Cause& CauseNamed(std::string_view name) {
   return *found;
 }
 
+constexpr std::string_view kAnd = " + ";
+
+std::string NamesOf(std::span<const Cause* const> causes, Op op) {
+  std::string text;
+  for (const Cause* cause : causes) {
+    if (!text.empty()) text += kAnd;
+    text += cause->NameFor(op);
+  }
+  return text;
+}
+
+std::vector<const Cause*> CausesNamed(std::string_view names, Op op) {
+  std::vector<const Cause*> causes;
+  for (size_t from = 0; from <= names.size();) {
+    const size_t to = std::min(names.find(kAnd, from), names.size());
+    const std::string_view name = names.substr(from, to - from);
+    const Cause* found = nullptr;
+    for (const std::span<const Cause> all : {AllCauses(), KnownArithmetic(), AllPlaces()}) {
+      const auto cause = std::ranges::find_if(
+          all, [&](const Cause& each) { return each.NameFor(op) == name || each.name == name; });
+      if (cause != all.end()) found = &*cause;
+    }
+    if (found == nullptr) return {};
+    causes.push_back(found);
+    from = to + kAnd.size();
+  }
+  return causes;
+}
+
 const Convention* ModelOf(const Contract& contract) {
   return FindConvention(contract.convention);  // none has the empty name of the exact contract
+}
+
+const Convention* ModelOf(const Case& c) {
+  return c.contract.empty() ? nullptr : ModelOf(ParseContract(c.contract));
 }
 
 Tensor RightOutput(const Case& c, const Convention* model) {

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/case.h"
 #include "core/contract.h"
@@ -80,8 +81,15 @@ std::span<const Cause> AllPlaces();
 // The cause that NameFor gives this name for an operation with an input and weights.
 const Cause& CauseNamed(std::string_view name);
 
-// The convention that a contract promises, nullptr for the exact meaning.
+// "a + b", in the words of the operation; and back, empty if a name is unknown. (Names as in the
+// table, with their braces, are understood too: older campaigns wrote them.)
+std::string NamesOf(std::span<const Cause* const> causes, Op op);
+std::vector<const Cause*> CausesNamed(std::string_view names, Op op);
+
+// The convention that a contract promises, nullptr for the exact meaning; and the one by whose
+// contract the file of a case says that it was judged.
 const Convention* ModelOf(const Contract& contract);
+const Convention* ModelOf(const Case& c);
 // The right output under a convention; the exact output if `model` is null or refuses the case.
 Tensor RightOutput(const Case& c, const Convention* model);
 

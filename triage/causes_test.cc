@@ -665,7 +665,7 @@ TEST(CausesOfConventions, TheRightOutputIsTheOneThatWasPromised) {
   EXPECT_EQ(RightOutput(c, &model).IntAt(0), 1006);
   model.cannot_run = [](const Case&) { return "nothing"; };
   EXPECT_EQ(RightOutput(c, &model).IntAt(0), 6);
-  EXPECT_EQ(ModelOf({}), nullptr);
+  EXPECT_EQ(ModelOf(Contract{}), nullptr);
   EXPECT_EQ(ModelOf({"fbgemm@avx2"}), FindConvention("fbgemm@avx2"));
   EXPECT_NE(ModelOf({"fbgemm@avx2"}), nullptr);
 }

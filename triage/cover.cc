@@ -9,8 +9,6 @@
 namespace qualm::triage {
 namespace {
 
-constexpr std::string_view kAnd = " + ";
-
 // Crashes, stray writes and answers that come and go have no cause in arithmetic.
 bool IsArithmetic(const Failure& failure) {
   return !failure.causes.empty() || failure.kind == FindingKind::kUnknown;
@@ -104,33 +102,6 @@ void JoinUnknown(std::span<const Failure> failures, std::vector<Covered>& covere
 }
 
 }  // namespace
-
-std::string NamesOf(std::span<const Cause* const> causes, Op op) {
-  std::string text;
-  for (const Cause* cause : causes) {
-    if (!text.empty()) text += kAnd;
-    text += cause->NameFor(op);
-  }
-  return text;
-}
-
-std::vector<const Cause*> CausesNamed(std::string_view names, Op op) {
-  std::vector<const Cause*> causes;
-  for (size_t from = 0; from <= names.size();) {
-    const size_t to = std::min(names.find(kAnd, from), names.size());
-    const std::string_view name = names.substr(from, to - from);
-    const Cause* found = nullptr;
-    for (const std::span<const Cause> all : {AllCauses(), KnownArithmetic(), AllPlaces()}) {
-      const auto cause = std::ranges::find_if(
-          all, [&](const Cause& each) { return each.NameFor(op) == name || each.name == name; });
-      if (cause != all.end()) found = &*cause;
-    }
-    if (found == nullptr) return {};
-    causes.push_back(found);
-    from = to + kAnd.size();
-  }
-  return causes;
-}
 
 Hypothesis Together(const Case& c, std::span<const Hypothesis> hypotheses, const Convention* model,
                     Hypothesis first) {

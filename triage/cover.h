@@ -5,8 +5,6 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/case.h"
@@ -15,11 +13,6 @@
 #include "triage/triage.h"
 
 namespace qualm::triage {
-
-// "a + b", in the words of the operation; and back, empty if a name is unknown. (Names as in the
-// table, with their braces, are understood too: older campaigns wrote them.)
-std::string NamesOf(std::span<const Cause* const> causes, Op op);
-std::vector<const Cause*> CausesNamed(std::string_view names, Op op);
 
 // The causes of `first`, and of all hypotheses that change the case and act at stages where none
 // acts yet: what a subject does that has several faults.

@@ -9,6 +9,7 @@
 #include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
 #include "triage/causes.h"
+#include "triage/identify.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
@@ -221,25 +222,6 @@ Explained ExplainAnswers(const Case& c, const std::vector<Subject*>& subjects,
     ExplainAnswer(c, answer, index, exact_y, options.attribution, explained);
   text += skipped;
   return explained;
-}
-
-void Complete(Finding& finding, Subject& subject, const Verdict& verdict) {
-  const Property* property = FindProperty(finding.property);
-  Complete(finding, verdict,
-           property == nullptr
-               ? Attribute(finding.test_case, verdict, subject)
-               : JudgeAndAttribute(*property, finding.test_case, subject).attribution);
-}
-
-void Complete(Finding& finding, const Verdict& verdict, const Attribution& attribution) {
-  finding.kind = attribution.kind;
-  finding.first_divergence = verdict.divergence;
-  finding.explanation = verdict.reason;
-  const auto add = [&](const std::string& text) {
-    if (!text.empty() && text != verdict.reason) finding.explanation += "; " + text;
-  };
-  add(attribution.diagnosis);
-  for (const std::string& line : attribution.evidence) add(line);
 }
 
 }  // namespace qualm::triage

@@ -11,6 +11,8 @@
 #include "core/text_test_util.h"
 #include "oracles/conventions/convention.h"
 #include "triage/fault_test_util.h"
+#include "triage/identify.h"
+#include "triage/triaged.h"
 
 namespace qualm::triage {
 namespace {

@@ -138,6 +138,8 @@ std::vector<std::string> BitEqual(const Case& c, const Tensor& y,
 // Such names as text. A variant of a listed one ("fbgemm@avx2+nofma" beside "fbgemm@avx2") is only
 // counted.
 std::string ConventionsText(std::span<const std::string> names);
+// The named conventions whose whole output is bit-equal to y, as such text; "" if there is none.
+std::string BitEqualConventions(const Case& c, const Tensor& y);
 // Codes, scales, zero points and other lists that are not the default, on one line: "x 129 132,
 // w 127 127, out_scale 0x1p+8". Describe says the rest.
 std::string Brief(const Case& c);

@@ -528,8 +528,8 @@ class Speaker {
 
 }  // namespace
 
-std::optional<Misreading> FindMisreading(const Case& c, const Tensor& right, const Tensor& y,
-                                         Subject& subject) {
+std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right, const Tensor& y,
+                                             Subject& subject) {
   using AllReadings = std::map<int64_t, Reading>;
   const auto readings_of = [&](const Case& of) -> std::optional<AllReadings> {
     Asker asker(of, subject);
@@ -565,7 +565,7 @@ std::optional<Misreading> FindMisreading(const Case& c, const Tensor& right, con
   const auto [kind, sentence] = speaker.Sentence();
   const std::string where =
       use_fitting ? fmt::format("in an image of {}x{} ", shown.window.in_h, shown.window.in_w) : "";
-  return Misreading{
+  return ShownOfSubject{
       kind, sentence,
       fmt::format("{}{}; so {} of {} outputs read otherwise than they should", where,
                   speaker.Example(readings->begin()->first), readings->size(), shown.M * shown.N)};

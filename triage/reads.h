@@ -6,25 +6,19 @@
 #define QUALM_TRIAGE_READS_H_
 
 #include <optional>
-#include <string>
 
 #include "core/case.h"
 #include "core/subject.h"
-#include "core/verdict.h"
+#include "triage/ask.h"
 
 namespace qualm::triage {
 
-struct Misreading {
-  FindingKind kind = FindingKind::kIndex;  // kIndex, kTail or kPadding
-  std::string sentence;  // what the subject does: "leaves out the last term of a sum"
-  std::string evidence;  // of one output, what it reads instead of what
-};
-
 // Whether an output that departs in the subject's answer `y` to `c` reads other elements than it
-// should, or multiplies them by other weights. nullopt: it was not seen to, or the operation or its
-// size does not lend itself, or products came back changed, so that something else is at work.
-std::optional<Misreading> FindMisreading(const Case& c, const Tensor& right, const Tensor& y,
-                                         Subject& subject);
+// should, or multiplies them by other weights: kIndex, kTail or kPadding. nullopt: it was not seen
+// to, or the operation or its size does not lend itself, or products came back changed, so that
+// something else is at work.
+std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right, const Tensor& y,
+                                             Subject& subject);
 
 }  // namespace qualm::triage
 

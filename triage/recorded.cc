@@ -10,7 +10,6 @@
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "triage/identify.h"
-#include "triage/printed.h"
 #include "triage/triage.h"
 
 namespace qualm::triage {
@@ -131,7 +130,7 @@ std::optional<ErrorSplit> SplitError(const Case& c, const Tensor& y, const Tenso
   return split;
 }
 
-RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y) {
+RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y, const PrintedAnswer* digits) {
   const Tensor exact = exact::Evaluate(c);
   RecordedAnswer answer;
   answer.outputs = exact.size();
@@ -151,8 +150,10 @@ RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y) {
   // Other numbers that print so are likelier than a rounding that no library has.
   const bool of_library = std::ranges::any_of(
       names, [](const std::string& name) { return !FindConvention(name)->of_no_library; });
-  answer.within_digits =
-      !of_library && ExaminePrinted(c, y).verdict == PrintedAnswer::Verdict::kWithin;
+  const auto within = [](const PrintedAnswer& examined) {
+    return examined.verdict == PrintedAnswer::Verdict::kWithin;
+  };
+  answer.within_digits = !of_library && within(digits != nullptr ? *digits : ExaminePrinted(c, y));
   if (answer.within_digits) answer.arithmetic.clear();
   return answer;
 }

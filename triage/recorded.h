@@ -11,6 +11,7 @@
 #include "core/case.h"
 #include "core/tensor.h"
 #include "core/verdict.h"
+#include "triage/printed.h"
 
 namespace qualm::triage {
 
@@ -63,7 +64,8 @@ struct RecordedAnswer {
   // Neither exact nor anybody's known arithmetic, though some convention defines the case.
   bool is_wrong() const { return !exact() && arithmetic.empty() && !undefined && !within_digits; }
 };
-RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y);
+// `digits`: of ExaminePrinted; null: it is asked where that matters.
+RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y, const PrintedAnswer* digits = nullptr);
 
 }  // namespace qualm::triage
 

@@ -152,6 +152,7 @@ struct Stages {
   Case c;
 
   std::optional<SumSteps> sums;
+  SumSteps& Sums() { return sums ? *sums : sums.emplace(); }
   PoolHooks pool;
   SoftmaxHooks softmax;
   ChoiceHooks choice;

@@ -259,7 +259,7 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
 }
 
 // The law that every answer keeps to that is wrong.
-std::optional<CommonTrait> LawOf(const Counted& counted) {
+std::optional<ShownOfSubject> LawOf(const Counted& counted) {
   constexpr int64_t kLeast = 5;
   for (size_t i = 0; i < kLaws.size(); ++i) {
     if (counted.kept[i] < kLeast || counted.broken[i] > 0) continue;
@@ -270,19 +270,19 @@ std::optional<CommonTrait> LawOf(const Counted& counted) {
     const std::string of = counted.wrong_without_bias ? "" : ", where there is a bias";
     switch (kLaws[i]) {
       case Law::kFactor:
-        return CommonTrait{FindingKind::kRounding,
-                           "multiplies by another number than the scales give: all outputs of a "
-                           "scale are off by one factor",
-                           evidence};
+        return ShownOfSubject{FindingKind::kRounding,
+                              "multiplies by another number than the scales give: all outputs of a "
+                              "scale are off by one factor",
+                              evidence};
       case Law::kAmount:
-        return CommonTrait{kind, "adds a wrong amount to all outputs, the same to each" + of,
-                           evidence};
+        return ShownOfSubject{kind, "adds a wrong amount to all outputs, the same to each" + of,
+                              evidence};
       case Law::kAmountOfChannel:
-        return CommonTrait{
+        return ShownOfSubject{
             FindingKind::kZeroPoint,
             "adds a wrong amount to the outputs of a channel, the same in each row" + of, evidence};
       case Law::kAmountOfRow:
-        return CommonTrait{
+        return ShownOfSubject{
             FindingKind::kZeroPoint,
             "adds a wrong amount to the outputs of a row, the same in each channel" + of, evidence};
     }
@@ -297,7 +297,7 @@ std::string Shares(const Counted& counted) {
 }
 
 // The trait that chance is least likely to give to all wrong outputs.
-std::optional<CommonTrait> TraitOf(const Counted& counted, const std::vector<Trait>& traits) {
+std::optional<ShownOfSubject> TraitOf(const Counted& counted, const std::vector<Trait>& traits) {
   // What it takes to choose a trait, and what chance is worth in one of 2^8 faults.
   constexpr double kBitsOfTrait = 5, kMargin = 8;
   constexpr int64_t kFewBeside = 4;
@@ -320,7 +320,7 @@ std::optional<CommonTrait> TraitOf(const Counted& counted, const std::vector<Tra
     best = t;
   }
   if (best == traits.size()) return std::nullopt;
-  CommonTrait trait{traits[best].kind, traits[best].sentence, ""};
+  ShownOfSubject trait{traits[best].kind, traits[best].sentence, ""};
   const bool all = counted.wrong_have[best] == counted.wrong;
   if (!all) trait.sentence.replace(0, kOnly.size(), "is wrong nearly only where");
   trait.evidence =
@@ -331,7 +331,7 @@ std::optional<CommonTrait> TraitOf(const Counted& counted, const std::vector<Tra
 
 // Rounding on the way moves an output by one code, to either side, and the likelier the nearer its
 // value lies to a tie.
-std::optional<CommonTrait> OffByOne(const Counted& counted) {
+std::optional<ShownOfSubject> OffByOne(const Counted& counted) {
   constexpr int64_t kManyCases = 12;
   // The distances from ties, 0 to 1, of outputs that are wrong for another reason: their mean is a
   // half, with this deviation.
@@ -342,9 +342,9 @@ std::optional<CommonTrait> OffByOne(const Counted& counted) {
       counted.cases_with_wrong < kManyCases ||
       mean > kHalf - kSurely * kDeviation / std::sqrt(witnesses))
     return std::nullopt;
-  return CommonTrait{FindingKind::kRounding,
-                     "is off by one at most, in either direction: it rounds on the way",
-                     Shares(counted)};
+  return ShownOfSubject{FindingKind::kRounding,
+                        "is off by one at most, in either direction: it rounds on the way",
+                        Shares(counted)};
 }
 
 // A case near `c`, or a drawn one; nullopt where the edits made none.
@@ -361,7 +361,7 @@ std::optional<Case> NextCase(const Case& c, Subject& subject, uint64_t i) {
 
 }  // namespace
 
-std::optional<CommonTrait> FindCommonTrait(const Case& c, Subject& subject) {
+std::optional<ShownOfSubject> FindCommonTrait(const Case& c, Subject& subject) {
   constexpr uint64_t kMostTries = 800;
   constexpr int64_t kMostAsked = 240, kLargest = 4096, kFewCases = 6;
   if (c.op == Op::kChooseQParams || RowOf(c.op).dynamic) return std::nullopt;

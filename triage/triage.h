@@ -155,15 +155,6 @@ Explained ExplainAnswers(const Case& c, const std::vector<Subject*>& subjects,
 std::string Explain(const Case& c, const std::vector<Subject*>& subjects,
                     const ExplainOptions& options = {});
 
-// The named conventions whose whole output is bit-equal to y, as text; "" if there is none. A
-// variant of a listed one ("fbgemm@avx2+nofma" beside "fbgemm@avx2") is only counted.
-std::string BitEqualConventions(const Case& c, const Tensor& y);
-
-// Fills kind, explanation and first_divergence of a raw finding; judges once more.
-void Complete(Finding& finding, Subject& subject, const Verdict& verdict);
-// The same from an attribution that is already known.
-void Complete(Finding& finding, const Verdict& verdict, const Attribution& attribution);
-
 }  // namespace qualm::triage
 
 #endif  // QUALM_TRIAGE_TRIAGE_H_

@@ -20,6 +20,7 @@
 #include "triage/complexity.h"
 #include "triage/cover.h"
 #include "triage/fault_test_util.h"
+#include "triage/identify.h"
 #include "triage/passes.h"
 #include "triage/reduce.h"
 #include "triage/simpler_test_util.h"

@@ -2,6 +2,7 @@
 #include "triage/triaged.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -122,17 +123,43 @@ std::string Triaged::Text() const {
   std::string text = FindingText(finding_);
   if (!small_) return text;
   text += fmt::format("\nminimized in {} subject calls\n", small_->calls);
-  if (!small_->irrelevant.empty()) {
-    text += "irrelevant: ";
-    for (size_t i = 0; i < small_->irrelevant.size(); ++i) {
-      text += (i == 0 ? "" : ", ") + small_->irrelevant[i];
-    }
-    text += "\n";
+  return text + MattersText(*small_) +
+         Explain(small_->minimized, {&subject_}, {.attribution = &attribution_});
+}
+
+std::string MattersText(const MinimizeResult& result) {
+  std::string text;
+  if (!result.irrelevant.empty())
+    text += fmt::format("irrelevant: {}\n", fmt::join(result.irrelevant, ", "));
+  if (!result.needs.empty())
+    text += fmt::format("needs {}; no smaller case that was tried fails\n",
+                        fmt::join(result.needs, ", "));
+  return text;
+}
+
+void Complete(Finding& finding, Subject& subject, const Verdict& verdict, bool examine) {
+  const Case& c = finding.test_case;
+  const Property* property = FindProperty(finding.property);
+  if (property == nullptr) return Complete(finding, verdict, Attribute(c, verdict, subject));
+  // The file speaks of its own claim, under its own contract.
+  if (finding.full_property() == c.property && ModelOf(c) == ModelOf(subject.contract())) {
+    const Outcome outcome = subject.Run(ProblemOf(c), {});
+    if (const auto kept = outcome.ok() ? Kept(c, outcome.y, &subject) : std::nullopt)
+      return Complete(finding, verdict, *kept);
   }
-  for (size_t i = 0; i < small_->needs.size(); ++i)
-    text += (i == 0 ? "needs " : ", ") + small_->needs[i];
-  if (!small_->needs.empty()) text += "; no smaller case that was tried fails\n";
-  return text + Explain(small_->minimized, {&subject_}, {.attribution = &attribution_});
+  Complete(finding, verdict,
+           JudgeAndAttribute(*property, c, subject, {.examine = examine}).attribution);
+}
+
+void Complete(Finding& finding, const Verdict& verdict, const Attribution& attribution) {
+  finding.kind = attribution.kind;
+  finding.first_divergence = verdict.divergence;
+  finding.explanation = verdict.reason;
+  const auto add = [&](const std::string& text) {
+    if (!text.empty() && text != verdict.reason) finding.explanation += "; " + text;
+  };
+  add(attribution.diagnosis);
+  for (const std::string& line : attribution.evidence) add(line);
 }
 
 std::string FindingText(const Finding& finding, std::string_view label) {

@@ -65,6 +65,16 @@ class Triaged {
   std::optional<MinimizeResult> small_;
 };
 
+// What did not matter to a failure and which sizes it needs, a line each.
+std::string MattersText(const MinimizeResult& result);
+
+// Fills kind, explanation and first_divergence of a raw finding; judges once more. The cause is the
+// one that the case file keeps, if it was written of this claim and of this answer of the subject;
+// else the likeliest, or with `examine` the one that further questions bear out.
+void Complete(Finding& finding, Subject& subject, const Verdict& verdict, bool examine = false);
+// The same from an attribution that is already known.
+void Complete(Finding& finding, const Verdict& verdict, const Attribution& attribution);
+
 // A few lines: label ("" stands for "FINDING", or "expected"), claim, subject, kind, first
 // divergence, cause, file.
 std::string FindingText(const Finding& finding, std::string_view label = "");

@@ -40,27 +40,17 @@ Cause Hook(std::function<void(Stages& stages)> set) {
 }
 Cause SumHook(std::function<void(SumTerms& terms)> edit) {
   return Hook([edit = std::move(edit)](Stages& stages) {
-    if (!stages.sums) stages.sums.emplace();
-    stages.sums->edit_bias = [before = stages.sums->edit_bias, edit](SumTerms& terms) {
+    stages.Sums().edit_bias = [before = stages.Sums().edit_bias, edit](SumTerms& terms) {
       if (before) before(terms);
       edit(terms);
     };
   });
 }
-template <auto kRound>
-Cause RoundHook() {
-  return Hook([](Stages& stages) { stages.codes.round = kRound; });
-}
-
-using Output = triage::RealOutput;
-using triage::RoundedOutput;
-RoundedOutput Down(const Output& o) { return {o.rounded() - (o.exact.rest < 0 ? 1 : 0)}; }
-RoundedOutput Up(const Output& o) { return {o.rounded() + (o.exact.rest > 0 ? 1 : 0)}; }
-RoundedOutput TowardZero(const Output& o) {
-  return {o.rounded() + (o.rounded() * o.exact.rest < 0 ? o.exact.rest : 0)};
-}
-RoundedOutput AwayFromZero(const Output& o) {
-  return {o.rounded() + (o.is_tie() && o.rounded() * o.exact.rest >= 0 ? o.exact.rest : 0)};
+// Rounds every output as the cause of that name does.
+Cause Rounds(std::string_view name) {
+  Cause cause = triage::CauseNamed(name);
+  cause.applies = [](const Case&) { return true; };
+  return cause;
 }
 
 // Memory that all callers share: another one may have written between the two.
@@ -284,7 +274,7 @@ void Kernel::RoundTiesElsewhere(const Placed& p) {
   }
   const bool of_places = Has(Fault::kTailRoundsAway) || Has(Fault::kAlignmentHead);
   if (!of_places) return;
-  const Tensor away = Answer(c_, {RoundHook<AwayFromZero>()});
+  const Tensor away = Answer(c_, {Rounds("half away from zero")});
   for (int64_t i = 0; i < y.size(); ++i) {
     const int64_t m = i / c_.N, n = i % c_.N;
     const auto at = reinterpret_cast<uintptr_t>(static_cast<const float*>(p.x) + m * p.x_stride);
@@ -370,9 +360,9 @@ void Kernel::Run(const Placed& p, bool again) {
   EditParameters(p);
   std::vector<Cause> hooks = OwnHooks(p, again);
   if (Has(Fault::kCallerRounding)) {
-    if (rounding == FE_DOWNWARD) hooks.push_back(RoundHook<Down>());
-    if (rounding == FE_UPWARD) hooks.push_back(RoundHook<Up>());
-    if (rounding == FE_TOWARDZERO) hooks.push_back(RoundHook<TowardZero>());
+    if (rounding == FE_DOWNWARD) hooks.push_back(Rounds("floor"));
+    if (rounding == FE_UPWARD) hooks.push_back(Rounds("ceiling"));
+    if (rounding == FE_TOWARDZERO) hooks.push_back(Rounds("truncation"));
   }
   const ScopedEnvironment normal(RunContext{});
   y_ = Answer(c_, std::move(hooks));

@@ -94,6 +94,7 @@ std::string FaultRowToJson(const FaultRow& row) {
                          {"op", Name(row.op)},
                          {"kind", Name(row.kind)},
                          {"cause", row.cause},
+                         {"of_subject", row.of_subject},
                          {"properties", row.properties},
                          {"replayed", Name(row.replayed)},
                          {"minimized", row.minimized ? "done" : "pending"},
@@ -108,8 +109,8 @@ FaultRow ParseFaultRow(std::string_view text, std::string_view name) {
   const nlohmann::json tree = ParseStrictJson(text, name);
   const JsonNode top(tree, name);
   top.RequireObject("a fault of qualm fuzz");
-  top.RequireKeys({"schema", "subject", "identity", "op", "kind", "cause", "properties", "replayed",
-                   "minimized", "explanation", "found"});
+  top.RequireKeys({"schema", "subject", "identity", "op", "kind", "cause", "of_subject",
+                   "properties", "replayed", "minimized", "explanation", "found"});
   const auto at = [&](const char* key) { return top.At(key, "a text"); };
   const JsonNode schema = at("schema");
   if (schema.Text() != kSchema) {
@@ -121,6 +122,8 @@ FaultRow ParseFaultRow(std::string_view text, std::string_view name) {
   row.op = Required(at("op"), ParseOp(at("op").Text()), "the name of an operation");
   row.kind = Required(at("kind"), ParseFindingKind(at("kind").Text()), "the kind of a finding");
   row.cause = at("cause").Text();
+  // Earlier versions did not tell.
+  row.of_subject = top.Has("of_subject") && at("of_subject").Flag();
   const JsonNode properties = top.At("properties", "a list of claims");
   for (size_t i = 0; i < properties.SizeOfList(); ++i) {
     row.properties.insert(properties.At(i).Text());

@@ -29,6 +29,8 @@ struct FaultRow {
   Op op = Op::kLinear;
   FindingKind kind = FindingKind::kUnknown;
   std::string cause;  // as triage names it; "" if none is shown
+  // Experiments have shown the kind of the subject, and not of this case alone.
+  bool of_subject = false;
   // Claims that failed. Several claims that fail for one cause are one fault.
   std::set<std::string> properties;
   Replayed replayed = Replayed::kNot;

@@ -18,6 +18,7 @@ FaultRow Tail() {
   row.op = Op::kLinear;
   row.kind = FindingKind::kTail;
   row.cause = "product tail of 4 dropped";
+  row.of_subject = true;
   row.properties = {"matches_exact", "additive_in_x"};
   row.replayed = Replayed::kStateful;
   row.minimized = true;
@@ -56,6 +57,11 @@ class Named : public BasicSubject {
 TEST(FaultRow, ReadsBackEqual) {
   EXPECT_EQ(ParseFaultRow(FaultRowToJson(Tail()), "f"), Tail());
   EXPECT_EQ(ParseFaultRow(FaultRowToJson(FaultRow()), "f"), FaultRow());
+  // Earlier versions did not tell of which rows experiments have shown the kind.
+  FaultRow earlier = Tail();
+  earlier.of_subject = false;
+  const std::string told = "  \"of_subject\": true,\n";
+  EXPECT_EQ(ParseFaultRow(Replaced(FaultRowToJson(Tail()), told, ""), "f"), earlier);
 }
 
 TEST(FaultRow, TheFingerprintIsSubjectOperationAndCause) {

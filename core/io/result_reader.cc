@@ -62,12 +62,6 @@ std::string ElementAt(const JsonNode& node, const std::string& key) {
   return element.value().is_string() ? element.Text() : element.Dump();
 }
 
-bool FlagAt(const JsonNode& node, const std::string& key) {
-  const JsonNode flag = node.At(key, "true or false");
-  if (!flag.value().is_boolean()) flag.Fail("is no boolean, expected true or false");
-  return flag.value().get<bool>();
-}
-
 RecordedFinding FindingOf(const JsonNode& node) {
   RecordedFinding finding;
   finding.fingerprint = node.At("fingerprint", "a text").Text();
@@ -76,7 +70,7 @@ RecordedFinding FindingOf(const JsonNode& node) {
   finding.claim = property.substr(property.find('.') + 1);
   finding.subject = node.At("subject", "a text").Text();
   finding.kind = node.At("kind", "a text").Text();
-  finding.expected_by_contract = FlagAt(node, "expected_by_contract");
+  finding.expected_by_contract = node.At("expected_by_contract", "true or false").Flag();
   finding.case_file = TextAt(node, "case_file");
   finding.explanation = node.At("explanation", "a text").Text();
   const JsonNode divergence = node.At("first_divergence", "an object or null");
@@ -174,7 +168,7 @@ ResultRecord ParseResult(std::string_view text, std::string_view name) {
   });
   ForEachEntry(top, "unjudged", [&](const JsonNode& node) {
     const std::string subject = TextAt(node, "subject"), op = TextAt(node, "op");
-    if (FlagAt(node, "missing")) record.missing.push_back(op + " on " + subject);
+    if (node.At("missing", "true or false").Flag()) record.missing.push_back(op + " on " + subject);
     for (RecordedVerdicts& verdicts : record.verdicts) {
       if (verdicts.subject == subject && verdicts.op == op) verdicts.counts.erase("passed");
     }

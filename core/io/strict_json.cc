@@ -144,6 +144,11 @@ const std::string& JsonNode::Text() const {
   return value_->get_ref<const std::string&>();
 }
 
+bool JsonNode::Flag() const {
+  if (!value_->is_boolean()) Fail("is no boolean, expected true or false");
+  return value_->get<bool>();
+}
+
 int64_t JsonNode::Integer(int64_t least, int64_t most) const {
   const std::string range = std::to_string(least) + ".." + std::to_string(most);
   if (!value_->is_number_integer()) WrongType("an integer in " + range);

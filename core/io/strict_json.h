@@ -36,6 +36,8 @@ class JsonNode {
   JsonNode At(size_t index) const;
   // Fails unless this is a string.
   const std::string& Text() const;
+  // Fails unless this is true or false.
+  bool Flag() const;
   // Fails unless this is an integer in least..most.
   int64_t Integer(int64_t least, int64_t most) const;
   // The keys of an object, sorted; fails where this is none.

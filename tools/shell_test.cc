@@ -14,9 +14,8 @@ class ShellSupport : public QualmTest {
   // The words that bash offers to complete the last of these words.
   std::vector<std::string> Completed(const std::string& words, int number) {
     const Ran ran = Shell("bash -c 'source <(qualm completion bash); COMP_WORDS=(" + words +
-                              "); COMP_CWORD=" + std::to_string(number) +
-                              "; _qualm qualm; printf \"%s\\n\" \"${COMPREPLY[@]}\"'",
-                          QUALM_BINARY_DIR "/bin");
+                          "); COMP_CWORD=" + std::to_string(number) +
+                          "; _qualm qualm; printf \"%s\\n\" \"${COMPREPLY[@]}\"'");
     EXPECT_EQ(ran.status, 0) << ran.err;
     return Lines(ran.out);
   }

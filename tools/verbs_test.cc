@@ -789,14 +789,12 @@ TEST_F(Verbs, WhatTakesLongSaysHowFarItIs) {
       {"replay " + found + " -p linear.matches_exact --subject '" + slow + "'",
        "replaying: 2 s  0"}};
   for (const Row& row : rows) {
-    const std::string command = QUALM_BINARY_DIR "/bin/qualm " + row.arguments;
-    const Ran seen = Shell("python3 terminal.py " + command);
+    const Ran seen = Shell("python3 terminal.py qualm " + row.arguments);
     EXPECT_TRUE(Has(seen.out, row.shows)) << row.arguments;
     const size_t last = seen.out.rfind(row.shows.substr(0, row.shows.find(':')));
     EXPECT_NE(seen.out.find(erase, last), std::string::npos) << seen.out;
   }
-  const Ran quiet =
-      Shell("python3 terminal.py " QUALM_BINARY_DIR "/bin/qualm " + rows[0].arguments + " --quiet");
+  const Ran quiet = Shell("python3 terminal.py qualm " + rows[0].arguments + " --quiet");
   EXPECT_FALSE(Has(quiet.out, erase));
 }
 

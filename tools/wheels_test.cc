@@ -68,7 +68,7 @@ TEST_P(Wheels, KeepsItsContract) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Packages, Wheels, testing::ValuesIn(kWheels),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& wheel) { return std::string(wheel.param.name); });
 
 }  // namespace
 }  // namespace qualm

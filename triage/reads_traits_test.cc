@@ -172,7 +172,7 @@ TEST_P(Reads, SaysWhatIsReadElsewhere) {
   if (said) EXPECT_EQ(Name(said->kind), row.kind);
 }
 INSTANTIATE_TEST_SUITE_P(All, Reads, testing::ValuesIn(Misreadings()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& row) { return row.param.name; });
 
 TEST(TraitsOf, OneOutputThatIsOffByOneIsNoRounding) {
   TestSubject subject = Answers([](const Case& asked) {
@@ -236,7 +236,7 @@ TEST_P(Traits, SaysWhatWrongOutputsHaveInCommon) {
   if (said) EXPECT_EQ(Name(said->kind), row.kind);
 }
 INSTANTIATE_TEST_SUITE_P(All, Traits, testing::ValuesIn(kCommon),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& row) { return row.param.name; });
 
 }  // namespace
 }  // namespace qualm::triage

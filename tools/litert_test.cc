@@ -15,7 +15,7 @@
 #include "core/status.h"
 #include "core/subject.h"
 #include "oracles/golden/judge.h"
-#include "properties/engine.h"
+#include "tools/drawn_contract_test_util.h"
 
 namespace qualm {
 namespace {
@@ -38,23 +38,13 @@ class Litert : public testing::Test {
       if (subject->Offers(op)) ops.push_back(op);
     }
     ASSERT_GE(ops.size(), 11u);
-    CheckOptions options;
-    options.subjects = {name};
-    options.attribute = [](const Case&, const Verdict& verdict, Subject&) {
-      return verdict.kind.value_or(FindingKind::kUnknown);
-    };
-    options.ops = ops;
-    options.cases = 200;
-    options.adapt = true;
-    const CheckResult result = Check(options);
-    for (const Finding& finding : result.findings)
-      ADD_FAILURE() << name << " " << finding.property << ": " << finding.explanation;
-    for (const Op op : ops) {
-      const auto at = result.by_property.find(std::string(Name(op)) + ".matches_model");
-      ASSERT_NE(at, result.by_property.end()) << Name(op);
-      EXPECT_GE(at->second.of(Judgement::kPassed), op == Op::kConcat ? 2 : 20)
-          << name << " " << at->first;
-    }
+    // Few concats are of one model.
+    ExpectContract({.subject = name,
+                    .ops = ops,
+                    .cases = 200,
+                    .judged = 20,
+                    .fewer = {{Op::kConcat, 2}},
+                    .declared = false});
   }
 };
 

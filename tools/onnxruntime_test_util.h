@@ -17,7 +17,7 @@
 #include "core/status.h"
 #include "core/subject.h"
 #include "oracles/golden/judge.h"
-#include "properties/engine.h"
+#include "tools/drawn_contract_test_util.h"
 
 namespace qualm {
 
@@ -80,25 +80,11 @@ class OnnxruntimeTest : public testing::Test {
 
   // Judges drawn cases under the subject's own contract.
   void ExpectContract(std::vector<Op> ops, int64_t cases, int64_t passed_at_least) {
-    CheckOptions options;
-    options.subjects = {name_};
-    // Declared is what properties name the kind of themselves.
-    options.attribute = [](const Case&, const Verdict& verdict, Subject&) {
-      return verdict.kind.value_or(FindingKind::kUnknown);
-    };
-    options.ops = std::move(ops);
-    options.cases = cases;
-    const CheckResult result = Check(options);
-    for (const Finding& finding : result.findings) {
-      if (finding.expected_by_contract) continue;  // declared in adapters/contracts.cc
-      ADD_FAILURE() << finding.property << ": " << finding.explanation;
-    }
-    for (const Op op : options.ops) {
-      const std::string property = std::string(Name(op)) + ".matches_model";
-      const auto at = result.by_property.find(property);
-      ASSERT_NE(at, result.by_property.end()) << property;
-      EXPECT_GE(at->second.of(Judgement::kPassed), passed_at_least) << property;
-    }
+    qualm::ExpectContract({.subject = name_,
+                           .ops = std::move(ops),
+                           .cases = cases,
+                           .judged = passed_at_least,
+                           .adapt = false});
   }
 
  private:

@@ -5,8 +5,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 
@@ -14,50 +12,18 @@
 #include "core/io/case_json.h"
 #include "core/status.h"
 #include "core/subject.h"
+#include "tools/python_in_place_test_util.h"
 
 namespace qualm {
 namespace {
 
-namespace fs = std::filesystem;
-
-class TorchAbsent : public testing::Test {
+class TorchAbsent : public PythonInPlace {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              ("torch-" + std::to_string(getpid()) +
-               testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_ / "torch");
-    setenv("QUALM_PYTHON", (folder_ / "python").c_str(), 1);
-    RegisterAllSubjects();  // looks for a PyTorch: not every machine has one besides
-  }
-  void TearDown() override {
-    unsetenv("QUALM_PYTHON");
-    unsetenv("QUALM_TIME_LIMIT_MS");
-    fs::remove_all(folder_);
-  }
+  TorchAbsent() : PythonInPlace("QUALM_PYTHON", "torch@fbgemm") {}
 
-  void Write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name) << text;
-    fs::permissions(folder_ / name, fs::perms::owner_all);
-  }
-  // The system's Python, which finds a package torch of this text.
   void WritePackage(const std::string& text) const {
     Write("torch/__init__.py", text);
-    Write("python", "#!/bin/sh\nPYTHONPATH=" + folder_.string() + " exec python3 \"$@\"\n");
-  }
-  static std::string WhyAbsent() {
-    try {
-      SubjectRegistry::Get().Make("torch@fbgemm");
-    } catch (const Unavailable& error) {
-      return error.what();
-    }
-    return "it is there";
-  }
-  static void ExpectAbsent(const std::string& reason) {
-    const std::string why = WhyAbsent();
-    EXPECT_TRUE(why.starts_with("subject 'torch@fbgemm': ")) << why;
-    EXPECT_NE(why.find(reason), std::string::npos) << why;
-    EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+    WritePython();
   }
   // A child that offers linear, and then does this with its first case.
   void WriteChild(const std::string& then) const {
@@ -66,13 +32,9 @@ class TorchAbsent : public testing::Test {
           "\"9\",\"contract\":\"exact\",\"ops\":{\"linear\":{}}}'\nread request\n" +
               then + "\n");
   }
-  static Outcome FirstAnswer() {
-    const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make("torch@fbgemm");
-    return subject->Run(ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/002-linear-2x2.case.json"),
-                        {});
+  Outcome FirstAnswer() const {
+    return Make()->Run(ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/002-linear-2x2.case.json"), {});
   }
-
-  fs::path folder_;
 };
 
 TEST_F(TorchAbsent, APackageForAnotherPython) {

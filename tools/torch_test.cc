@@ -16,7 +16,7 @@
 #include "core/status.h"
 #include "core/subject.h"
 #include "oracles/golden/judge.h"
-#include "properties/engine.h"
+#include "tools/drawn_contract_test_util.h"
 
 namespace qualm {
 namespace {
@@ -60,25 +60,7 @@ class Torch : public testing::Test {
   }
 
   static void ExpectNoFindings(const std::string& name, const std::vector<Op>& ops, int64_t cases) {
-    CheckOptions options;
-    options.subjects = {name};
-    // Declared is what properties name the kind of themselves.
-    options.attribute = [](const Case&, const Verdict& verdict, Subject&) {
-      return verdict.kind.value_or(FindingKind::kUnknown);
-    };
-    options.ops = ops;
-    options.cases = cases;
-    options.adapt = true;  // few have types, padding and bias as PyTorch has them
-    const CheckResult result = Check(options);
-    for (const Finding& finding : result.findings) {
-      if (finding.expected_by_contract) continue;  // declared in adapters/contracts.cc
-      ADD_FAILURE() << name << " " << finding.property << ": " << finding.explanation;
-    }
-    for (const Op op : ops) {
-      const auto at = result.by_property.find(std::string(Name(op)) + ".matches_model");
-      ASSERT_NE(at, result.by_property.end()) << Name(op);
-      EXPECT_GE(at->second.of(Judgement::kPassed), 4) << name << " " << at->first;
-    }
+    ExpectContract({.subject = name, .ops = ops, .cases = cases, .judged = 4});
   }
 };
 

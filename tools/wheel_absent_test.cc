@@ -2,11 +2,8 @@
 // A Python package that is broken is absent for a reason, or a finding of its kind:
 // QUALM_ONNXRUNTIME_PYTHON names a small script in the place of a Python.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,35 +11,16 @@
 #include "adapters/registry.h"
 #include "core/status.h"
 #include "core/subject.h"
+#include "tools/python_in_place_test_util.h"
 #include "tools/run_qualm_test_util.h"
 
 namespace qualm {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr const char* kPython = "QUALM_ONNXRUNTIME_PYTHON";
-
-class WheelAbsent : public testing::Test {
+class WheelAbsent : public PythonInPlace {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              ("wheel-" + std::to_string(getpid()) +
-               testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
-    setenv(kPython, (folder_ / "python").c_str(), 1);
-    RegisterAllSubjects();  // looks for the package
-  }
-  void TearDown() override {
-    unsetenv(kPython);
-    unsetenv("QUALM_TIME_LIMIT_MS");
-    fs::remove_all(folder_);
-  }
+  WheelAbsent() : PythonInPlace("QUALM_ONNXRUNTIME_PYTHON", "onnxruntime-py") {}
 
-  void Write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name) << text;
-    fs::permissions(folder_ / name, fs::perms::owner_all);
-  }
   // The system's Python with a package onnxruntime of this text, and a NumPy that is enough for
   // quantize: it only holds the lists that it is given.
   void WritePackage(const std::string& text) const {
@@ -55,7 +33,7 @@ class WheelAbsent : public testing::Test {
           "  def view(self, _): return self\n"
           "  def tobytes(self): return b''\n"
           "def array(*_, **__): return Array()\n");
-    Write("python", "#!/bin/sh\nPYTHONPATH=" + folder_.string() + " exec python3 \"$@\"\n");
+    WritePython();
   }
   // A package that offers itself and then does this with each case.
   void WriteSession(const std::string& then) const {
@@ -69,19 +47,7 @@ class WheelAbsent : public testing::Test {
         "  def run(self, *_):\n    " +
         then + "\n");
   }
-  static std::unique_ptr<Subject> Make() { return SubjectRegistry::Get().Make("onnxruntime-py"); }
-  static void ExpectAbsent(const std::string& reason) {
-    try {
-      Make();
-      ADD_FAILURE() << "it is there";
-    } catch (const Unavailable& error) {
-      const std::string why = error.what();
-      EXPECT_TRUE(why.starts_with("subject 'onnxruntime-py': ")) << why;
-      EXPECT_NE(why.find(reason), std::string::npos) << why;
-      EXPECT_EQ(why.find('\n'), std::string::npos) << why;
-    }
-  }
-  static Outcome FirstAnswer() {
+  Outcome FirstAnswer() const {
     Case c;
     c.op = Op::kQuantize;
     c.M = c.N = 1;
@@ -89,8 +55,6 @@ class WheelAbsent : public testing::Test {
     EXPECT_EQ(Validate(c), "");
     return Make()->Run(c, {});
   }
-
-  fs::path folder_;
 };
 
 TEST_F(WheelAbsent, APackageThatCannotBeImported) {

@@ -11,7 +11,7 @@
 #include "adapters/registry.h"
 #include "core/status.h"
 #include "core/subject.h"
-#include "properties/engine.h"
+#include "tools/drawn_contract_test_util.h"
 
 namespace qualm {
 namespace {
@@ -49,22 +49,11 @@ TEST_P(Wheels, KeepsItsContract) {
   } catch (const Unavailable& error) {
     GTEST_SKIP() << error.what();
   }
-  CheckOptions options;
-  options.subjects = {wheel.name};
-  options.attribute = [](const Case&, const Verdict& verdict, Subject&) {
-    return verdict.kind.value_or(FindingKind::kUnknown);
-  };
-  options.ops = wheel.ops;
-  options.cases = wheel.cases;
-  options.adapt = true;
-  const CheckResult result = Check(options);
-  for (const Finding& finding : result.findings)
-    ADD_FAILURE() << finding.property << ": " << finding.explanation;
-  for (const Op op : wheel.ops) {
-    const auto at = result.by_property.find(std::string(Name(op)) + ".matches_model");
-    ASSERT_NE(at, result.by_property.end()) << Name(op);
-    EXPECT_GE(at->second.of(Judgement::kPassed), wheel.judged) << at->first;
-  }
+  ExpectContract({.subject = wheel.name,
+                  .ops = wheel.ops,
+                  .cases = wheel.cases,
+                  .judged = wheel.judged,
+                  .declared = false});
 }
 
 INSTANTIATE_TEST_SUITE_P(Packages, Wheels, testing::ValuesIn(kWheels),

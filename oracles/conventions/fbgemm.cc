@@ -202,15 +202,8 @@ std::vector<Step> List(const Step (&steps)[N]) {
 Channel ChannelOf(const Case& c, int64_t n) {
   Channel channel;
   SetClamp(channel, c);
-  if (c.op == Op::kQuantize) {
-    channel.scale = c.out_q.scale_at(n);
-    channel.reciprocal = 1.0f / channel.scale;
-    channel.zero_point = c.out_q.zero_point_at(n);
-    return channel;
-  }
-  if (c.op == Op::kDequantize) {
-    channel.scale = c.x_q.scale_at(n);
-    channel.zero_point = c.x_q.zero_point_at(n);
+  if (SetColumnScale(channel, c, n)) {
+    if (c.op == Op::kQuantize) channel.reciprocal = 1.0f / channel.scale;
     return channel;
   }
   QUALM_CHECK(c.op == Op::kRequantize || HasSums(c.op));

@@ -66,16 +66,7 @@ Channel ReferenceChannel(const Case& c, int64_t n) {
   if (AddsOperands(c.op)) return TfliteSumChannel(c);
   Channel channel;
   SetClamp(channel, c);
-  if (c.op == Op::kQuantize) {
-    channel.scale = c.out_q.scale_at(n);
-    channel.zero_point = c.out_q.zero_point_at(n);
-    return channel;
-  }
-  if (c.op == Op::kDequantize) {
-    channel.scale = c.x_q.scale_at(n);
-    channel.zero_point = c.x_q.zero_point_at(n);
-    return channel;
-  }
+  if (SetColumnScale(channel, c, n)) return channel;
   const bool second = c.op == Op::kConcat && n >= c.x.shape()[1];
   const QParams& q = second ? c.w_q : c.x_q;
   channel.a.scale = q.scale[0];
@@ -161,11 +152,8 @@ Value SumOfCodes(const Case& c, int64_t index, Trace*) {
 }
 
 Value ConcatCode(const Case& c, int64_t index, Trace*) {
-  const int64_t columns = c.x.shape()[1];
-  const int64_t m = index / c.N, n = index % c.N;
   Value value;
-  value.SetInt(n < columns ? c.x.IntAt(m * columns + n)
-                           : c.w.IntAt(m * (c.N - columns) + n - columns));
+  value.SetInt(ConcatElementAt(c, index).code);
   return value;
 }
 

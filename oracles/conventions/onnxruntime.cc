@@ -102,16 +102,7 @@ Channel ChannelOf(const Case& c, int64_t n, bool fma) {
   Channel channel;
   channel.low = c.out_min;
   channel.high = c.out_max;
-  if (c.op == Op::kQuantize) {
-    channel.scale = c.out_q.scale_at(n);
-    channel.zero_point = c.out_q.zero_point_at(n);
-    return channel;
-  }
-  if (c.op == Op::kDequantize) {
-    channel.scale = c.x_q.scale_at(n);
-    channel.zero_point = c.x_q.zero_point_at(n);
-    return channel;
-  }
+  if (SetColumnScale(channel, c, n)) return channel;
   channel.zero_point = c.out_q.zero_point_at(0);
   channel.multiplier = c.x_q.scale_at(0) * c.w_q.scale_at(n) / c.out_q.scale_at(0);
   if (c.bias_i32) channel.bias_i32 = (*c.bias_i32)[static_cast<size_t>(n)];

@@ -58,11 +58,8 @@ Value MeanOfReals(const Case& c, int64_t index) {
 }
 
 Value ConcatCode(const Case& c, int64_t index) {
-  const int64_t columns = c.x.shape()[1];
-  const int64_t m = index / c.N, n = index % c.N;
   Value value;
-  value.SetInt(n < columns ? c.x.IntAt(m * columns + n)
-                           : c.w.IntAt(m * (c.N - columns) + n - columns));
+  value.SetInt(ConcatElementAt(c, index).code);
   return value;
 }
 

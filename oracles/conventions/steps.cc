@@ -214,6 +214,20 @@ std::vector<int32_t> CodesUnderWindow(const Case& c, int64_t index) {
   return codes;
 }
 
+ConcatElement ConcatElementAt(const Case& c, int64_t index) {
+  const int64_t m = index / c.N, n = index % c.N, columns = c.x.shape()[1];
+  if (n < columns) return {c.x.IntAt(m * columns + n), &c.x_q};
+  return {c.w.IntAt(m * (c.N - columns) + n - columns), &c.w_q};
+}
+
+bool SetColumnScale(Channel& channel, const Case& c, int64_t n) {
+  if (c.op != Op::kQuantize && c.op != Op::kDequantize) return false;
+  const QParams& q = c.op == Op::kQuantize ? c.out_q : c.x_q;
+  channel.scale = q.scale_at(n);
+  channel.zero_point = q.zero_point_at(n);
+  return true;
+}
+
 void SetClamp(Channel& channel, const Case& c) {
   channel.low = static_cast<int32_t>(std::min<int64_t>(LowerBound(c), INT32_MAX));
   channel.high = c.out_max;

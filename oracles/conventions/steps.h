@@ -132,6 +132,15 @@ constexpr Step kProduct{Stage::kAccumulate, "(a - {a_zp}) * ({b} - {b_zp})", Tim
 // The codes of the pixels under the window of output `index`, taps in the padding left out.
 std::vector<int32_t> CodesUnderWindow(const Case& c, int64_t index);
 
+// What an output of concat begins with: a code of the one tensor or the other, and its parameters.
+struct ConcatElement {
+  int32_t code;
+  const QParams* q;
+};
+ConcatElement ConcatElementAt(const Case& c, int64_t index);
+
+// Of quantize and dequantize: scale and zero point of column n. false: another operation.
+bool SetColumnScale(Channel& channel, const Case& c, int64_t n);
 // Clamp bounds of a code output, relu included.
 void SetClamp(Channel& channel, const Case& c);
 // The constants of fixed-point backends (gemmlowp, ruy, TFLite): clamp, int32 bias, zero point and

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/status.h"
+#include "oracles/conventions/steps.h"
 #include "oracles/conventions/variation_facts.h"
 
 namespace qualm {
@@ -450,11 +451,9 @@ double CodesByThemselves(const Facts& f) {
     codes = c.x.IntAt(f.index);
     zero_points = c.x_q.zero_point_at(f.channel);
   } else if (c.op == Op::kConcat) {
-    const int64_t m = f.index / c.N, columns = c.x.shape()[1];
-    const bool second = f.channel >= columns;
-    codes = second ? c.w.IntAt(m * (c.N - columns) + f.channel - columns)
-                   : c.x.IntAt(m * columns + f.channel);
-    zero_points = (second ? c.w_q : c.x_q).zero_point[0];
+    const conventions::ConcatElement element = conventions::ConcatElementAt(c, f.index);
+    codes = element.code;
+    zero_points = element.q->zero_point[0];
   } else {
     for (const Tap& tap : TapsOf(c.window, f.index / c.N)) {
       codes += tap.x_row < 0 ? 0 : c.x.IntAt(tap.x_row + f.channel);

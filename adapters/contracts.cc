@@ -179,6 +179,10 @@ constexpr const char* kLitertReference =
 constexpr const char* kLitertOptimized =
     "vectors round half up and add zero points in 16 bits, which wrap, so that 127 becomes -128 "
     "(LiteRT v2.2.0 tflite/kernels/internal/optimized, integer_ops/add.h and mul.h)";
+constexpr const char* kTract =
+    "quantize multiplies by the float32 reciprocal of the scale, the multiplier of a sum is one "
+    "float32, per channel its product too, and a zero point is added in int32, which wraps (tract "
+    "0.23 core/src/ops/quant.rs, core/src/ops/matmul/quant.rs)";
 constexpr const char* kRuyFixedPoint =
     "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
     "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
@@ -585,6 +589,8 @@ void AddOthers(Rows& rows) {
   }
   // No cause of ours rounds twice, so none is named on cases of many outputs.
   rows.Add("model:ruy", Op::kLinear, "matches_exact", FindingKind::kUnknown, kRuyFixedPoint);
+  for (const Op op : {Op::kQuantize, Op::kRescale, Op::kLinear, Op::kConv2d, Op::kDepthwise})
+    rows.AddByDefinition("model:tract", op, kTract);
   for (const char* subject : {"model:gemmlowp", "model:gemmlowp@sse4"}) {
     for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie})
       rows.Add(subject, Op::kRequantize, "matches_exact", kind, kGemmlowpFixedPoint);

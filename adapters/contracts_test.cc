@@ -91,6 +91,7 @@ constexpr Excused kExcused[] = {
      "add avg_pool concat conv2d depthwise global_avg_pool linear mul quantize rescale sub table",
      "model:tflite@", "builtin reference"},
     {"*", "matches_exact", "softmax", "model:tflite@", "reference"},
+    {"*", "matches_exact", "conv2d depthwise linear quantize rescale", "model:", "tract"},
     {"*", "matches_exact", "dequantize", "model:tflite@", "builtin"},
     {"clamp", "clamp", "add linear mul quantize", "model:numpy@", "float32"},
     {"clamp", "clamp", "quantize", "model:numpy@", "float64"},

@@ -43,7 +43,7 @@ struct Project {
   std::string_view name, repository, revision;  // the name as reasons say it
 };
 // Longer names first: "pytorch/FBGEMM" is no PyTorch.
-constexpr std::array<Project, 18> kProjects{{
+constexpr std::array<Project, 19> kProjects{{
     {"pytorch/FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"oneDNN 2.6", "uxlfoundation/oneDNN", "v2.6"},
@@ -60,6 +60,7 @@ constexpr std::array<Project, 18> kProjects{{
     {"LiteRT v2.2.0", "google-ai-edge/LiteRT", "v2.2.0"},
     {"ruy", "google/ruy", "HEAD"},
     {"StableHLO", "openxla/stablehlo", "3c9301c"},
+    {"tract", "sonos/tract", "HEAD"},
     {"PyTorch", "pytorch/pytorch", "v1.13.1"},
     {"pytorch", "pytorch/pytorch", "HEAD"},
 }};
@@ -73,7 +74,7 @@ std::string_view WordAt(std::string_view text, size_t at) {
 bool IsPath(std::string_view word) {
   const auto starts = [&](std::string_view root) { return word.starts_with(root); };
   return word.find('.') != std::string_view::npos &&
-         (starts("src/") || starts("include/") || starts("onnxruntime/"));
+         (starts("src/") || starts("core/src/") || starts("include/") || starts("onnxruntime/"));
 }
 
 }  // namespace

@@ -59,7 +59,8 @@ const std::vector<std::string> kDefaultSubjects{"native@all",
                                                 "tflite",
                                                 "tflite@builtin",
                                                 "jax",
-                                                "iree"};
+                                                "iree",
+                                                "tract"};
 constexpr std::array<std::string_view, 3> kExactClaims{"matches_exact", "sweep_is_monotone",
                                                        "sweep_is_linear"};
 

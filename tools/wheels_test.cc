@@ -19,7 +19,7 @@ namespace {
 struct Wheel {
   const char* name;
   const char* version;   // how it begins
-  const char* contract;  // of every operation
+  const char* contract;  // of each of `ops`
   std::vector<Op> ops;
   int cases, judged;  // of each operation; at least so many of them are judged
 };
@@ -28,6 +28,13 @@ const std::vector<Op> kQuantizedTypes{Op::kDequantize, Op::kRequantize, Op::kRes
 const std::vector<Wheel> kWheels{
     {"jax", "XLA through JAX 0.", "model:stablehlo", kQuantizedTypes, 50, 20},
     {"iree", "IREE 3.", "model:stablehlo", kQuantizedTypes, 15, 5},
+    {"tract",
+     "tract 0.23.",
+     "model:tract",
+     {Op::kQuantize, Op::kDequantize, Op::kRescale, Op::kLinear, Op::kConv2d, Op::kDepthwise},
+     100,
+     60},
+    {"tract", "tract 0.23.", "model:onnx@reference", {Op::kDynamicLinear}, 100, 20},
     {"ncnn", "ncnn 1.0.", "model:ncnn", {Op::kLinear, Op::kConv2d}, 200, 20},
 };
 
@@ -56,8 +63,9 @@ TEST_P(Wheels, KeepsItsContract) {
                   .declared = false});
 }
 
-INSTANTIATE_TEST_SUITE_P(Packages, Wheels, testing::ValuesIn(kWheels),
-                         [](const auto& wheel) { return std::string(wheel.param.name); });
+INSTANTIATE_TEST_SUITE_P(Packages, Wheels, testing::ValuesIn(kWheels), [](const auto& wheel) {
+  return std::string(wheel.param.name) + "_" + std::string(Name(wheel.param.ops.front()));
+});
 
 }  // namespace
 }  // namespace qualm

@@ -112,6 +112,12 @@ std::vector<Library> Libraries() {
        .names = {{"ncnn", ""}, {"ncnn@winograd", "winograd"}},
        .when_listed = "ncnn through Python, started when it is asked",
        .wheel = "ncnn"},
+      {.kind = "tract",
+       .library = "tract",
+       .help = "tract  tract's quantized operators of ONNX",
+       .names = {{"tract", ""}},
+       .when_listed = "tract through Python, started when it is asked",
+       .wheel = "tract"},
       {.kind = "torch",
        .library = "PyTorch",
        .help = "torch@fbgemm, torch@x86 [+avx2|+avx512|+vnni], torch@onednn[+sse41|+avx2|+avx2vnni|"

@@ -61,15 +61,16 @@ def node(operator, inputs, outputs, domain="", **attributes):
             content(7, domain))
 
 
-def model(nodes, inputs, constants, output, opset=13, shapes=False):
+def model(nodes, inputs, constants, output, opset=13, shapes=False, y_shape=None):
     """ModelProto: ir_version 1, graph 7, opset_import 8; OperatorSetIdProto: domain 1, version 2;
     GraphProto: node 1, name 2, initializer 5, input 11, output 12. `inputs` and `constants` are
-    dictionaries of arrays, `output` the element type of y. Inputs have any shape unless `shapes`."""
+    dictionaries of arrays, `output` the element type of y. Inputs have any shape unless `shapes`, y
+    any but `y_shape`."""
     graph = (b"".join(content(1, one) for one in nodes) + content(2, "g") +
              b"".join(content(5, initializer(*one)) for one in constants.items()) +
              b"".join(content(11, value_info(name, values.dtype.name,
                                              values.shape if shapes else None))
                       for name, values in inputs.items()) +
-             content(12, value_info("y", output)))
+             content(12, value_info("y", output, y_shape)))
     return (integer(1, 8) + content(7, graph) + content(8, content(1, "") + integer(2, opset)) +
             content(8, content(1, MS) + integer(2, 1)))

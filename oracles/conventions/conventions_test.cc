@@ -113,6 +113,7 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
                            "gemmlowp@sse4",
                            "ruy",
                            "ncnn",
+                           "tract",
                            "stablehlo",
                            "torch-qnnpack",
                            "torch-x86@vnni",

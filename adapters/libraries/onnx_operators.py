@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The quantized operators of ONNX, and those of ONNX Runtime that others took over: each operation
+of a case as a model of one node (of some, several). A library's engine is a subclass, which runs a
+Plan."""
+import collections
+
+from library_child import Skip, array, flat, flat_nhwc, planes, real
+import onnx_model
+
+CODES = ["u8", "s8"]
+# What a model is made of, and what makes the answer of its output.
+Plan = collections.namedtuple("Plan", "nodes inputs output finish")
+
+
+# Inputs of the model ------------------------------------------------------------------------------
+
+
+def parameter(values, dtype):
+    """A scalar per tensor, a list per channel."""
+    return array(values if isinstance(values, list) else [values], dtype,
+                 (-1,) if isinstance(values, list) else ())
+
+
+def of(c, key, dtype, name=None):
+    """Scale and zero point. `key` is the case's name of the tensor, `name` the operator's."""
+    name = name or key
+    return {name + "_scale": parameter(c.get(key + "_scale", 1.0), "f32"),
+            name + "_zp": parameter(c[key + "_zp"], dtype)}
+
+
+def output(c):
+    return of(c, "out", c["out_dtype"], "y")
+
+
+def onnx_pads(c):
+    """[top, bottom, left, right] as ONNX orders pads."""
+    top, bottom, left, right = c["pad"]
+    return [top, left, bottom, right]
+
+
+def single_node(operator, inputs, finish=flat, output_type=None, **attributes):
+    """A model of one node, which takes its inputs in their order."""
+    node = onnx_model.node(operator, " ".join(inputs), "y", **attributes)
+    return Plan([node], inputs, output_type or next(iter(inputs.values())).dtype.name, finish)
+
+
+class Operators:
+    mixed_types = False  # an operator's output has any type of codes, not only that of its input
+
+    def run(self, plan):
+        raise NotImplementedError
+
+    def one_type(self, c, operator):
+        if not self.mixed_types and c["out_dtype"] != c["x_dtype"]:
+            raise Skip("%s has one type of input and output" % operator)
+
+    # Sums ------------------------------------------------------------------------------------------
+
+    def weights(self, c):
+        """[N,K] as [K,N]."""
+        return array(c["w"], c["w_dtype"], (c["N"], c["K"])).T.copy()
+
+    def linear(self, c):
+        a = array(c["x"], c["x_dtype"], (c["M"], c["K"]))
+        b, x, w = self.weights(c), of(c, "x", c["x_dtype"], "a"), of(c, "w", c["w_dtype"], "b")
+        if c["out_dtype"] == "s32":
+            inputs = {"a": a, "b": b, "a_zp": x["a_zp"], "b_zp": w["b_zp"]}
+            return self.run(single_node("MatMulInteger", inputs, output_type="int32"))
+        self.one_type(c, "QLinearMatMul")
+        y = output(c)
+        return self.run(single_node("QLinearMatMul", {"a": a, **x, "b": b, **w, **y},
+                                    output_type=y["y_zp"].dtype.name))
+
+    def dynamic_linear(self, c):
+        """What quantize_dynamic of ONNX Runtime makes of a MatMul or Gemm."""
+        if c["qparams_rule"] != "onnx":
+            raise Skip("DynamicQuantizeLinear has the rule onnx")
+        x = array(c["x"], "f32", (c["M"], c["K"]))
+        inputs = {"x": x, "b": self.weights(c), **of(c, "w", c["w_dtype"], "b")}
+        if c.get("bias"):
+            inputs["bias"] = array(c["bias"], "f32", (c["N"],))
+        node = onnx_model.node
+        nodes = [node("DynamicQuantizeLinear", "x", "a a_scale a_zp"),
+                 node("MatMulInteger", "a b a_zp b_zp", "sum"),
+                 node("Cast", "sum", "number", to=onnx_model.FLOAT),
+                 node("Mul", "a_scale b_scale", "scale"),
+                 node("Mul", "number scale", "product" if "bias" in inputs else "y")]
+        if "bias" in inputs:
+            nodes.append(node("Add", "product bias", "y"))
+        return self.run(Plan(nodes, inputs, "float32", flat))
+
+    def conv2d(self, c):
+        x, w = of(c, "x", c["x_dtype"]), of(c, "w", c["w_dtype"])
+        filters = planes(c["w"], c["w_dtype"], (c["OC"], c["R"], c["S"], c["IC"] // c["groups"]))
+        images = planes(c["x"], c["x_dtype"], (c["N"], c["H"], c["W"], c["IC"]))
+        window = {"kernel_shape": [c["R"], c["S"]], "strides": c["stride"], "pads": onnx_pads(c),
+                  "dilations": c["dilation"], "group": c["groups"]}
+        if c["out_dtype"] == "s32":
+            if c.get("bias_i32"):
+                raise Skip("ConvInteger has no bias")
+            inputs = {"x": images, "w": filters, "x_zp": x["x_zp"], "w_zp": w["w_zp"]}
+            return self.run(single_node("ConvInteger", inputs, flat_nhwc, "int32", **window))
+        self.one_type(c, "QLinearConv")
+        y = output(c)
+        inputs = {"x": images, **x, "w": filters, **w, **y}
+        if c.get("bias_i32"):
+            inputs["bias"] = array(c["bias_i32"], "s32", (c["OC"],))
+        return self.run(single_node("QLinearConv", inputs, flat_nhwc, y["y_zp"].dtype.name,
+                                    **window))
+
+    def depthwise(self, c):
+        return self.conv2d(c)
+
+    # Element by element ----------------------------------------------------------------------------
+
+    def quantize(self, c):
+        inputs = {"x": array(c["x"], "f32", (c["M"], c["N"])), **output(c)}
+        return self.run(single_node("QuantizeLinear", inputs, axis=1,
+                                    output_type=inputs["y_zp"].dtype.name))
+
+    def matrix(self, c):
+        return {"x": array(c["x"], c["x_dtype"], (c["M"], c["N"])), **of(c, "x", c["x_dtype"])}
+
+    def dequantize(self, c):
+        return self.run(single_node("DequantizeLinear", self.matrix(c), axis=1,
+                                    output_type="float32"))
+
+    def rescale(self, c):
+        """Two nodes: there is no operator for it."""
+        inputs = {**self.matrix(c), **output(c)}
+        nodes = [onnx_model.node("DequantizeLinear", "x x_scale x_zp", "real"),
+                 onnx_model.node("QuantizeLinear", "real y_scale y_zp", "y")]
+        return self.run(Plan(nodes, inputs, inputs["y_zp"].dtype.name, flat))
+
+    def table(self, c):
+        operators = {"leaky_relu": "QLinearLeakyRelu", "sigmoid": "QLinearSigmoid"}
+        operator = operators.get(c["function"])
+        if operator is None:
+            raise Skip("there is no quantized operator for %s" % c["function"])
+        self.one_type(c, operator)
+        slope = {"alpha": real(c["negative_slope"])} if c["function"] == "leaky_relu" else {}
+        return self.run(single_node(operator, {**self.matrix(c), **output(c)},
+                                    domain=onnx_model.MS, **slope))
+
+    def softmax(self, c):
+        self.one_type(c, "QLinearSoftmax")
+        y = {"out_scale": 2.0**-8, "out_zp": -128 if c["out_dtype"] == "s8" else 0}
+        return self.run(single_node("QLinearSoftmax",
+                                    {**self.matrix(c), **of(y, "out", c["out_dtype"], "y")},
+                                    domain=onnx_model.MS, axis=-1, opset=13))
+
+    # Two operands ----------------------------------------------------------------------------------
+
+    def operands(self, c, a_columns, b_columns):
+        return {"a": array(c["a"], c["x_dtype"], (c["M"], a_columns)), **of(c, "a", c["x_dtype"]),
+                "b": array(c["b"], c["x_dtype"], (c["M"], b_columns)), **of(c, "b", c["x_dtype"])}
+
+    def binary(self, c, operator):
+        self.one_type(c, operator)
+        inputs = {**self.operands(c, c["N"], c["N"]), **output(c)}
+        return self.run(single_node(operator, inputs, domain=onnx_model.MS))
+
+    def add(self, c):
+        return self.binary(c, "QLinearAdd")
+
+    def mul(self, c):
+        return self.binary(c, "QLinearMul")
+
+    def concat(self, c):
+        self.one_type(c, "QLinearConcat")
+        inputs = {**output(c), **self.operands(c, c["NA"], c["NB"])}
+        return self.run(single_node("QLinearConcat", inputs, domain=onnx_model.MS, axis=1,
+                                    output_type=inputs["y_zp"].dtype.name))
+
+    # Pools -----------------------------------------------------------------------------------------
+
+    def pool(self, c):
+        """The attributes of a pool, and what makes the answer of its output: NHWC, where the windows
+        are ours."""
+        top, bottom, left, right = c["pad"]
+        if max(top, bottom) >= c["R"] or max(left, right) >= c["S"]:
+            raise Skip("pools take paddings smaller than the kernel")
+        dilation = c.get("dilation") or [1, 1]
+
+        def windows(size, before, after, kernel, stride, step):
+            """In ceil mode as PyTorch: a window starts inside the input or the padding before it."""
+            rest = size + before + after - step * (kernel - 1) - 1
+            if not c["ceil_mode"]:
+                return rest // stride + 1
+            count = -(-rest // stride) + 1
+            return count - 1 if (count - 1) * stride >= size + before else count
+
+        ours = (windows(c["H"], top, bottom, c["R"], c["stride"][0], dilation[0]),
+                windows(c["W"], left, right, c["S"], c["stride"][1], dilation[1]))
+
+        def finish(y):
+            if y.shape[2:] != ours:
+                raise Skip("in ceil mode ONNX Runtime has a window that starts in the padding "
+                           "behind")
+            return flat_nhwc(y)
+
+        return finish, {"kernel_shape": [c["R"], c["S"]], "strides": c["stride"],
+                        "pads": onnx_pads(c), "ceil_mode": 1 if c["ceil_mode"] else 0}
+
+    def image(self, c):
+        return planes(c["x"], c["x_dtype"], (c["N"], c["H"], c["W"], c["C"]))
+
+    def max_pool(self, c):
+        finish, attributes = self.pool(c)
+        return self.run(single_node("MaxPool", {"x": self.image(c)}, finish,
+                                    dilations=c["dilation"], **attributes))
+
+    def average(self, c, operator, finish, **attributes):
+        self.one_type(c, operator)
+        inputs = {"x": self.image(c), **of(c, "x", c["x_dtype"]), **output(c)}
+        return self.run(single_node(operator, inputs, finish, domain=onnx_model.MS, **attributes))
+
+    def avg_pool(self, c):
+        finish, attributes = self.pool(c)
+        return self.average(c, "QLinearAveragePool", finish,
+                            count_include_pad=1 if c["count_include_pad"] else 0, **attributes)
+
+    def global_avg_pool(self, c):
+        return self.average(c, "QLinearGlobalAveragePool", flat_nhwc)

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -822,21 +822,17 @@ std::optional<Attribution> DependsOnPoison(const Case& problem, Subject& subject
 }
 
 // Whether the answers come again. An answer that varies by chance may vary just when the memory
-// contents are changed.
+// contents are changed. A question that gets no answer, such as one beyond what may be asked, shows
+// nothing.
 bool ComeAgain(const Case& problem, const Tensor& first, const Tensor& second, Subject& subject) {
   constexpr int kTimes = 3;
-  for (int i = 0; i < kTimes; ++i) {
-    if (Ask(subject, problem) != first) return false;
-    if (Ask(subject, problem, kSecondPoison) != second) return false;
-  }
+  const auto differs = [&](uint8_t poison, const Tensor& before) {
+    const std::optional<Tensor> now = Ask(subject, problem, poison);
+    return now && *now != before;
+  };
+  for (int i = 0; i < kTimes; ++i)
+    if (differs(kPoison, first) || differs(kSecondPoison, second)) return false;
   return true;
-}
-
-// How many of several more answers to the same question differ from `first`.
-int OtherAnswers(const Case& problem, const Tensor& first, Subject& subject, int times) {
-  int others = 0;
-  for (int i = 0; i < times; ++i) others += Ask(subject, problem) != first ? 1 : 0;
-  return others;
 }
 
 // Whether the answer depends on memory contents, or on the cases that the subject was asked before.
@@ -864,16 +860,58 @@ std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subje
   const bool comparable = answer.context == as_asked;
   if ((fresh && *fresh != *first) || (comparable && *first != answer.y)) {
     constexpr int kTimes = 16;
-    const int others = OtherAnswers(problem, *first, subject, kTimes);
+    int answers = 1, others = 0;
+    for (int i = 0; i < kTimes; ++i) {
+      const std::optional<Tensor> more = Ask(subject, problem);
+      answers += more.has_value();
+      others += more && *more != *first;
+    }
     return Stated(
         FindingKind::kNondeterminism,
         others == 0
             ? "the answer depends on what was asked before"
             : fmt::format("the same question, asked {} times, is answered differently {} time{}",
-                          kTimes + 1, others, others == 1 ? "" : "s"),
+                          answers, others, others == 1 ? "" : "s"),
         true);
   }
   return std::nullopt;
+}
+
+// Whether each output is right where its buffers lie in one way or another: the elements before the
+// first aligned address, or behind the last one, are computed otherwise than the rest.
+std::optional<Attribution> DependsOnAlignment(const Case& problem, const Tensor& right,
+                                              Subject& subject) {
+  constexpr std::array kOffsets{0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 28, 32, 48};
+  const auto at = [&](int offset) {
+    RunContext context;
+    context.poison = kPoison;
+    context.end_at_guard = false;
+    context.align_offset = offset;
+    return Ask(subject, problem, context);
+  };
+  std::vector<Tensor> answers;
+  for (const int offset : kOffsets) {
+    std::optional<Tensor> y = at(offset);
+    if (!y) return std::nullopt;
+    answers.push_back(*std::move(y));
+  }
+  for (int64_t i = 0; i < right.size(); ++i) {
+    if (std::ranges::none_of(answers,
+                             [&](const Tensor& y) { return y.BitsAt(i) == right.BitsAt(i); }))
+      return std::nullopt;
+  }
+  // Asked again, so that an answer that varies by chance does not pass for one that follows them.
+  for (size_t i = 0; i < kOffsets.size(); ++i)
+    if (at(kOffsets[i]) != answers[i]) return std::nullopt;
+  const auto wrong = std::ranges::find_if(answers, [&](const Tensor& y) { return y != right; });
+  if (wrong == answers.end()) return std::nullopt;
+  Attribution attribution =
+      Stated(FindingKind::kMemory, "the answer depends on how its buffers are aligned", true);
+  attribution.evidence.push_back(fmt::format(
+      "each output is right with its buffers at one of {} addresses, but not all are with buffers "
+      "{} bytes past a multiple of 64",
+      kOffsets.size(), kOffsets[static_cast<size_t>(wrong - answers.begin())]));
+  return attribution;
 }
 
 // Element i of the result is element (i + by) mod size of the tensor.
@@ -1015,6 +1053,11 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   for (const Attribution& fault : options.established)
     if (!fault.causes.empty() && fault.where.holds(c)) established.push_back(fault.causes);
   if (auto together = EstablishedTogether(evidence, established, model)) return *together;
+  if (options.probe_state) {
+    const Case& small = evidence.SmallCase();
+    if (auto alignment = DependsOnAlignment(small, RightOutput(small, model), subject))
+      return *alignment;
+  }
   const auto told_before = std::ranges::find_if(options.established, &Attribution::of_subject);
   const Attribution* const of_subject =
       told_before == options.established.end() ? nullptr : &*told_before;

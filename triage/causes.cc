@@ -160,11 +160,12 @@ constexpr Axis kColumns{&Window::in_w,       &Window::kernel_w, &Window::stride_
 
 // Gives the window so many outputs along the axis. Where they reach beyond the padding, it grows,
 // by more than they reach. Where there would be more outputs, what only those reach goes: first of
-// the padding, then of the image.
+// the padding, then of the image. A single output needs no stride that comes to a second one.
 void MakeOutputs(Window& v, const Axis& axis, int64_t outputs) {
   if ((v.*axis.outputs)() < outputs)
     v.*axis.pad_after = outputs * v.*axis.stride + v.*axis.kernel * v.*axis.dilation;
   while ((v.*axis.outputs)() > outputs && v.*axis.pad_after > 0) --(v.*axis.pad_after);
+  if (outputs == 1 && (v.*axis.outputs)() > 1) v.*axis.stride = v.*axis.pad_before + v.*axis.in;
   while ((v.*axis.outputs)() > outputs) --(v.*axis.in);
 }
 

@@ -737,10 +737,11 @@ bool DropLeftShiftsOfSums(Stages& s) {
 
 // ---- Clamp.
 
-// What the sum is before its bias.
+// On what the sum is before its bias.
+template <bool kAgainBehindIt>
 bool ReluBeforeBias(Stages& s) {
   if (!s.c.relu || (!s.c.bias && !s.c.bias_i32)) return false;
-  s.c.relu = false;
+  s.c.relu = kAgainBehindIt;
   s.Sums().edit_bias = [](SumTerms& t) {
     const auto sum = static_cast<int64_t>(t.corrected() - t.bias);
     if (sum < 0) t.products -= sum;
@@ -1234,7 +1235,10 @@ const Cause kMistakes[] = {
      Set<&CodeHooks::round, Int8BeforeZeroPoint>},
     {Stage::kClamp, Kind::kClamp, "relu before the bias",
      "applies the relu to the sum before it adds the bias, and not behind it", SumsOfCodes,
-     ReluBeforeBias},
+     ReluBeforeBias<false>},
+    {Stage::kClamp, Kind::kClamp, "relu before and behind the bias",
+     "applies the relu to the sum before it adds the bias, and again behind it", SumsOfCodes,
+     ReluBeforeBias<true>},
     {Stage::kAccumulate, Kind::kIndex, "maximum with other sign",
      "compares codes with the other signedness", Is<Op::kMaxPool>,
      Set<&PoolHooks::under_window, CompareWithOtherSign>},

@@ -249,7 +249,8 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     item.subject->set_contract(item.subject->contract(finding.test_case.op));
     item.triaged = std::make_unique<triage::Triaged>(
         std::move(finding), *item.subject,
-        [&](const Finding& found) { return !known.IsNew(found); }, std::move(known_faults));
+        [&](const Finding& found) { return !known.IsNew(found); }, std::move(known_faults),
+        Stopped);
     if (item.triaged->sure())
       triage::Establish(item.triaged->attribution(), established(item.triaged->finding()));
   };

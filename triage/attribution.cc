@@ -527,7 +527,7 @@ std::vector<Weighed> WeighedByOneAnswer(const Case& c, const Tensor& right, cons
 
 // Nothing that was asked speaks against it.
 bool HoldsEverywhere(const Weighed& each) { return each.against == 0 && each.otherwise == 0; }
-// How a kernel rounds depends on no condition, and shows in every answer. Of narrow sums, whose
+// How a kernel rounds depends on no condition, and shows in every answer. Of sums in 16 bits, whose
 // numbers nothing else gives, one answer of two may be right where a condition that nobody has a
 // word for is not met. Other faults may show in one answer of four.
 bool Holds(const Weighed& each) {
@@ -537,8 +537,9 @@ bool Holds(const Weighed& each) {
                                [&](const Cause* cause) { return cause->stage == stage; });
   };
   if (is_at(CauseStage::kRound) || is_at(CauseStage::kScale)) return HoldsEverywhere(each);
-  const bool narrow =
-      is_at(CauseStage::kAccumulate) && each.causes.size() == 1 && each.bits >= kSurely;
+  const bool narrow = each.causes.size() == 1 && is_at(CauseStage::kAccumulate) &&
+                      each.causes.front()->kind == FindingKind::kPairSaturation &&
+                      each.bits >= kSurely;
   return each.against <= (narrow ? each.bearing_out : 0) && 4 * each.otherwise <= each.bearing_out;
 }
 
@@ -1053,7 +1054,8 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   for (const Attribution& fault : options.established)
     if (!fault.causes.empty() && fault.where.holds(c)) established.push_back(fault.causes);
   if (auto together = EstablishedTogether(evidence, established, model)) return *together;
-  if (options.probe_state) {
+  const auto ended = [&] { return options.stop && options.stop(); };
+  if (options.probe_state && !ended()) {
     const Case& small = evidence.SmallCase();
     if (auto alignment = DependsOnAlignment(small, RightOutput(small, model), subject))
       return *alignment;
@@ -1062,20 +1064,20 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   const Attribution* const of_subject =
       told_before == options.established.end() ? nullptr : &*told_before;
   const auto misread = [&]() -> std::optional<Attribution> {
-    if (!options.probe_state) return std::nullopt;
+    if (!options.probe_state || ended()) return std::nullopt;
     if (of_subject != nullptr) return *of_subject;
     const auto misreading = FindMisreading(c, exact_y, answer.y, subject);
     if (!misreading) return std::nullopt;
     return OfSubject(*misreading);
   };
   const auto influenced = [&]() -> std::optional<Attribution> {
-    if (!options.probe_state) return std::nullopt;
+    if (!options.probe_state || ended()) return std::nullopt;
     if (const auto influence = ForeignInfluence(c, exact_y, answer.y, subject))
       return Stated(FindingKind::kIndex, *influence, true);
     return std::nullopt;
   };
   const auto in_last_columns = [&]() -> std::optional<Attribution> {
-    return options.probe_state ? WrongInTheLastColumns(answer, subject) : std::nullopt;
+    return options.probe_state && !ended() ? WrongInTheLastColumns(answer, subject) : std::nullopt;
   };
   if (options.only_established) {
     if (auto shown = influenced()) return *shown;
@@ -1090,7 +1092,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     std::erase_if(fits, [&](const Hypothesis& causes) {
       return std::ranges::find(options.contradicted, causes) != options.contradicted.end();
     });
-    if (fits.empty()) return std::nullopt;
+    if (fits.empty() || ended()) return std::nullopt;
     // Beyond so many, the least likely ones are not asked about. Conventions do not count: dozens
     // may give a small answer, and left no room for the rule that they share.
     CheapestFirst(c.op, fits);
@@ -1176,6 +1178,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   // Two causes, of which one may do nothing in this case.
   if (auto both = examined(TwoCauses(c, evidence, kMostFits), {})) return *both;
   if (const auto shown = in_last_columns()) return *shown;
+  if (ended()) return Stated(FindingKind::kUnknown, "the search for its cause was stopped", false);
   const auto trait = options.probe_state ? FindCommonTrait(c, subject) : std::nullopt;
   if (trait) return OfSubject(*trait);
   Attribution attribution = Unexplained(c.op, evidence);

@@ -109,12 +109,12 @@ RunContext Poisoned(uint8_t poison, RunContext context = {}) {
 const Outcome kBreaks{RunStatus::kCrashed, "SIGSEGV", {}, {}};
 
 // Looks at the recorded answers, asks nothing more and names nothing that is not established.
-constexpr AttributionOptions kLooks{.only_established = true, .probe_state = false};
+const AttributionOptions kLooks{.only_established = true, .probe_state = false};
 // The same, but asks again.
-constexpr AttributionOptions kAsks{.only_established = true, .probe_state = true};
+const AttributionOptions kAsks{.only_established = true, .probe_state = true};
 // The one answer decides.
-constexpr AttributionOptions kOneAnswer{.probe_state = false};
-constexpr AttributionOptions kExamines{.examine = true, .probe_state = false};
+const AttributionOptions kOneAnswer{.probe_state = false};
+const AttributionOptions kExamines{.examine = true, .probe_state = false};
 constexpr int kAddresses = 16;  // at which a wrong answer is asked for again
 constexpr const char* kNothing = "no established cause";
 constexpr const char* kExact = "every answer is exact";
@@ -326,20 +326,20 @@ TEST(MemoryContents, OutputsThatAreNotWrittenAreSaidToBe) {
   }
 }
 
-TEST(MemoryContents, OutputsAtTheEndThatAreNotWrittenAreATail) {
+TEST(MemoryContents, OutputsAtTheEndThatAreNotWrittenAreSaidToLieThere) {
   const auto last = [](const Case& c, int64_t i) { return i % c.N >= c.N - c.N % 8; };
   TestSubject subject = LeavesUnwritten(last);
-  ExpectCause(Found(AskOnce, Layer(2, 67, 2), subject, kAsks), Kind::kTail,
+  ExpectCause(Found(AskOnce, Layer(2, 67, 2), subject, kAsks), Kind::kMemory,
               "the subject leaves outputs unwritten, all of them among the last N % 64");
   EXPECT_EQ(Found(AskOnce, Layer(1, 128 + 32, 2), subject, kAsks).kind, Kind::kUnknown)
       << "whole vectors alone: every output is written";
   const Case c = Layer(2, 64 + 5, 2);
   TestSubject one = LeavesUnwritten(
       [](const Case& of, int64_t i) { return i % of.N == of.N - 1 || i == of.N - 5; });
-  EXPECT_EQ(Found(AskOnce, c, one, kAsks).kind, Kind::kTail);
+  EXPECT_TRUE(Ends(Said(AskOnce, c, one, kAsks), "among the last N % 64"));
   TestSubject before =
       LeavesUnwritten([](const Case& of, int64_t i) { return i % of.N == of.N - 6; });
-  EXPECT_EQ(Found(AskOnce, c, before, kAsks).kind, Kind::kMemory);
+  EXPECT_EQ(Said(AskOnce, c, before, kAsks), kUnwritten);
 }
 
 TEST(MemoryContents, AnAnswerThatIsMadeOfThemIsNotUnwritten) {
@@ -475,6 +475,17 @@ TEST(AskedAgain, AnAnswerThatFollowsTheAddressesDependsOnTheAlignment) {
   ExpectCause(found(follows), Kind::kMemory, "the answer depends on how its buffers are aligned");
   EXPECT_EQ(found(always).diagnosis, kNothing);
   EXPECT_NE(found(chance).kind, Kind::kMemory);
+}
+
+TEST(AskedAgain, AStoppedSearchNamesNothing) {
+  const Case c = Layer(1, 3, 2);
+  TestSubject subject = Kernel(Term());
+  AttributionOptions options = kExamines;
+  EXPECT_EQ(Found(AskOnce, c, subject, options).causes, Term());
+  options.stop = [] { return true; };
+  const Attribution stopped = Found(AskOnce, c, subject, options);
+  EXPECT_EQ(stopped.diagnosis, "the search for its cause was stopped");
+  EXPECT_FALSE(stopped.complete);
 }
 
 // The questions are asked in the usual context. An answer in another one cannot be compared with

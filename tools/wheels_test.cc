@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python packages whose subjects have one contract: drawn cases against it.
+// Python packages as subjects: drawn cases of each operation against its contract.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 struct Wheel {
   const char* name;
   const char* version;   // how it begins
-  const char* contract;  // of every operation
+  const char* contract;  // of these operations
   std::vector<Op> ops;
   int cases, judged;  // of each operation; at least so many of them are judged
 };
@@ -29,7 +29,19 @@ const std::vector<Wheel> kWheels{
     {"jax", "XLA through JAX 0.", "model:stablehlo", kQuantizedTypes, 50, 20},
     {"iree", "IREE 3.", "model:stablehlo", kQuantizedTypes, 15, 5},
     {"ncnn", "ncnn 1.0.", "model:ncnn", {Op::kLinear, Op::kConv2d}, 200, 20},
+    {"tvm",
+     "TVM 0.",
+     "model:tvm",
+     {Op::kQuantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul, Op::kConcat, Op::kLinear,
+      Op::kDynamicLinear},
+     200,
+     60},
+    {"tvm", "TVM 0.", "exact", {Op::kDequantize, Op::kMaxPool}, 60, 20},
 };
+
+std::string ClaimOf(const Wheel& wheel) {
+  return wheel.contract == std::string("exact") ? "matches_exact" : "matches_model";
+}
 
 class Wheels : public testing::TestWithParam<Wheel> {};
 
@@ -53,11 +65,13 @@ TEST_P(Wheels, KeepsItsContract) {
                   .ops = wheel.ops,
                   .cases = wheel.cases,
                   .judged = wheel.judged,
-                  .declared = false});
+                  .declared = false,
+                  .claim = ClaimOf(wheel)});
 }
 
-INSTANTIATE_TEST_SUITE_P(Packages, Wheels, testing::ValuesIn(kWheels),
-                         [](const auto& wheel) { return std::string(wheel.param.name); });
+INSTANTIATE_TEST_SUITE_P(Packages, Wheels, testing::ValuesIn(kWheels), [](const auto& wheel) {
+  return wheel.param.name + ("_" + ClaimOf(wheel.param));
+});
 
 }  // namespace
 }  // namespace qualm

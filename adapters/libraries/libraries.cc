@@ -112,6 +112,12 @@ std::vector<Library> Libraries() {
        .names = {{"ncnn", ""}, {"ncnn@winograd", "winograd"}},
        .when_listed = "ncnn through Python, started when it is asked",
        .wheel = "ncnn"},
+      {.kind = "tvm",
+       .library = "TVM",
+       .help = "tvm  Apache TVM's Relax, compiled for the CPU",
+       .names = {{"tvm", ""}},
+       .when_listed = "TVM through Python, started when it is asked",
+       .wheel = "tvm"},
       {.kind = "torch",
        .library = "PyTorch",
        .help = "torch@fbgemm, torch@x86 [+avx2|+avx512|+vnni], torch@onednn[+sse41|+avx2|+avx2vnni|"

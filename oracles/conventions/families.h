@@ -28,6 +28,7 @@
   ROW("ONNX reference", OnnxConventions)               \
   ROW("StableHLO", StablehloConventions)               \
   ROW("ncnn", NcnnConventions)                         \
+  ROW("TVM", TvmConventions)                           \
   ROW("Observers", ObserverConventions)                \
   ROW("NumPy by hand", NumpyConventions)               \
   ROW("Textbook", PlainConventions)

@@ -117,7 +117,8 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "torch-x86@vnni",
                                       "torch2.13-aten@avx2",
                                       "torch2.13-aten@avx512",
-                                      "torch2.13-qnnpack"};
+                                      "torch2.13-qnnpack",
+                                      "tvm"};
   for (const Convention& convention : AllConventions()) {
     EXPECT_EQ(outputs_by_model[convention.name] == 0, without.contains(convention.name))
         << convention.name;

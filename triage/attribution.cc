@@ -719,14 +719,25 @@ class Decision {
     return tell >= 4 && agree == tell;
   }
 
-  // "fbgemm@avx2, onednn2@amx (7 more)": the first name of each family, in order.
+  // "ruy, tflite@single, fbgemm@avx2 (7 more)": of those that differ in the instruction set alone
+  // the first, after the others, which name a way of computing.
   static std::string NamesOfFamilies(const std::vector<const Weighed*>& known) {
-    std::vector<std::string> first;
+    static const std::set<std::string> instruction_sets{
+        "aarch64", "amx",    "avx2", "avx2vnni", "avx512", "avx512core",
+        "default", "scalar", "sse4", "sse41",    "vnni"};
+    std::vector<std::string> first, of_instruction_set;
     std::set<std::string> families;
     for (const Weighed* each : known) {
       const std::string& name = each->causes.front()->name;
-      if (families.insert(name.substr(0, name.find('@'))).second) first.push_back(name);
+      const size_t at = name.find('@');
+      const bool is_set = at != std::string::npos && instruction_sets.contains(name.substr(
+                                                         at + 1, name.find('+', at) - at - 1));
+      if (!is_set)
+        first.push_back(name);
+      else if (families.insert(name.substr(0, at)).second)
+        of_instruction_set.push_back(name);
     }
+    first.insert(first.end(), of_instruction_set.begin(), of_instruction_set.end());
     const size_t shown = std::min<size_t>(first.size(), 5);
     first.resize(shown);
     const std::string text = fmt::format("{}", fmt::join(first, ", "));

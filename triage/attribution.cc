@@ -393,7 +393,14 @@ std::vector<Hypothesis> FitsOf(const Case& c, const Evidence& evidence) {
   };
   add(SingleCauses(evidence));
   const bool none = fits.empty();
-  add(SingleCauses(evidence, true));
+  std::vector<Hypothesis> of_families = SingleCauses(evidence, true);
+  // What happens in all terms needs no further look at some of them, and each look costs questions.
+  std::erase_if(of_families, [&](const Hypothesis& some) {
+    return std::ranges::any_of(fits, [&](const Hypothesis& whole) {
+      return whole.size() == 1 && some.front()->name.starts_with(whole.front()->name + ", only ");
+    });
+  });
+  add(of_families);
   if (!none) return fits;
   // What one cause gives needs no second one.
   std::vector<Hypothesis> pairs = TwoCauses(c, evidence, 24, Cause::kBitsOfFamily);

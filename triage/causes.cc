@@ -1407,7 +1407,7 @@ void AddCausesOfTerms(std::vector<Cause>& list) {
   for (size_t i = 0; i < wholes; ++i) {
     const Cause whole = list[i];
     if (!std::ranges::count(kCausesOfSomeTerms, whole.name)) continue;
-    for (const int64_t lanes : {2, 4, 8, 16, 32, 64}) {
+    for (const int64_t lanes : {4, 8, 16, 32, 64}) {
       const auto add = [&](Kind kind, std::string_view where, auto any, auto terms) {
         const std::string only = fmt::format(", only {} K % {} terms", where, lanes);
         list.push_back(

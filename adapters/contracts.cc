@@ -134,6 +134,10 @@ constexpr const char* kOrtDynamic =
     "x over its scale is rounded to float32 before it is rounded to a code, and the sum is "
     "multiplied and gets its bias in float32 (ONNX Runtime onnxruntime/core/util/qmath.h; "
     "DynamicQuantizeLinear, MatMulInteger, Cast, Mul, Add)";
+constexpr const char* kTvmFloat =
+    "operands are dequantized and combined in float32, one product after the other, and the "
+    "quotient by the scale is rounded to it too (TVM src/relax/op/tensor/qdq.cc, "
+    "python/tvm/relax/transform/legalize_ops/qdq.py)";
 constexpr const char* kTiesUp =
     "fixed point rounds ties toward +infinity (XNNPACK src/params-init.c, rndnu and add; XNNPACK "
     "4ea82e5 src/microparams-init.c, add; gemmlowp fixedpoint.h, as TFLite uses it)";
@@ -563,6 +567,8 @@ void AddOthers(Rows& rows) {
   rows.Add(std::array{"model:onnx@reference", "model:onnxruntime@avx2", "model:onnxruntime@sse41",
                       "model:onnxruntime@vnni"},
            Op::kDynamicLinear, FindingKind::kRounding, kOrtDynamic);
+  for (const Op op : {Op::kQuantize, Op::kAdd, Op::kLinear, Op::kDynamicLinear})
+    rows.Add("model:tvm", op, "matches_exact", FindingKind::kRounding, kTvmFloat);
   const auto tflite = std::array{"model:tflite@double", "model:tflite@single"};
   for (const Op op : {Op::kMul, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
     rows.Add(tflite, op, FindingKind::kTie, kTiesUp);

@@ -159,6 +159,7 @@ constexpr Excused kExcused[] = {
     {"rounding", "matches_exact", "linear quantize", "model:fbgemm@",
      "avx2 avx2+nofma avx512 avx512+nofma vnni vnni+nofma"},
     {"rounding", "matches_exact", "linear requantize", "model:", "ruy"},
+    {"rounding", "matches_exact", "add dynamic_linear linear quantize", "model:", "tvm"},
     {"rounding", "matches_exact", "quantize", "model:fbgemm@", "scalar"},
     {"rounding", "matches_exact", "dynamic_linear", "model:onnx@", "reference"},
     {"rounding", "matches_exact", "quantize table", "model:tflite@", "double single"},

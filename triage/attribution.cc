@@ -827,7 +827,7 @@ Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& se
   // In a row that is no longer than a vector every output is among the last ones.
   const int64_t width = TailWidth(c, first, second);
   if (width == 0) return Stated(FindingKind::kMemory, unwritten, true);
-  return Stated(FindingKind::kMemory,
+  return Stated(FindingKind::kTail,
                 fmt::format("{}, all of them among the last N % {}", unwritten, width), true);
 }
 

@@ -101,8 +101,10 @@ Finding FindingOf(const Case& c, const Property& property, Subject& subject, con
   finding.expected_by_contract = IsExcused(finding, subject, contract);
   // What is declared has been named. Claims that the file does not name may fail by the dozen on
   // its large case, and seconds would go by for each.
-  if (!finding.expected_by_contract && finding.full_property() == c.property)
+  if (!finding.expected_by_contract && finding.full_property() == c.property) {
     triage::Complete(finding, subject, verdict, true);
+    finding.expected_by_contract = IsExcused(finding, subject, contract);
+  }
   Alarm(finding);
   return finding;
 }

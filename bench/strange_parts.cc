@@ -5,8 +5,7 @@
 #include <fenv.h>
 #include <gmp.h>
 #include <math.h>
-#include <mpfr.h>
-#include <qualm_plugin.h>
+#include <quadmath.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xmmintrin.h>
@@ -14,6 +13,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <vector>
+
+#include "bench/strange_plugin.h"
 
 enum Fault {
   none,
@@ -908,7 +909,8 @@ static int pool(const qualm_problem* p) {
 }
 
 // ---------------------------------------------------------------- table
-// Rounds f / sy, f given by an MPFR function of v; below/above says on which side of an endpoint.
+// Rounds f / sy, f given by a function of v, in float128 where long double does not decide;
+// below/above says on which side of an endpoint.
 static i64 transcendental(int function, float s, i64 d, float sy) {
   const ld v = (ld)s * d;
   if (d == 0) {
@@ -923,29 +925,11 @@ static i64 transcendental(int function, float s, i64 d, float sy) {
   if (fabsl(r) < 0x1p39L && fabsl(r - floorl(r) - 0.5L) > err + 0x1p-20L)
     return (i64)floorl(r + 0.5L);
   if (fabsl(r) > 0x1p42L) return r > 0 ? kBig : -kBig;
-  mpfr_t a, b;
-  mpfr_init2(a, 3000);
-  mpfr_init2(b, 3000);
-  ld lim =
-      fabsl(v) > 900 ? copysignl(900, v) : v;  // beyond, the side of the limit is all that counts
-  mpfr_set_ld(a, lim, MPFR_RNDN);
-  if (function == QUALM_TANH) {
-    mpfr_tanh(b, a, MPFR_RNDN);
-  } else {
-    mpfr_neg(a, a, MPFR_RNDN);
-    mpfr_exp(b, a, MPFR_RNDN);
-    mpfr_add_ui(b, b, 1, MPFR_RNDN);
-    mpfr_ui_div(b, 1, b, MPFR_RNDN);
-  }
-  mpfr_div_d(b, b, sy, MPFR_RNDN);
-  mpfr_rint(a, b, MPFR_RNDN);
-  const i64 result = mpfr_cmp_si(a, kBig) > 0    ? kBig
-                     : mpfr_cmp_si(a, -kBig) < 0 ? -kBig
-                                                 : mpfr_get_si(a, MPFR_RNDN);
-  mpfr_clear(a);
-  mpfr_clear(b);
-  mpfr_free_cache();
-  return result;
+  // Beyond 900 the side of the limit is all that counts.
+  const __float128 at = fabsl(v) > 900 ? copysignl(900, v) : v;
+  const __float128 exact = function == QUALM_TANH ? tanhq(at) : 1 / (1 + expq(-at));
+  const __float128 rounded = rintq(exact / sy);
+  return (i64)fminq(fmaxq(rounded, -(__float128)kBig), (__float128)kBig);
 }
 
 static i64 table_one(const qualm_problem* p, int code) {
@@ -1024,21 +1008,8 @@ static i64 soft_entry(float s, i64 d, i64 N) {
   if (v > 200) return 0;
   const ld r = q * expl(-v);
   if (fabsl(r - floorl(r) - 0.5L) > 0x1p-25L) return (i64)floorl(r + 0.5L);
-  mpfr_t a;
-  mpfr_init2(a, 2000);
-  mpfr_set_ld(a, -v, MPFR_RNDN);
-  mpfr_exp(a, a, MPFR_RNDN);
-  if (whole)
-    mpfr_mul_si(a, a, 8388607, MPFR_RNDN);
-  else {
-    mpfr_mul_si(a, a, 4294967295LL, MPFR_RNDN);
-    mpfr_div_si(a, a, N, MPFR_RNDN);
-  }
-  mpfr_rint(a, a, MPFR_RNDN);
-  const i64 result = mpfr_get_si(a, MPFR_RNDN);
-  mpfr_clear(a);
-  mpfr_free_cache();
-  return result;
+  const __float128 share = expq(-(__float128)v);
+  return (i64)rintq(whole ? share * 8388607 : share * 4294967295LL / N);
 }
 
 static int softmax(const qualm_problem* p) {
@@ -1144,16 +1115,6 @@ static const qualm_capability* capability(int32_t op) {
 
 static const char* last_error() { return ""; }
 
-static qualm_plugin g_plugin;
-
 const qualm_plugin* qualm_plugin_entry(void) {
-  g_plugin.size = sizeof g_plugin;
-  g_plugin.abi_version = QUALM_ABI_VERSION;
-  g_plugin.name = "strange";
-  g_plugin.version = "1";
-  g_plugin.contract = "exact";
-  g_plugin.capability = capability;
-  g_plugin.run = run;
-  g_plugin.last_error = last_error;
-  return &g_plugin;
+  return strange::Plugin(capability, run, last_error);
 }

@@ -397,7 +397,7 @@ std::vector<Hypothesis> FitsOf(const Case& c, const Evidence& evidence) {
   // What happens in all terms needs no further look at some of them, and each look costs questions.
   std::erase_if(of_families, [&](const Hypothesis& some) {
     return std::ranges::any_of(fits, [&](const Hypothesis& whole) {
-      return whole.size() == 1 && some.front()->name.starts_with(whole.front()->name + ", only ");
+      return whole.size() == 1 && IsInSomeTerms(*some.front(), *whole.front());
     });
   });
   add(of_families);

@@ -1401,6 +1401,8 @@ namespace {
 constexpr std::array kCausesOfSomeTerms{"input sign in the products", "pair saturation",
                                         "int16 pair wrap"};
 
+constexpr std::string_view kOnly = ", only ";
+
 // Whole blocks of the sum are added by other instructions than what is left over.
 void AddCausesOfTerms(std::vector<Cause>& list) {
   const size_t wholes = list.size();
@@ -1409,7 +1411,7 @@ void AddCausesOfTerms(std::vector<Cause>& list) {
     if (!std::ranges::count(kCausesOfSomeTerms, whole.name)) continue;
     for (const int64_t lanes : {4, 8, 16, 32, 64}) {
       const auto add = [&](Kind kind, std::string_view where, auto any, auto terms) {
-        const std::string only = fmt::format(", only {} K % {} terms", where, lanes);
+        const std::string only = fmt::format("{}{} K % {} terms", kOnly, where, lanes);
         list.push_back(
             {whole.stage, kind, whole.name + only, whole.sentence + only,
              [=, applies = whole.applies](const Case& c) { return applies(c) && any(c.K); },
@@ -1433,6 +1435,10 @@ void AddCausesOfTerms(std::vector<Cause>& list) {
 }
 
 }  // namespace
+
+bool IsInSomeTerms(const Cause& some, const Cause& whole) {
+  return some.name.starts_with(whole.name + std::string(kOnly));
+}
 
 std::span<const Cause> AllCauses() {
   static const std::vector<Cause> all = [] {

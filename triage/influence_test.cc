@@ -406,6 +406,7 @@ TEST(Influence, MustBeSeenTwice) {
     const Tensor y = Plus(Right(c), 0, 1'000'000);
     asked = 0;
     EXPECT_EQ(ForeignInfluence(c, Right(c), y, subject).has_value(), changes == 2);
+    EXPECT_EQ(subject.runs, changes == 2 ? 6 : 3);
   }
 }
 

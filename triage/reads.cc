@@ -134,12 +134,10 @@ std::vector<Case> WithOtherWindows(const Case& c) {
         (out_w - 1) * v.stride_w + (v.kernel_w - 1) * v.dilation_w + 1 - v.pad_left - v.pad_right;
     if (v.in_h > 0 && v.in_w > 0) others.push_back(WithWindow(c, v));
   };
-  if (RowOf(c.op).whole_image) {
-    Window v = c.window;
-    v.batch += 2;
-    return {WithWindow(c, v)};
-  }
-  add([](Window& v) { v.batch += 2; });
+  Window more_images = c.window;
+  more_images.batch += 2;
+  others.push_back(WithWindow(c, more_images));
+  if (RowOf(c.op).whole_image) return others;
   add([](Window& v) { ++v.pad_top; });
   add([](Window& v) { ++v.pad_left; });
   add([](Window& v) { ++v.stride_h, ++v.stride_w; });

@@ -58,7 +58,7 @@ struct Trait {
 
 constexpr std::string_view kOnly = "is wrong only where";
 
-std::vector<Trait> AllTraits() {
+std::vector<Trait> AllTraits(const Case& c) {
   using Kind = FindingKind;
   std::vector<Trait> all;
   const auto near_tie = [](const Output& o, double distance) {
@@ -119,13 +119,13 @@ std::vector<Trait> AllTraits() {
                    return o.has_input() && IsCode(o.c.x.dtype()) &&
                           o.input() == RangeOf(o.c.x.dtype()).max;
                  }});
-  // Of a table that is indexed by the bits of the code.
-  for (int byte = 0; byte < 256; ++byte) {
+  // Of a table that is indexed by the bits of the code. Other outputs come from no code.
+  const bool of_codes = RowOf(c.op).layout == Layout::kElements && IsCode(c.x.dtype());
+  for (int byte = 0; of_codes && byte < 256; ++byte) {
     all.push_back({Kind::kIndex,
                    fmt::format("is wrong only where the code of x is the byte {}", byte),
                    [byte](const Output& o) {
-                     return o.has_input() && IsCode(o.c.x.dtype()) &&
-                            (static_cast<int>(o.input()) & 0xFF) == byte;
+                     return o.has_input() && (static_cast<int>(o.input()) & 0xFF) == byte;
                    },
                    nullptr, 12});
   }
@@ -390,7 +390,7 @@ std::optional<ShownOfSubject> FindCommonTrait(const Case& c, Subject& subject) {
   constexpr int64_t kMostAsked = 240, kLargest = 4096, kFewCases = 6;
   if (c.op == Op::kChooseQParams || RowOf(c.op).dynamic) return std::nullopt;
   const Convention* const model = ModelOf(subject.contract());
-  const std::vector<Trait> traits = AllTraits();
+  const std::vector<Trait> traits = AllTraits(c);
   Counted counted(traits.size());
   for (uint64_t i = 0; i < kMostTries && counted.asked < kMostAsked; ++i) {
     const std::optional<Case> next = NextCase(c, subject, i);

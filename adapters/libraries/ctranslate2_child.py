@@ -30,7 +30,7 @@ class Engine:
         return {"name": "CTranslate2", "version": judged(self.library.__version__, *HELD),
                 "contract": "model:ctranslate2",
                 "ops": {"linear": {"x": ["s8"], "w": ["s8"], "out": ["f32"], "x_zp": [0, 0],
-                                   "w_zp": [0, 0],
+                                   "w_zp": [0, 0], "k_max": 1000,
                                    "features": ["bias_f32", "per_channel", "empty_k"]}}}
 
     def linear(self, c):

@@ -5,7 +5,8 @@
 
 A matrix is one image: its columns are the channels, its rows the height.
 """
-from library_child import Skip, array, flat, judged, processor_flags, reals, serve
+from library_child import (Skip, array, flat, is_normal, judged, processor_flags, reals, serve,
+                           single)
 
 HELD = ((3, 6),)
 
@@ -40,11 +41,11 @@ class Engine:
         return numpy.array(y.read()).reshape(n, m).T
 
     def quantize(self, c):
-        import numpy
-
         x = array(c["x"], "f32", (c["M"], c["N"]))
         # FloatToInt8 multiplies: a model holds reciprocals.
-        scales = numpy.float32(1) / array(reals(c["out_scale"]), "f32", -1)
+        scales = array([single(1 / scale) for scale in reals(c["out_scale"])], "f32", -1)
+        if not all(map(is_normal, scales.tolist())):
+            raise Skip("a reciprocal of a scale is no normal float32")
         y = self.answer(lambda image, s: self.expr.quant(image, s, -128, 127), x, self.expr.float,
                         scales)
         return flat(self.biased(y))

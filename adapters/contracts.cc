@@ -138,6 +138,12 @@ constexpr const char* kTvmFloat =
     "operands are dequantized and combined in float32, one product after the other, and the "
     "quotient by the scale is rounded to it too (TVM src/relax/op/tensor/qdq.cc, "
     "python/tvm/relax/transform/legalize_ops/qdq.py)";
+constexpr const char* kMnnHalf =
+    "x is multiplied by the float32 reciprocal of the scale; half is added away from zero and the "
+    "fraction cut (MNN source/backend/cpu/x86_x64/sse, _SSE_MNNFloat2Int8)";
+constexpr const char* kRowScale =
+    "the sum is multiplied by the reciprocal of the row's scale and divided by that of the "
+    "weights, each in float32 (CTranslate2 src/cpu/kernels.cc, dequantize_gemm_output_row)";
 constexpr const char* kTiesUp =
     "fixed point rounds ties toward +infinity (XNNPACK src/params-init.c, rndnu and add; XNNPACK "
     "4ea82e5 src/microparams-init.c, add; gemmlowp fixedpoint.h, as TFLite uses it)";
@@ -569,6 +575,9 @@ void AddOthers(Rows& rows) {
            Op::kDynamicLinear, FindingKind::kRounding, kOrtDynamic);
   for (const Op op : {Op::kQuantize, Op::kAdd, Op::kLinear, Op::kDynamicLinear})
     rows.Add("model:tvm", op, "matches_exact", FindingKind::kRounding, kTvmFloat);
+  for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie})
+    rows.Add("model:mnn", Op::kQuantize, "matches_exact", kind, kMnnHalf);
+  rows.Add("model:ctranslate2", Op::kLinear, "matches_exact", FindingKind::kRounding, kRowScale);
   const auto tflite = std::array{"model:tflite@double", "model:tflite@single"};
   for (const Op op : {Op::kMul, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
     rows.Add(tflite, op, FindingKind::kTie, kTiesUp);

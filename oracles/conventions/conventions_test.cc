@@ -112,6 +112,8 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
                            "gemmlowp",
                            "gemmlowp@sse4",
                            "ruy",
+                           "ctranslate2",
+                           "mnn",
                            "ncnn",
                            "stablehlo",
                            "torch-qnnpack",
@@ -160,10 +162,9 @@ TEST(ConventionsTest, OnlyPairSaturatingConventionsLoseAPair) {
     if (!convention.cannot_run(c).empty()) continue;
     const std::optional<Tensor> acc = convention.run(c).acc;
     // The others add real numbers: NumPy's and TVM's, or exact ones.
-    const bool has_acc =
-        convention.name == "plain@float32+away" ||
-        !(convention.name.starts_with("numpy@") || convention.name.starts_with("plain@") ||
-          convention.name == "tvm");
+    const bool has_acc = convention.name == "plain@float32+away" ||
+                         !(convention.name.starts_with("numpy@") ||
+                           convention.name.starts_with("plain@") || convention.name == "tvm");
     EXPECT_EQ(acc.has_value(), has_acc) << convention.name;
     if (acc) {
       EXPECT_EQ(acc->IntAt(0), convention.pair_saturates ? 32767 : 64770) << convention.name;

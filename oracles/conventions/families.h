@@ -28,6 +28,8 @@
   ROW("ONNX reference", OnnxConventions)               \
   ROW("StableHLO", StablehloConventions)               \
   ROW("ncnn", NcnnConventions)                         \
+  ROW("MNN", MnnConventions)                           \
+  ROW("CTranslate2", Ctranslate2Conventions)           \
   ROW("TVM", TvmConventions)                           \
   ROW("Observers", ObserverConventions)                \
   ROW("NumPy by hand", NumpyConventions)               \

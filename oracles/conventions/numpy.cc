@@ -11,6 +11,8 @@
 //
 // Sums are added one product after the other, as a loop over k does. BLAS may add in another order;
 // this matters only within some last bits of a tie. A NaN cast to a code is 0, as on x86.
+#include "oracles/conventions/numpy.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -21,7 +23,6 @@
 #include <vector>
 
 #include "core/status.h"
-#include "oracles/conventions/definition.h"
 
 namespace qualm::conventions {
 namespace {
@@ -279,9 +280,14 @@ Definition WeightZeroPointFromX() {
 
 }  // namespace
 
+Definition DequantizingInFloat32() { return Dequantizing<float>(); }
+float DequantizedInFloat32(int64_t code, int64_t zero_point, float scale) {
+  return Dequantized<float>(code, zero_point, scale);
+}
+
 std::vector<Convention> NumpyConventions() {
   std::vector<Convention> conventions;
-  for (Definition& definition : std::array{Dequantizing<float>(), Dequantizing<double>(),
+  for (Definition& definition : std::array{DequantizingInFloat32(), Dequantizing<double>(),
                                            HalfClip(), WeightZeroPointFromX()}) {
     conventions.push_back(MakeConvention(std::move(definition)));
   }

@@ -105,6 +105,7 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "plain@up",
                                       "ruy",
                                       "stablehlo",
+                                      "torch-decomposed",
                                       "torch-onednn@amx",
                                       "torch-onednn@avx2",
                                       "torch-onednn@avx2vnni",

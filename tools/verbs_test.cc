@@ -501,6 +501,11 @@ TEST_F(Verbs, GoldenRecordingsAreReproduced) {
   EXPECT_GT(totals["passed"], 2000);
 }
 
+// A convention or a planted fault, and no library.
+bool IsOfQualm(const std::string& subject) {
+  return subject.starts_with("model:") || subject.starts_with("faulty:");
+}
+
 TEST_F(Verbs, RegressionsPassOnEveryTarget) {
   const Ran ran = Qualm(0, {"replay", Corpus("regressions"), "--json", "-"});
   const Json document = Json::parse(ran.out);
@@ -512,9 +517,14 @@ TEST_F(Verbs, RegressionsPassOnEveryTarget) {
     const Case c = ReadCaseFile(entry.path().string());
     ASSERT_TRUE(c.expected && c.observed) << entry.path();
     EXPECT_FALSE(c.note.empty() || c.property.empty()) << entry.path();
-    const Ran found = Qualm(
-        {"replay", entry.path().string(), "--subject", c.observed->by, "--contract", "exact"});
-    EXPECT_TRUE(Has(found.out, ": " + c.property + " fails on " + c.observed->by)) << entry.path();
+    const std::string by = c.observed->by.substr(0, c.observed->by.find(' '));
+    std::vector<std::string> asked{"replay", entry.path().string(), "--subject", by};
+    if (IsOfQualm(by)) asked.insert(asked.end(), {"--contract", "exact"});
+    const Ran found = Qualm(asked);
+    if (!IsOfQualm(by) && found.status == 3) continue;  // not on this machine
+    // Another version of a library may be mended.
+    const bool mended = !IsOfQualm(by) && Has(found.out, "fixed: ");
+    EXPECT_TRUE(mended || Has(found.out, ": " + c.property + " fails on " + by)) << entry.path();
   }
   EXPECT_GE(cases, 4);
   EXPECT_EQ(document["totals"]["cases"], cases);

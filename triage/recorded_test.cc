@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
+#include "triage/identify.h"
 
 namespace qualm::triage {
 namespace {
@@ -284,6 +286,7 @@ TEST(Recorded, WhatNoConventionDefinesIsNotWrong) {
   Case c =
       CaseOver(Op::kRescale, Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{3, 9}), DType::kU8);
   c.relu = true;
+  c.out_max = 200;
   Tensor y = exact::Evaluate(c);
   y.SetInt(1, y.IntAt(1) ^ 1);
   const RecordedAnswer answer = JudgeRecorded(c, y);

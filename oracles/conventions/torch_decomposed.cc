@@ -121,7 +121,7 @@ Definition Decomposed() {
   definition.source = "PyTorch 2.13 torch/ao/quantization/fx/_decomposed.py";
   definition.ops = {Op::kQuantize, Op::kDequantize, Op::kRescale, Op::kAdd,      Op::kSub,
                     Op::kMul,      Op::kLinear,     Op::kConv2d,  Op::kDepthwise};
-  definition.variations = {"V8", "V14", "V17", "V18", "V19"};
+  definition.variations = {"V2", "V8", "V14", "V17", "V19"};
   definition.cannot_run = [numpy = definition.cannot_run](const Case& c) {
     return FirstReason({numpy(c), ZeroPointsAreCodes(c),
                         Require(c.op != Op::kRescale || !c.relu, "this function has no relu")});

@@ -505,8 +505,8 @@ void AddDecomposed(Rows& rows) {
   const char* const subject = "model:torch-decomposed";
   rows.Add(std::array{subject}, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(std::array{subject}, Op::kAdd, FindingKind::kRounding, kDecomposedAdd);
-  for (const Op op :
-       {Op::kQuantize, Op::kAdd, Op::kSub, Op::kMul, Op::kLinear, Op::kConv2d, Op::kDepthwise})
+  for (const Op op : {Op::kQuantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul, Op::kLinear,
+                      Op::kConv2d, Op::kDepthwise})
     rows.AddOwn(subject, op, "clamp", FindingKind::kClamp, kDecomposedNan);
 }
 

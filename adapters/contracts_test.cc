@@ -94,7 +94,7 @@ constexpr Excused kExcused[] = {
     {"*", "matches_exact", "dequantize", "model:tflite@", "builtin"},
     {"clamp", "clamp", "add linear mul quantize", "model:numpy@", "float32"},
     {"clamp", "clamp", "quantize", "model:numpy@", "float64"},
-    {"clamp", "clamp", "add conv2d depthwise linear mul quantize sub", "model:torch-",
+    {"clamp", "clamp", "add conv2d depthwise linear mul quantize rescale sub", "model:torch-",
      "decomposed"},
     {"rounding", "matches_exact", "add quantize", "model:torch-", "decomposed"},
     {"clamp", "clamp", "conv2d depthwise linear", "model:onednn3@", kOnednn3},

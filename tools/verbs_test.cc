@@ -508,7 +508,7 @@ bool IsOfQualm(const std::string& subject) {
 
 TEST_F(Verbs, RegressionsPassOnEveryTarget) {
   const Ran ran = Qualm(0, {"replay", Corpus("regressions"), "--json", "-"});
-  const Json document = Json::parse(ran.out);
+  Json document = Json::parse(ran.out);
   int64_t cases = 0;
   for (const auto& entry : fs::directory_iterator(Corpus("regressions"))) {
     if (!entry.path().string().ends_with(".case.json")) continue;
@@ -529,8 +529,15 @@ TEST_F(Verbs, RegressionsPassOnEveryTarget) {
   EXPECT_GE(cases, 4);
   EXPECT_EQ(document["totals"]["cases"], cases);
   // The oracle's own verdict, and one of each target.
-  EXPECT_EQ(document["totals"]["passed"],
+  // What a promised convention or an earlier question has to do with is not asked of all kernels.
+  Json& totals = document["totals"];
+  EXPECT_EQ(totals["failed"], 0);
+  EXPECT_EQ(totals["skipped"], 0);
+  const int64_t unasked =
+      totals["vacuous"].get<int64_t>() + totals["not_applicable"].get<int64_t>();
+  EXPECT_EQ(totals["passed"].get<int64_t>() + unasked,
             cases * (1 + static_cast<int64_t>(document["subjects"].size())));
+  EXPECT_LT(unasked, totals["passed"].get<int64_t>() / 10);
   EXPECT_GE(document["subjects"].size(), 2u);
 }
 

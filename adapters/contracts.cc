@@ -163,6 +163,12 @@ constexpr const char* kPlain =
 constexpr const char* kNumpyNan =
     "NaN, of an input or where float32 overflows, passes numpy.clip, and astype makes it code 0 "
     "(numpy.clip; numpy.ndarray.astype on x86)";
+constexpr const char* kDecomposedNan =
+    "NaN, of an input or where float32 overflows, passes torch.clamp, and the conversion to a type "
+    "of codes makes it code 0 (PyTorch torch/ao/quantization/fx/_decomposed.py)";
+constexpr const char* kDecomposedAdd =
+    "both operands are dequantized and added in float32, and the sum is multiplied by the "
+    "reciprocal of the scale (PyTorch torch/ao/quantization/fx/_decomposed.py)";
 constexpr const char* kOrtAdd =
     "scales over the output scale are rounded to float32, and the sum is computed in it (ONNX "
     "Runtime onnxruntime/core/mlas/lib/qladd.cpp)";
@@ -504,6 +510,16 @@ void AddWheels(Rows& rows) {
   }
 }
 
+// What PT2E converts, not compiled.
+void AddDecomposed(Rows& rows) {
+  const char* const subject = "model:torch-decomposed";
+  rows.Add(std::array{subject}, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(std::array{subject}, Op::kAdd, FindingKind::kRounding, kDecomposedAdd);
+  for (const Op op : {Op::kQuantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul, Op::kLinear,
+                      Op::kConv2d, Op::kDepthwise})
+    rows.AddOwn(subject, op, "clamp", FindingKind::kClamp, kDecomposedNan);
+}
+
 // Each row names a convention, but excuses only libraries that keep it: they follow the rounding
 // mode of their caller, the convention does not.
 void AddEnvironments(Rows& rows) {
@@ -654,6 +670,7 @@ std::vector<ExpectedDivergence> DeclaredDivergences() {
   AddOnednn(rows);
   AddTorch(rows);
   AddWheels(rows);
+  AddDecomposed(rows);
   AddEnvironments(rows);
   AddOthers(rows);
   AddNumpy(rows);

@@ -132,12 +132,14 @@ std::vector<Library> Libraries() {
        .wheel = "tvm"},
       {.kind = "torch",
        .library = "PyTorch",
-       .help = "torch@fbgemm, torch@x86 [+avx2|+avx512|+vnni], torch@onednn[+sse41|+avx2|+avx2vnni|"
-               "+avx512core|+vnni|+amx], torch@qnnpack, each [+kept]  PyTorch's quantized "
-               "operators; kept: layers stay packed from case to case",
+       .help =
+           "torch@fbgemm, torch@x86 [+avx2|+avx512|+vnni], torch@onednn[+sse41|+avx2|+avx2vnni|"
+           "+avx512core|+vnni|+amx], torch@qnnpack, each [+kept], torch@decomposed  PyTorch's "
+           "quantized operators; kept: layers stay packed from case to case; decomposed: PT2E's",
        // ATen of 1.13 takes AVX2 wherever the processor has it, so AVX2 goes with newer sets.
        .names =
-           {{"torch@fbgemm", "fbgemm"},
+           {{"torch@decomposed", "decomposed"},
+            {"torch@fbgemm", "fbgemm"},
             {"torch@fbgemm+kept", "fbgemm+kept"},
             {"torch@fbgemm+avx2", "fbgemm", "avx2", {{kFbgemmIsa, "AVX2"}, {kAtenIsa, "avx2"}}},
             {"torch@fbgemm+avx512", "fbgemm", "avx512", {{kFbgemmIsa, "AVX512"}}},

@@ -16,6 +16,7 @@
   ROW("ATen", AtenConventions)                         \
   ROW("QNNPACK", QnnpackConventions)                   \
   ROW("PyTorch engines", TorchConventions)             \
+  ROW("PyTorch engines", TorchDecomposedConventions)   \
   ROW("oneDNN", OneDnn2Conventions)                    \
   ROW("oneDNN", OneDnn3Conventions)                    \
   ROW("XNNPACK", XnnpackConventions)                   \

@@ -11,6 +11,8 @@
 //
 // Sums are added one product after the other, as a loop over k does. BLAS may add in another order;
 // this matters only within some last bits of a tie. A NaN cast to a code is 0, as on x86.
+#include "oracles/conventions/numpy.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,7 +21,6 @@
 #include <utility>
 #include <vector>
 
-#include "oracles/conventions/definition.h"
 #include "oracles/conventions/dequantized.h"
 
 namespace qualm::conventions {
@@ -198,9 +199,11 @@ Definition WeightZeroPointFromX() {
 
 }  // namespace
 
+Definition DequantizingInFloat32() { return Dequantizing<float>(); }
+
 std::vector<Convention> NumpyConventions() {
   std::vector<Convention> conventions;
-  for (Definition& definition : std::array{Dequantizing<float>(), Dequantizing<double>(),
+  for (Definition& definition : std::array{DequantizingInFloat32(), Dequantizing<double>(),
                                            HalfClip(), WeightZeroPointFromX()}) {
     conventions.push_back(MakeConvention(std::move(definition)));
   }

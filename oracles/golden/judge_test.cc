@@ -107,6 +107,7 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "plain@up",
                                       "ruy",
                                       "stablehlo",
+                                      "torch-decomposed",
                                       "torch-onednn@amx",
                                       "torch-onednn@avx2",
                                       "torch-onednn@avx2vnni",

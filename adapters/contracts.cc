@@ -134,6 +134,16 @@ constexpr const char* kOrtDynamic =
     "x over its scale is rounded to float32 before it is rounded to a code, and the sum is "
     "multiplied and gets its bias in float32 (ONNX Runtime onnxruntime/core/util/qmath.h; "
     "DynamicQuantizeLinear, MatMulInteger, Cast, Mul, Add)";
+constexpr const char* kTvmFloat =
+    "operands are dequantized and combined in float32, one product after the other, and the "
+    "quotient by the scale is rounded to it too (TVM src/relax/op/tensor/qdq.cc, "
+    "python/tvm/relax/transform/legalize_ops/qdq.py)";
+constexpr const char* kMnnHalf =
+    "x is multiplied by the float32 reciprocal of the scale; half is added away from zero and the "
+    "fraction cut (MNN source/backend/cpu/x86_x64/sse, _SSE_MNNFloat2Int8)";
+constexpr const char* kRowScale =
+    "the sum is multiplied by the reciprocal of the row's scale and divided by that of the "
+    "weights, each in float32 (CTranslate2 src/cpu/kernels.cc, dequantize_gemm_output_row)";
 constexpr const char* kTiesUp =
     "fixed point rounds ties toward +infinity (XNNPACK src/params-init.c, rndnu and add; XNNPACK "
     "4ea82e5 src/microparams-init.c, add; gemmlowp fixedpoint.h, as TFLite uses it)";
@@ -153,6 +163,12 @@ constexpr const char* kPlain =
 constexpr const char* kNumpyNan =
     "NaN, of an input or where float32 overflows, passes numpy.clip, and astype makes it code 0 "
     "(numpy.clip; numpy.ndarray.astype on x86)";
+constexpr const char* kDecomposedNan =
+    "NaN, of an input or where float32 overflows, passes torch.clamp, and the conversion to a type "
+    "of codes makes it code 0 (PyTorch torch/ao/quantization/fx/_decomposed.py)";
+constexpr const char* kDecomposedAdd =
+    "both operands are dequantized and added in float32, and the sum is multiplied by the "
+    "reciprocal of the scale (PyTorch torch/ao/quantization/fx/_decomposed.py)";
 constexpr const char* kOrtAdd =
     "scales over the output scale are rounded to float32, and the sum is computed in it (ONNX "
     "Runtime onnxruntime/core/mlas/lib/qladd.cpp)";
@@ -498,6 +514,16 @@ void AddWheels(Rows& rows) {
   }
 }
 
+// What PT2E converts, not compiled.
+void AddDecomposed(Rows& rows) {
+  const char* const subject = "model:torch-decomposed";
+  rows.Add(std::array{subject}, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  rows.Add(std::array{subject}, Op::kAdd, FindingKind::kRounding, kDecomposedAdd);
+  for (const Op op : {Op::kQuantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul, Op::kLinear,
+                      Op::kConv2d, Op::kDepthwise})
+    rows.AddOwn(subject, op, "clamp", FindingKind::kClamp, kDecomposedNan);
+}
+
 // Each row names a convention, but excuses only libraries that keep it: they follow the rounding
 // mode of their caller, the convention does not.
 void AddEnvironments(Rows& rows) {
@@ -567,6 +593,11 @@ void AddOthers(Rows& rows) {
   rows.Add(std::array{"model:onnx@reference", "model:onnxruntime@avx2", "model:onnxruntime@sse41",
                       "model:onnxruntime@vnni"},
            Op::kDynamicLinear, FindingKind::kRounding, kOrtDynamic);
+  for (const Op op : {Op::kQuantize, Op::kAdd, Op::kLinear, Op::kDynamicLinear})
+    rows.Add("model:tvm", op, "matches_exact", FindingKind::kRounding, kTvmFloat);
+  for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie})
+    rows.Add("model:mnn", Op::kQuantize, "matches_exact", kind, kMnnHalf);
+  rows.Add("model:ctranslate2", Op::kLinear, "matches_exact", FindingKind::kRounding, kRowScale);
   const auto tflite = std::array{"model:tflite@double", "model:tflite@single"};
   for (const Op op : {Op::kMul, Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
     rows.Add(tflite, op, FindingKind::kTie, kTiesUp);
@@ -645,6 +676,7 @@ std::vector<ExpectedDivergence> DeclaredDivergences() {
   AddOnednn(rows);
   AddTorch(rows);
   AddWheels(rows);
+  AddDecomposed(rows);
   AddEnvironments(rows);
   AddOthers(rows);
   AddNumpy(rows);

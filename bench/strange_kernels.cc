@@ -2,14 +2,14 @@
 // Linear layers as people write them, each with one mistake, as plugins. bench/strangers compiles
 // this file once for each FAULT and records qualm's diagnosis. Nothing here knows how qualm names
 // causes. Without a fault the layer is exact.
-#include <qualm_plugin.h>
-
 #include <algorithm>
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <vector>
+
+#include "bench/strange_plugin.h"
 
 namespace {
 
@@ -339,14 +339,5 @@ const char* LastError() { return ""; }
 }  // namespace
 
 extern "C" QUALM_PLUGIN_EXPORT const qualm_plugin* qualm_plugin_entry(void) {
-  static qualm_plugin plugin{};
-  plugin.size = sizeof(plugin);
-  plugin.abi_version = QUALM_ABI_VERSION;
-  plugin.name = "strange";
-  plugin.version = "1";
-  plugin.contract = "exact";
-  plugin.capability = Capability;
-  plugin.run = Run;
-  plugin.last_error = LastError;
-  return &plugin;
+  return strange::Plugin(Capability, Run, LastError);
 }

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include <qualm_plugin.h>
+#include "bench/strange_plugin.h"
 
 namespace {
 
@@ -1257,20 +1257,9 @@ const qualm_capability* capability(int32_t op) {
   return &all[op];
 }
 
-qualm_plugin g_plugin;
-
 }  // namespace
 
 extern "C" QUALM_PLUGIN_EXPORT const qualm_plugin* qualm_plugin_entry(void) {
   g_mode = FAULT;
-  g_plugin = {};
-  g_plugin.size = sizeof g_plugin;
-  g_plugin.abi_version = QUALM_ABI_VERSION;
-  g_plugin.name = "strange";
-  g_plugin.version = "1";
-  g_plugin.contract = "exact";
-  g_plugin.capability = capability;
-  g_plugin.run = run;
-  g_plugin.last_error = last_error;
-  return &g_plugin;
+  return strange::Plugin(capability, run, last_error);
 }

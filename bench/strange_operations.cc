@@ -8,7 +8,6 @@
 //     g++ -O1 -std=c++20 -shared -fPIC -I adapters -DFAULT=kAddSwappedZeroPoints -o faulty.so
 //         bench/strange_operations.cc -lquadmath
 #include <quadmath.h>
-#include <qualm_plugin.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
@@ -19,6 +18,8 @@
 #include <cstring>
 #include <thread>
 #include <vector>
+
+#include "bench/strange_plugin.h"
 
 #ifndef FAULT
 #define FAULT kNone
@@ -928,15 +929,8 @@ const qualm_capability* Capability(int32_t op) {
 
 const char* LastError() { return "no such operation"; }
 
-const qualm_plugin plugin = {.size = sizeof(qualm_plugin),
-                             .abi_version = QUALM_ABI_VERSION,
-                             .name = "strange",
-                             .version = "1",
-                             .contract = "exact",
-                             .capability = Capability,
-                             .run = Run,
-                             .last_error = LastError};
-
 }  // namespace
 
-extern "C" const qualm_plugin* qualm_plugin_entry() { return &plugin; }
+extern "C" const qualm_plugin* qualm_plugin_entry() {
+  return strange::Plugin(Capability, Run, LastError);
+}

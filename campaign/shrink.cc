@@ -30,12 +30,14 @@ std::set<std::string> ContentsOf(const fs::path& folder) {
   return names;
 }
 
-// libFuzzer does this work in a child of its own, which nothing ends where this campaign is killed:
-// so it may not compute for longer either.
-std::vector<std::string> WithCpuLimit(double seconds, const std::vector<std::string>& command) {
+// The command in the folder. libFuzzer does this work in a child of its own, which nothing ends
+// where this campaign is killed: so it may not compute for longer either.
+std::vector<std::string> WithCpuLimit(double seconds, const fs::path& folder,
+                                      const std::vector<std::string>& command) {
   const auto limit = static_cast<int64_t>(std::ceil(seconds));
-  std::vector<std::string> words{"/bin/sh", "-c",
-                                 "ulimit -t " + std::to_string(limit) + " && exec \"$0\" \"$@\""};
+  std::vector<std::string> words{
+      "/bin/sh", "-c", "cd \"$0\" && ulimit -t " + std::to_string(limit) + " && exec \"$@\"",
+      folder.string()};
   words.insert(words.end(), command.begin(), command.end());
   return words;
 }
@@ -62,18 +64,23 @@ std::optional<Shrunk> ShrinkCorpus(const Engine& engine, const State& state, Op 
   if (engine.shrink == nullptr) return std::nullopt;
   // Under jobs/, which the next campaign clears. The folder has no operation's name, by which it
   // would be taken for inputs that an engine kept.
-  const fs::path folder = state.root() / "jobs" / "shrink";
+  const fs::path folder = fs::absolute(state.root() / "jobs" / "shrink");
   const fs::path kept = folder / "needed";
   RemoveFolder(folder.string());
   fs::create_directories(kept);
   for (const char* name : {fuzz::kHeld, fuzz::kInbox, fuzz::kSeen}) {
     fs::create_directories(folder / name);
   }
-  const fs::path corpus = state.Corpus(op);
-  const Shrinking work{op, corpus.string(), kept.string(), folder.string()};
+  // libFuzzer starts itself again through a shell and quotes nothing, so no name that it is told
+  // may have a space.
+  std::vector<std::string> command =
+      engine.ShrinkCommand({op, "corpus", kept.filename().string(), "."});
+  fs::create_directory_symlink(fs::absolute(state.Corpus(op)), folder / "corpus");
+  fs::create_symlink(fs::absolute(command.front()), folder / "engine");
+  command.front() = "./engine";
   // What an input lights depends on its case alone, so our own kernels answer, judged by one claim.
   Process process =
-      Process::Start(WithCpuLimit(seconds, engine.ShrinkCommand(work)),
+      Process::Start(WithCpuLimit(seconds, folder, command),
                      {{"QUALM_FUZZ_SUBJECT", "native"},
                       {"QUALM_FUZZ_CONTRACT", ""},
                       {"QUALM_FUZZ_PROPERTIES", std::string(Name(op)) + ".matches_exact"},

@@ -30,7 +30,7 @@ class ShrinkTest : public testing::Test {
  protected:
   void SetUp() override {
     RegisterAllSubjects();
-    folder_ = fs::path(testing::TempDir()) / ("qualm-shrink-" + std::to_string(::getpid()));
+    folder_ = fs::path(testing::TempDir()) / ("qualm shrink-" + std::to_string(::getpid()));
     fs::remove_all(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }

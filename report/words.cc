@@ -43,7 +43,7 @@ struct Project {
   std::string_view name, repository, revision;  // the name as reasons say it
 };
 // Longer names first: "pytorch/FBGEMM" is no PyTorch.
-constexpr std::array<Project, 19> kProjects{{
+constexpr std::array<Project, 22> kProjects{{
     {"pytorch/FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"oneDNN 2.6", "uxlfoundation/oneDNN", "v2.6"},
@@ -60,6 +60,9 @@ constexpr std::array<Project, 19> kProjects{{
     {"LiteRT v2.2.0", "google-ai-edge/LiteRT", "v2.2.0"},
     {"ruy", "google/ruy", "HEAD"},
     {"StableHLO", "openxla/stablehlo", "3c9301c"},
+    {"TVM", "apache/tvm", "HEAD"},
+    {"MNN", "alibaba/MNN", "HEAD"},
+    {"CTranslate2", "OpenNMT/CTranslate2", "v4.8.1"},
     {"tract", "sonos/tract", "HEAD"},
     {"PyTorch", "pytorch/pytorch", "v1.13.1"},
     {"pytorch", "pytorch/pytorch", "HEAD"},

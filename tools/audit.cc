@@ -88,7 +88,14 @@ std::vector<DocumentedCase> DocumentedCases(const std::string& corpus) {
   }
   if (files.empty()) throw InputError("--corpus: " + corpus + ": holds no forum/*.case.json");
   std::vector<DocumentedCase> cases;
-  for (const std::string& file : files) cases.push_back({file, ReadCaseFile(file)});
+  for (const std::string& file : files) {
+    Case c = ReadCaseFile(file);
+    // A regression of another claim (a clamp, memory, earlier questions) is for `replay`: its
+    // numbers are no departure that somebody declared.
+    const std::string claim = c.property.substr(c.property.find('.') + 1);
+    if (claim.empty() || std::ranges::find(kExactClaims, claim) != kExactClaims.end())
+      cases.push_back({file, std::move(c)});
+  }
   return cases;
 }
 

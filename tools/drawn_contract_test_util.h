@@ -25,6 +25,7 @@ struct DrawnContract {
   std::map<Op, int64_t> fewer = {};  // of these, so many
   bool adapt = true;     // few cases have types, padding and bias as the library has them
   bool declared = true;  // what adapters/contracts.cc declares is no failure
+  std::string claim = "matches_model";  // by which answers are judged
 };
 
 inline void ExpectContract(const DrawnContract& drawn) {
@@ -43,7 +44,7 @@ inline void ExpectContract(const DrawnContract& drawn) {
     ADD_FAILURE() << drawn.subject << " " << finding.property << ": " << finding.explanation;
   }
   for (const Op op : drawn.ops) {
-    const std::string property = std::string(Name(op)) + ".matches_model";
+    const std::string property = std::string(Name(op)) + "." + drawn.claim;
     const auto at = result.by_property.find(property);
     ASSERT_NE(at, result.by_property.end()) << drawn.subject << " " << property;
     const auto fewer = drawn.fewer.find(op);

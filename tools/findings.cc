@@ -101,8 +101,10 @@ Finding FindingOf(const Case& c, const Property& property, Subject& subject, con
   finding.expected_by_contract = IsExcused(finding, subject, contract);
   // What is declared has been named. Claims that the file does not name may fail by the dozen on
   // its large case, and seconds would go by for each.
-  if (!finding.expected_by_contract && finding.full_property() == c.property)
+  if (!finding.expected_by_contract && finding.full_property() == c.property) {
     triage::Complete(finding, subject, verdict, true);
+    finding.expected_by_contract = IsExcused(finding, subject, contract);
+  }
   Alarm(finding);
   return finding;
 }
@@ -249,7 +251,8 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     item.subject->set_contract(item.subject->contract(finding.test_case.op));
     item.triaged = std::make_unique<triage::Triaged>(
         std::move(finding), *item.subject,
-        [&](const Finding& found) { return !known.IsNew(found); }, std::move(known_faults));
+        [&](const Finding& found) { return !known.IsNew(found); }, std::move(known_faults),
+        Stopped);
     if (item.triaged->sure())
       triage::Establish(item.triaged->attribution(), established(item.triaged->finding()));
   };

@@ -346,6 +346,13 @@ TEST_F(Torch, OnednnKeepsItsContract) { CheckAll("torch@onednn"); }
 TEST_F(Torch, OnednnOnAvx2KeepsItsContract) { CheckAll("torch@onednn+avx2"); }
 TEST_F(Torch, FbgemmKeepsItsContract) { CheckSums("torch@fbgemm"); }
 TEST_F(Torch, FbgemmOnAvx2KeepsItsContract) { CheckSums("torch@fbgemm+avx2"); }
+TEST_F(Torch, DecomposedKeepsItsContract) {
+  const std::unique_ptr<Subject> subject = Make("torch@decomposed");
+  if (subject == nullptr) GTEST_SKIP() << "torch@decomposed cannot be had here";
+  ExpectNoFindings("torch@decomposed",
+                   {Op::kQuantize, Op::kDequantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul},
+                   200);
+}
 TEST_F(Torch, X86KeepsItsContract) { CheckSums("torch@x86"); }
 
 }  // namespace

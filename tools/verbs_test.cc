@@ -501,9 +501,14 @@ TEST_F(Verbs, GoldenRecordingsAreReproduced) {
   EXPECT_GT(totals["passed"], 2000);
 }
 
+// A convention or a planted fault, and no library.
+bool IsOfQualm(const std::string& subject) {
+  return subject.starts_with("model:") || subject.starts_with("faulty:");
+}
+
 TEST_F(Verbs, RegressionsPassOnEveryTarget) {
   const Ran ran = Qualm(0, {"replay", Corpus("regressions"), "--json", "-"});
-  const Json document = Json::parse(ran.out);
+  Json document = Json::parse(ran.out);
   int64_t cases = 0;
   for (const auto& entry : fs::directory_iterator(Corpus("regressions"))) {
     if (!entry.path().string().ends_with(".case.json")) continue;
@@ -512,15 +517,27 @@ TEST_F(Verbs, RegressionsPassOnEveryTarget) {
     const Case c = ReadCaseFile(entry.path().string());
     ASSERT_TRUE(c.expected && c.observed) << entry.path();
     EXPECT_FALSE(c.note.empty() || c.property.empty()) << entry.path();
-    const Ran found = Qualm(
-        {"replay", entry.path().string(), "--subject", c.observed->by, "--contract", "exact"});
-    EXPECT_TRUE(Has(found.out, ": " + c.property + " fails on " + c.observed->by)) << entry.path();
+    const std::string by = c.observed->by.substr(0, c.observed->by.find(' '));
+    std::vector<std::string> asked{"replay", entry.path().string(), "--subject", by};
+    if (IsOfQualm(by)) asked.insert(asked.end(), {"--contract", "exact"});
+    const Ran found = Qualm(asked);
+    if (!IsOfQualm(by) && found.status == 3) continue;  // not on this machine
+    // Another version of a library may be mended.
+    const bool mended = !IsOfQualm(by) && Has(found.out, "fixed: ");
+    EXPECT_TRUE(mended || Has(found.out, ": " + c.property + " fails on " + by)) << entry.path();
   }
   EXPECT_GE(cases, 4);
   EXPECT_EQ(document["totals"]["cases"], cases);
   // The oracle's own verdict, and one of each target.
-  EXPECT_EQ(document["totals"]["passed"],
+  // What a promised convention or an earlier question has to do with is not asked of all kernels.
+  Json& totals = document["totals"];
+  EXPECT_EQ(totals["failed"], 0);
+  EXPECT_EQ(totals["skipped"], 0);
+  const int64_t unasked =
+      totals["vacuous"].get<int64_t>() + totals["not_applicable"].get<int64_t>();
+  EXPECT_EQ(totals["passed"].get<int64_t>() + unasked,
             cases * (1 + static_cast<int64_t>(document["subjects"].size())));
+  EXPECT_LT(unasked, totals["passed"].get<int64_t>() / 10);
   EXPECT_GE(document["subjects"].size(), 2u);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python packages whose subjects have one contract: drawn cases against it.
+// Python packages as subjects: drawn cases of each operation against its contract.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 struct Wheel {
   const char* name;
   const char* version;   // how it begins
-  const char* contract;  // of each of `ops`
+  const char* contract;  // of these operations
   std::vector<Op> ops;
   int cases, judged;  // of each operation; at least so many of them are judged
 };
@@ -28,6 +28,18 @@ const std::vector<Op> kQuantizedTypes{Op::kDequantize, Op::kRequantize, Op::kRes
 const std::vector<Wheel> kWheels{
     {"jax", "XLA through JAX 0.", "model:stablehlo", kQuantizedTypes, 50, 20},
     {"iree", "IREE 3.", "model:stablehlo", kQuantizedTypes, 15, 5},
+    {"ncnn", "ncnn 1.0.", "model:ncnn", {Op::kLinear, Op::kConv2d}, 200, 20},
+    {"ctranslate2", "CTranslate2 4.", "model:ctranslate2", {Op::kLinear}, 200, 20},
+    {"mnn", "MNN 3.", "model:mnn", {Op::kQuantize}, 300, 100},
+    {"mnn", "MNN 3.", "exact", {Op::kDequantize}, 300, 100},
+    {"tvm",
+     "TVM 0.",
+     "model:tvm",
+     {Op::kQuantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul, Op::kConcat, Op::kLinear,
+      Op::kDynamicLinear},
+     200,
+     60},
+    {"tvm", "TVM 0.", "exact", {Op::kDequantize, Op::kMaxPool}, 60, 20},
     {"tract",
      "tract 0.23.",
      "model:tract",
@@ -35,8 +47,11 @@ const std::vector<Wheel> kWheels{
      100,
      60},
     {"tract", "tract 0.23.", "model:onnx@reference", {Op::kDynamicLinear}, 100, 20},
-    {"ncnn", "ncnn 1.0.", "model:ncnn", {Op::kLinear, Op::kConv2d}, 200, 20},
 };
+
+std::string ClaimOf(const Wheel& wheel) {
+  return wheel.contract == std::string("exact") ? "matches_exact" : "matches_model";
+}
 
 class Wheels : public testing::TestWithParam<Wheel> {};
 
@@ -60,11 +75,12 @@ TEST_P(Wheels, KeepsItsContract) {
                   .ops = wheel.ops,
                   .cases = wheel.cases,
                   .judged = wheel.judged,
-                  .declared = false});
+                  .declared = false,
+                  .claim = ClaimOf(wheel)});
 }
 
 INSTANTIATE_TEST_SUITE_P(Packages, Wheels, testing::ValuesIn(kWheels), [](const auto& wheel) {
-  return std::string(wheel.param.name) + "_" + std::string(Name(wheel.param.ops.front()));
+  return wheel.param.name + ("_" + std::string(Name(wheel.param.ops.front())));
 });
 
 }  // namespace

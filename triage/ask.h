@@ -19,12 +19,15 @@ namespace qualm::triage {
 inline constexpr uint8_t kPoison = 0x3C, kSecondPoison = 0xC3;
 
 // nullopt: the subject fails, or what it gives is no output of the case.
-inline std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison = kPoison) {
-  RunContext context;
-  context.poison = poison;
+inline std::optional<Tensor> Ask(Subject& subject, const Case& c, const RunContext& context) {
   Outcome outcome = subject.Run(c, context);
   if (!outcome.ok() || !c.HoldsOutput(outcome.y)) return std::nullopt;
   return std::move(outcome.y);
+}
+inline std::optional<Tensor> Ask(Subject& subject, const Case& c, uint8_t poison = kPoison) {
+  RunContext context;
+  context.poison = poison;
+  return Ask(subject, c, context);
 }
 
 // What further questions have shown of a subject.

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -393,7 +393,14 @@ std::vector<Hypothesis> FitsOf(const Case& c, const Evidence& evidence) {
   };
   add(SingleCauses(evidence));
   const bool none = fits.empty();
-  add(SingleCauses(evidence, true));
+  std::vector<Hypothesis> of_families = SingleCauses(evidence, true);
+  // What happens in all terms needs no further look at some of them, and each look costs questions.
+  std::erase_if(of_families, [&](const Hypothesis& some) {
+    return std::ranges::any_of(fits, [&](const Hypothesis& whole) {
+      return whole.size() == 1 && IsInSomeTerms(*some.front(), *whole.front());
+    });
+  });
+  add(of_families);
   if (!none) return fits;
   // What one cause gives needs no second one.
   std::vector<Hypothesis> pairs = TwoCauses(c, evidence, 24, Cause::kBitsOfFamily);
@@ -527,7 +534,7 @@ std::vector<Weighed> WeighedByOneAnswer(const Case& c, const Tensor& right, cons
 
 // Nothing that was asked speaks against it.
 bool HoldsEverywhere(const Weighed& each) { return each.against == 0 && each.otherwise == 0; }
-// How a kernel rounds depends on no condition, and shows in every answer. Of narrow sums, whose
+// How a kernel rounds depends on no condition, and shows in every answer. Of sums in 16 bits, whose
 // numbers nothing else gives, one answer of two may be right where a condition that nobody has a
 // word for is not met. Other faults may show in one answer of four.
 bool Holds(const Weighed& each) {
@@ -537,8 +544,9 @@ bool Holds(const Weighed& each) {
                                [&](const Cause* cause) { return cause->stage == stage; });
   };
   if (is_at(CauseStage::kRound) || is_at(CauseStage::kScale)) return HoldsEverywhere(each);
-  const bool narrow =
-      is_at(CauseStage::kAccumulate) && each.causes.size() == 1 && each.bits >= kSurely;
+  const bool narrow = each.causes.size() == 1 && is_at(CauseStage::kAccumulate) &&
+                      each.causes.front()->kind == FindingKind::kPairSaturation &&
+                      each.bits >= kSurely;
   return each.against <= (narrow ? each.bearing_out : 0) && 4 * each.otherwise <= each.bearing_out;
 }
 
@@ -718,14 +726,25 @@ class Decision {
     return tell >= 4 && agree == tell;
   }
 
-  // "fbgemm@avx2, onednn2@amx (7 more)": the first name of each family, in order.
+  // "ruy, tflite@single, fbgemm@avx2 (7 more)": of those that differ in the instruction set alone
+  // the first, after the others, which name a way of computing.
   static std::string NamesOfFamilies(const std::vector<const Weighed*>& known) {
-    std::vector<std::string> first;
+    static const std::set<std::string> instruction_sets{
+        "aarch64", "amx",    "avx2", "avx2vnni", "avx512", "avx512core",
+        "default", "scalar", "sse4", "sse41",    "vnni"};
+    std::vector<std::string> first, of_instruction_set;
     std::set<std::string> families;
     for (const Weighed* each : known) {
       const std::string& name = each->causes.front()->name;
-      if (families.insert(name.substr(0, name.find('@'))).second) first.push_back(name);
+      const size_t at = name.find('@');
+      const bool is_set = at != std::string::npos && instruction_sets.contains(name.substr(
+                                                         at + 1, name.find('+', at) - at - 1));
+      if (!is_set)
+        first.push_back(name);
+      else if (families.insert(name.substr(0, at)).second)
+        of_instruction_set.push_back(name);
     }
+    first.insert(first.end(), of_instruction_set.begin(), of_instruction_set.end());
     const size_t shown = std::min<size_t>(first.size(), 5);
     first.resize(shown);
     const std::string text = fmt::format("{}", fmt::join(first, ", "));
@@ -822,21 +841,17 @@ std::optional<Attribution> DependsOnPoison(const Case& problem, Subject& subject
 }
 
 // Whether the answers come again. An answer that varies by chance may vary just when the memory
-// contents are changed.
+// contents are changed. A question that gets no answer, such as one beyond what may be asked, shows
+// nothing.
 bool ComeAgain(const Case& problem, const Tensor& first, const Tensor& second, Subject& subject) {
   constexpr int kTimes = 3;
-  for (int i = 0; i < kTimes; ++i) {
-    if (Ask(subject, problem) != first) return false;
-    if (Ask(subject, problem, kSecondPoison) != second) return false;
-  }
+  const auto differs = [&](uint8_t poison, const Tensor& before) {
+    const std::optional<Tensor> now = Ask(subject, problem, poison);
+    return now && *now != before;
+  };
+  for (int i = 0; i < kTimes; ++i)
+    if (differs(kPoison, first) || differs(kSecondPoison, second)) return false;
   return true;
-}
-
-// How many of several more answers to the same question differ from `first`.
-int OtherAnswers(const Case& problem, const Tensor& first, Subject& subject, int times) {
-  int others = 0;
-  for (int i = 0; i < times; ++i) others += Ask(subject, problem) != first ? 1 : 0;
-  return others;
 }
 
 // Whether the answer depends on memory contents, or on the cases that the subject was asked before.
@@ -864,16 +879,58 @@ std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subje
   const bool comparable = answer.context == as_asked;
   if ((fresh && *fresh != *first) || (comparable && *first != answer.y)) {
     constexpr int kTimes = 16;
-    const int others = OtherAnswers(problem, *first, subject, kTimes);
+    int answers = 1, others = 0;
+    for (int i = 0; i < kTimes; ++i) {
+      const std::optional<Tensor> more = Ask(subject, problem);
+      answers += more.has_value();
+      others += more && *more != *first;
+    }
     return Stated(
         FindingKind::kNondeterminism,
         others == 0
             ? "the answer depends on what was asked before"
             : fmt::format("the same question, asked {} times, is answered differently {} time{}",
-                          kTimes + 1, others, others == 1 ? "" : "s"),
+                          answers, others, others == 1 ? "" : "s"),
         true);
   }
   return std::nullopt;
+}
+
+// Whether each output is right where its buffers lie in one way or another: the elements before the
+// first aligned address, or behind the last one, are computed otherwise than the rest.
+std::optional<Attribution> DependsOnAlignment(const Case& problem, const Tensor& right,
+                                              Subject& subject) {
+  constexpr std::array kOffsets{0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 28, 32, 48};
+  const auto at = [&](int offset) {
+    RunContext context;
+    context.poison = kPoison;
+    context.end_at_guard = false;
+    context.align_offset = offset;
+    return Ask(subject, problem, context);
+  };
+  std::vector<Tensor> answers;
+  for (const int offset : kOffsets) {
+    std::optional<Tensor> y = at(offset);
+    if (!y) return std::nullopt;
+    answers.push_back(*std::move(y));
+  }
+  for (int64_t i = 0; i < right.size(); ++i) {
+    if (std::ranges::none_of(answers,
+                             [&](const Tensor& y) { return y.BitsAt(i) == right.BitsAt(i); }))
+      return std::nullopt;
+  }
+  // Asked again, so that an answer that varies by chance does not pass for one that follows them.
+  for (size_t i = 0; i < kOffsets.size(); ++i)
+    if (at(kOffsets[i]) != answers[i]) return std::nullopt;
+  const auto wrong = std::ranges::find_if(answers, [&](const Tensor& y) { return y != right; });
+  if (wrong == answers.end()) return std::nullopt;
+  Attribution attribution =
+      Stated(FindingKind::kMemory, "the answer depends on how its buffers are aligned", true);
+  attribution.evidence.push_back(fmt::format(
+      "each output is right with its buffers at one of {} addresses, but not all are with buffers "
+      "{} bytes past a multiple of 64",
+      kOffsets.size(), kOffsets[static_cast<size_t>(wrong - answers.begin())]));
+  return attribution;
 }
 
 // Element i of the result is element (i + by) mod size of the tensor.
@@ -1015,24 +1072,30 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   for (const Attribution& fault : options.established)
     if (!fault.causes.empty() && fault.where.holds(c)) established.push_back(fault.causes);
   if (auto together = EstablishedTogether(evidence, established, model)) return *together;
+  const auto ended = [&] { return options.stop && options.stop(); };
+  if (options.probe_state && !ended()) {
+    const Case& small = evidence.SmallCase();
+    if (auto alignment = DependsOnAlignment(small, RightOutput(small, model), subject))
+      return *alignment;
+  }
   const auto told_before = std::ranges::find_if(options.established, &Attribution::of_subject);
   const Attribution* const of_subject =
       told_before == options.established.end() ? nullptr : &*told_before;
   const auto misread = [&]() -> std::optional<Attribution> {
-    if (!options.probe_state) return std::nullopt;
+    if (!options.probe_state || ended()) return std::nullopt;
     if (of_subject != nullptr) return *of_subject;
     const auto misreading = FindMisreading(c, exact_y, answer.y, subject);
     if (!misreading) return std::nullopt;
     return OfSubject(*misreading);
   };
   const auto influenced = [&]() -> std::optional<Attribution> {
-    if (!options.probe_state) return std::nullopt;
+    if (!options.probe_state || ended()) return std::nullopt;
     if (const auto influence = ForeignInfluence(c, exact_y, answer.y, subject))
       return Stated(FindingKind::kIndex, *influence, true);
     return std::nullopt;
   };
   const auto in_last_columns = [&]() -> std::optional<Attribution> {
-    return options.probe_state ? WrongInTheLastColumns(answer, subject) : std::nullopt;
+    return options.probe_state && !ended() ? WrongInTheLastColumns(answer, subject) : std::nullopt;
   };
   if (options.only_established) {
     if (auto shown = influenced()) return *shown;
@@ -1047,7 +1110,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     std::erase_if(fits, [&](const Hypothesis& causes) {
       return std::ranges::find(options.contradicted, causes) != options.contradicted.end();
     });
-    if (fits.empty()) return std::nullopt;
+    if (fits.empty() || ended()) return std::nullopt;
     // Beyond so many, the least likely ones are not asked about. Conventions do not count: dozens
     // may give a small answer, and left no room for the rule that they share.
     CheapestFirst(c.op, fits);
@@ -1133,6 +1196,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   // Two causes, of which one may do nothing in this case.
   if (auto both = examined(TwoCauses(c, evidence, kMostFits), {})) return *both;
   if (const auto shown = in_last_columns()) return *shown;
+  if (ended()) return Stated(FindingKind::kUnknown, "the search for its cause was stopped", false);
   const auto trait = options.probe_state ? FindCommonTrait(c, subject) : std::nullopt;
   if (trait) return OfSubject(*trait);
   Attribution attribution = Unexplained(c.op, evidence);

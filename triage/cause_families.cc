@@ -624,6 +624,23 @@ bool CountFirstBlock(Tensor& x, size_t row, size_t block) {
   return x != old;
 }
 
+// Padding of code 0 on one side alone.
+void AddPaddings(std::vector<Cause>& rows) {
+  using Lies = bool (*)(const Window& window, int64_t y, int64_t x);
+  const auto side = [&](const char* where, Lies lies) {
+    rows.push_back({Stage::kPadding, Kind::kPadding, fmt::format("padding of code 0 {}", where),
+                    fmt::format("fills the padding {} the image with code 0", where),
+                    [](const Case& c) { return IsConv(c.op); }, Sets([lies](Stages& s) {
+                      s.Sums().padding_code = 0;
+                      s.Sums().coded_padding = lies;
+                    })});
+  };
+  side("above", [](const Window&, int64_t y, int64_t) { return y < 0; });
+  side("below", [](const Window& v, int64_t y, int64_t) { return y >= v.in_h; });
+  side("to the left of", [](const Window&, int64_t, int64_t x) { return x < 0; });
+  side("to the right of", [](const Window& v, int64_t, int64_t x) { return x >= v.in_w; });
+}
+
 void AddRows(std::vector<Cause>& rows) {
   for (const int64_t block : {4, 8, 16, 32}) {
     rows.push_back(
@@ -631,6 +648,22 @@ void AddRows(std::vector<Cause>& rows) {
          fmt::format("looks for the range without the last K % {} values of a row", block),
          [block](const Case& c) { return RowOf(c.op).dynamic && c.K > block && c.K % block != 0; },
          Sets([block](Stages& s) { s.choice.whole_blocks = block; })});
+    rows.push_back({Stage::kOperands, Kind::kTail,
+                    fmt::format("range without the last {} of all", block),
+                    fmt::format("looks for a range without the last n % {} of its n values", block),
+                    [block](const Case& c) {
+                      const int64_t values = RowsShareQParams(c) ? c.M * c.K : c.K;
+                      return RowOf(c.op).dynamic && values > block && values % block != 0;
+                    },
+                    Sets([block](Stages& s) {
+                      s.choice.whole_blocks = block;
+                      s.choice.blocks_of_all = true;
+                    })});
+    rows.push_back(
+        {Stage::kAccumulate, Kind::kTail, fmt::format("softmax without the last N % {}", block),
+         fmt::format("divides by a sum without the last N % {} of a row", block),
+         [block](const Case& c) { return c.op == Op::kSoftmax && c.N > block && c.N % block != 0; },
+         Sets([block](Stages& s) { s.softmax.whole_blocks = block; })});
   }
   for (const int64_t block : {256, 512, 1024, 2048, 4096, 8192}) {
     rows.push_back({Stage::kAccumulate, Kind::kIndex,
@@ -1002,6 +1035,7 @@ std::vector<Cause> CausesOfFamilies() {
   std::vector<Cause> rows;
   AddOffsets(rows);
   AddLines(rows);
+  AddPaddings(rows);
   AddRows(rows);
   AddElements(rows);
   AddChannels(rows);
@@ -1042,7 +1076,7 @@ std::vector<Cause> Places() {
             });
       place(
           Kind::kIndex, fmt::format("only before the last {} % {} {}s", all, lanes, one),
-          [=](const Case& c) { return has_tail(c) && size(c) > lanes; },
+          [=](const Case& c) { return size(c) >= lanes; },
           [=](int64_t m, int64_t n, int64_t rows_of, int64_t columns) {
             const int64_t i = of_columns ? n : m, count = of_columns ? columns : rows_of;
             return i < count - count % lanes;

@@ -160,11 +160,12 @@ constexpr Axis kColumns{&Window::in_w,       &Window::kernel_w, &Window::stride_
 
 // Gives the window so many outputs along the axis. Where they reach beyond the padding, it grows,
 // by more than they reach. Where there would be more outputs, what only those reach goes: first of
-// the padding, then of the image.
+// the padding, then of the image. A single output needs no stride that comes to a second one.
 void MakeOutputs(Window& v, const Axis& axis, int64_t outputs) {
   if ((v.*axis.outputs)() < outputs)
     v.*axis.pad_after = outputs * v.*axis.stride + v.*axis.kernel * v.*axis.dilation;
   while ((v.*axis.outputs)() > outputs && v.*axis.pad_after > 0) --(v.*axis.pad_after);
+  if (outputs == 1 && (v.*axis.outputs)() > 1) v.*axis.stride = v.*axis.pad_before + v.*axis.in;
   while ((v.*axis.outputs)() > outputs) --(v.*axis.in);
 }
 
@@ -260,6 +261,8 @@ __int128 Wrap(__int128 value) {
   return static_cast<Integer>(static_cast<std::make_unsigned_t<Integer>>(value));
 }
 
+void WrapSumInt16(PoolWindow& window) { window.sum = static_cast<int16_t>(window.sum); }
+
 void WrapSum16(PoolWindow& window) {
   window.sum = window.dtype == DType::kS8 ? int64_t{static_cast<int16_t>(window.sum)}
                                           : int64_t{static_cast<uint16_t>(window.sum)};
@@ -328,6 +331,13 @@ bool NarrowDifference(Stages& s) {
   s.c.*kTensor = std::move(differences);
   std::ranges::fill(zero_points, 0);
   return changes;
+}
+
+// Of both operands of an elementwise operation.
+bool NarrowDifferences(Stages& s) {
+  const bool of_a = NarrowDifference<&Case::x, &Case::x_q, int8_t, false>(s);
+  const bool of_b = NarrowDifference<&Case::w, &Case::w_q, int8_t, false>(s);
+  return of_a || of_b;
 }
 
 template <auto kTensor, auto kQ>
@@ -449,7 +459,11 @@ std::optional<int32_t> MinimumOfUnits(double units) {
 }
 
 std::optional<int32_t> RoundedUnits(double units) {
-  return FitsInt32(units) ? std::optional(static_cast<int32_t>(units)) : std::nullopt;
+  return Saturated<int32_t>(static_cast<int64_t>(std::clamp(units, -0x1p62, 0x1p62)));
+}
+
+std::optional<int32_t> ConvertedUnits(double units) {
+  return FitsInt32(units) ? static_cast<int32_t>(units) : INT32_MIN;
 }
 
 bool IgnoreBias(Stages& s) {
@@ -644,6 +658,17 @@ RoundedOutput Int8BeforeZeroPoint(const RealOutput& o) {
   return {std::clamp<double>(o.rounded(), INT8_MIN, INT8_MAX)};
 }
 
+// The branch of leaky_relu by the sign of the code, not by that of the number.
+RoundedOutput SlopeByCode(const RealOutput& o) {
+  const int64_t code = o.c.x.IntAt(o.index), x = code - o.c.x_q.zero_point_at(0);
+  const auto scales = [&](double slope) {
+    return std::nearbyint(static_cast<double>(x) * slope *
+                          static_cast<double>(o.c.x_q.scale_at(0)) / o.c.out_q.scale_at(0));
+  };
+  if ((code < 0) == (x < 0)) return {o.rounded()};
+  return {scales(code < 0 ? o.c.negative_slope : 1)};
+}
+
 RoundedOutput UnscaledSlope(const RealOutput& o) {
   const int64_t x = int64_t{o.c.x.IntAt(o.index)} - o.c.x_q.zero_point_at(0);
   return {x < 0 ? std::nearbyint(static_cast<double>(x) * o.c.negative_slope) : o.rounded()};
@@ -736,10 +761,11 @@ bool DropLeftShiftsOfSums(Stages& s) {
 
 // ---- Clamp.
 
-// What the sum is before its bias.
+// On what the sum is before its bias.
+template <bool kAgainBehindIt>
 bool ReluBeforeBias(Stages& s) {
   if (!s.c.relu || (!s.c.bias && !s.c.bias_i32)) return false;
-  s.c.relu = false;
+  s.c.relu = kAgainBehindIt;
   s.Sums().edit_bias = [](SumTerms& t) {
     const auto sum = static_cast<int64_t>(t.corrected() - t.bias);
     if (sum < 0) t.products -= sum;
@@ -840,6 +866,9 @@ const Cause kCauses[] = {
        };
        return line > 1;
      }},
+    {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of all products",
+     "adds all products in an int16 that wraps", Pairs,
+     Set<&SumSteps::add, Add<WrapOf(int64_t{1} << 40)>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of nine products",
      "adds nine products in an int16 that wraps", Pairs, Set<&SumSteps::add, Add<WrapOf(9)>>,
      Cause::kBitsOfFamily},
@@ -848,6 +877,8 @@ const Cause kCauses[] = {
      Set<&Stages::integer, Wrap<int16_t>>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "16-bit sum", "sums the codes in 16 bits that wrap",
      Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&PoolHooks::under_window, WrapSum16>},
+    {Stage::kAccumulate, Kind::kInt32Overflow, "int16 sum", "sums the codes in an int16 that wraps",
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&PoolHooks::under_window, WrapSumInt16>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "count in 8 bits",
      "keeps the number of averaged codes in 8 bits",
      [](const Case& c) {
@@ -1086,9 +1117,11 @@ const Cause kCauses[] = {
      "turns a bias beyond int32 units of x_scale*w_scale into INT32_MIN", HasBias,
      [](Stages& s) { return ConvertBias(s, MinimumOfUnits); }},
     {Stage::kBias, Kind::kRounding, "int32 bias",
-     "rounds the float bias to an int32 in units sx*sw first",
-     [](const Case& c) { return HasBias(c) && IsCode(c.out_dtype); },
+     "rounds the float bias to an int32 in units sx*sw first", HasBias,
      [](Stages& s) { return ConvertBias(s, RoundedUnits); }, 6},
+    {Stage::kBias, Kind::kRounding, "int32 bias that overflows",
+     "rounds the float bias to an int32 in units sx*sw first, beyond int32 to INT32_MIN", HasBias,
+     [](Stages& s) { return ConvertBias(s, ConvertedUnits); }, Cause::kBitsOfFamily},
     {Stage::kBias, Kind::kIndex, "bias ignored", "ignores the bias", Always, IgnoreBias, 6},
     {Stage::kIndex, Kind::kIndex, "channel within group",
      "indexes channel parameters within the group", Groups,
@@ -1217,6 +1250,10 @@ const Cause kMistakes[] = {
      "does not rescale the negative side of leaky_relu to the output scale",
      [](const Case& c) { return c.op == Op::kTable && c.function == Function::kLeakyRelu; },
      Set<&CodeHooks::round, UnscaledSlope>},
+    {Stage::kRound, Kind::kZeroPoint, "branch by the code",
+     "takes a code below 0 for a negative number in leaky_relu, whatever the zero point",
+     [](const Case& c) { return c.op == Op::kTable && c.function == Function::kLeakyRelu; },
+     Set<&CodeHooks::round, SlopeByCode>, Cause::kBitsOfFamily},
     {Stage::kRound, Kind::kRounding, "scale * code - scale * zero point",
      "computes scale * code - scale * zero point in float32, each step rounded",
      Is<Op::kDequantize>, Set<&Stages::real, TwoProducts>},
@@ -1233,12 +1270,19 @@ const Cause kMistakes[] = {
      Set<&CodeHooks::round, Int8BeforeZeroPoint>},
     {Stage::kClamp, Kind::kClamp, "relu before the bias",
      "applies the relu to the sum before it adds the bias, and not behind it", SumsOfCodes,
-     ReluBeforeBias},
+     ReluBeforeBias<false>},
+    {Stage::kClamp, Kind::kClamp, "relu before and behind the bias",
+     "applies the relu to the sum before it adds the bias, and again behind it", SumsOfCodes,
+     ReluBeforeBias<true>},
     {Stage::kAccumulate, Kind::kIndex, "maximum with other sign",
      "compares codes with the other signedness", Is<Op::kMaxPool>,
      Set<&PoolHooks::under_window, CompareWithOtherSign>},
     {Stage::kPadding, Kind::kPadding, "left padding as the right", "pads the left as the right",
      Of<HasWindow>, TakeForBoth<&Window::pad_left, &Window::pad_right>},
+    {Stage::kPadding, Kind::kPadding, "top padding as the left", "pads the left as the top",
+     Of<HasWindow>, TakeForBoth<&Window::pad_left, &Window::pad_top>},
+    {Stage::kPadding, Kind::kPadding, "left padding as the top", "pads the top as the left",
+     Of<HasWindow>, TakeForBoth<&Window::pad_top, &Window::pad_left>},
     {Stage::kPadding, Kind::kPadding, "top padding as the bottom", "pads the top as the bottom",
      Of<HasWindow>, TakeForBoth<&Window::pad_top, &Window::pad_bottom>},
     {Stage::kGeometry, Kind::kIndex, "dilation of columns for both",
@@ -1259,6 +1303,9 @@ const Cause kMistakes[] = {
     {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} subtracted, saturating",
      "subtracts the {x_zero_point} in an int8 that saturates", CodesOfInput,
      NarrowDifference<&Case::x, &Case::x_q, int8_t, false>},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "both zero points subtracted, saturating",
+     "subtracts each zero point in an int8 that saturates",
+     [](const Case& c) { return HasTwoOperands(c.op); }, NarrowDifferences},
     {Stage::kXZeroPoint, Kind::kZeroPoint, "zero points exchanged",
      "takes each zero point for the other operand: swaps the two zero points", Weights,
      SwapZeroPoints, 6},
@@ -1348,6 +1395,51 @@ std::string Written(std::string_view text, const Words& words) {
 std::string Cause::NameFor(Op op) const { return Written(name, WordsOf(op)); }
 std::string Cause::SentenceFor(Op op) const { return Written(sentence, WordsOf(op)); }
 
+namespace {
+
+// Those of the products that are found in some terms of a sum alone.
+constexpr std::array kCausesOfSomeTerms{"input sign in the products", "pair saturation",
+                                        "int16 pair wrap"};
+
+constexpr std::string_view kOnly = ", only ";
+
+// Whole blocks of the sum are added by other instructions than what is left over.
+void AddCausesOfTerms(std::vector<Cause>& list) {
+  const size_t wholes = list.size();
+  for (size_t i = 0; i < wholes; ++i) {
+    const Cause whole = list[i];
+    if (!std::ranges::count(kCausesOfSomeTerms, whole.name)) continue;
+    for (const int64_t lanes : {4, 8, 16, 32, 64}) {
+      const auto add = [&](Kind kind, std::string_view where, auto any, auto terms) {
+        const std::string only = fmt::format("{}{} K % {} terms", kOnly, where, lanes);
+        list.push_back(
+            {whole.stage, kind, whole.name + only, whole.sentence + only,
+             [=, applies = whole.applies](const Case& c) { return applies(c) && any(c.K); },
+             [=, change = whole.change](Stages& s) {
+               if (!change(s)) return false;
+               s.Sums().changed_terms = [=](int64_t count) {
+                 return terms(count, count - count % lanes);
+               };
+               return true;
+             },
+             Cause::kBitsOfFamily, true});
+      };
+      add(
+          Kind::kTail, "in the last", [=](int64_t count) { return count % lanes != 0; },
+          [](int64_t count, int64_t body) { return std::pair(body, count); });
+      add(
+          whole.kind, "before the last", [=](int64_t count) { return count >= lanes; },
+          [](int64_t, int64_t body) { return std::pair(int64_t{0}, body); });
+    }
+  }
+}
+
+}  // namespace
+
+bool IsInSomeTerms(const Cause& some, const Cause& whole) {
+  return some.name.starts_with(whole.name + std::string(kOnly));
+}
+
 std::span<const Cause> AllCauses() {
   static const std::vector<Cause> all = [] {
     std::vector<Cause> list(std::begin(kCauses), std::end(kCauses));
@@ -1357,6 +1449,7 @@ std::span<const Cause> AllCauses() {
       cause.bits = Cause::kBitsOfFamily;
       list.push_back(std::move(cause));
     }
+    AddCausesOfTerms(list);
     return list;
   }();
   return all;

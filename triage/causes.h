@@ -76,6 +76,8 @@ double BitsOf(std::span<const Cause* const> causes);
 std::span<const Cause> AllCauses();
 // Each named convention as a cause: the subject computes as that library does.
 std::span<const Cause> KnownArithmetic();
+// Whether the one is the other in some terms of a sum alone.
+bool IsInSomeTerms(const Cause& some, const Cause& whole);
 // The causes of stage kPlace, which mean nothing without another cause.
 std::span<const Cause> AllPlaces();
 // The cause that NameFor gives this name for an operation with an input and weights.

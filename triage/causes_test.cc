@@ -740,7 +740,7 @@ TEST(Places, AreColumnsOrRows) {
       EXPECT_EQ(Within(last, of_columns, 2 * lanes), std::nullopt);
       EXPECT_EQ(Within(last, of_columns, 2 * lanes + 3), From(2 * lanes, 3));
       EXPECT_EQ(Within(last, of_columns, 3), From(0, 3));
-      EXPECT_EQ(Within(before, of_columns, 2 * lanes), std::nullopt);
+      EXPECT_EQ(Within(before, of_columns, 2 * lanes), From(0, 2 * lanes));
       EXPECT_EQ(Within(before, of_columns, 2 * lanes + 3), From(0, 2 * lanes));
       EXPECT_EQ(Within(before, of_columns, 3), std::nullopt);
       EXPECT_EQ(Within(before, of_columns, lanes + 1), From(0, lanes));

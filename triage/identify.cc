@@ -137,7 +137,7 @@ class Comparing {
     for (const auto& [i, expected] : given) {
       Comparison& comparison = list_[i];
       const auto divergence = Compare(expected, y, worst_);
-      if (!divergence) continue;
+      if (!divergence || conventions_[i].AlsoGives(c, y)) continue;
       comparison.state = State::kRuledOut;
       if (comparison.witness &&
           divergence->distance_lsb <= comparison.witness->divergence.distance_lsb)
@@ -276,6 +276,10 @@ std::string ConventionOrExact::CannotRun(const Case& c) const {
 
 Tensor ConventionOrExact::Run(const Case& c) const {
   return convention == nullptr ? exact::Evaluate(c) : convention->run(c).y;
+}
+
+bool ConventionOrExact::AlsoGives(const Case& c, const Tensor& y) const {
+  return convention != nullptr && convention->also_gives && convention->also_gives(c, y);
 }
 
 std::span<const ConventionOrExact> AllConventionsAndExact() {

@@ -15,7 +15,7 @@ namespace qualm::triage {
 // Looks at outputs of the subject's answer `y` to `c` that are not `right`. If they change with
 // something that belongs to others, says so: "outputs change with the weights of other channels";
 // nullopt if none was seen to change. The others get codes of their own row, at other places, so
-// that a kernel which checks ranges or types takes the same path as before. At most 40 runs.
+// that a kernel which checks ranges or types takes the same path as before. At most 120 runs.
 std::optional<std::string> ForeignInfluence(const Case& c, const Tensor& right, const Tensor& y,
                                             Subject& subject);
 

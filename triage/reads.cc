@@ -98,19 +98,50 @@ std::optional<Case> ProblemThatShows(const Case& c, int which) {
   return p;
 }
 
-// The case with one image in which a window has room on all sides, and not more than that; its
-// codes are of no matter. nullopt where that makes no other case.
+// The case with another window; its codes are of no matter.
+Case WithWindow(const Case& c, const Window& window) {
+  Case other = ProblemOf(c);
+  other.window = window;
+  DeriveSizes(&other);
+  other.x = Tensor(c.x.dtype(), ShapeOfX(other));
+  return other;
+}
+
+// The case with one image in which a window has room on all sides, and not more than that. nullopt
+// where that makes no other case.
 std::optional<Case> WithFittingImage(const Case& c) {
   if (!HasWindow(c.op) || RowOf(c.op).whole_image) return std::nullopt;
-  Case fitting = ProblemOf(c);
-  Window& v = fitting.window;
+  Window v = c.window;
   v.in_h = (v.kernel_h - 1) * v.dilation_h + 1 + 2 * v.stride_h;
   v.in_w = (v.kernel_w - 1) * v.dilation_w + 1 + 2 * v.stride_w;
   v.batch = std::min<int64_t>(v.batch, 1);
-  DeriveSizes(&fitting);
-  fitting.x = Tensor(c.x.dtype(), ShapeOfX(fitting));
+  Case fitting = WithWindow(c, v);
   if (fitting.x.shape() == c.x.shape()) return std::nullopt;
   return fitting;
+}
+
+// As many windows with other numbers, in which one that lies elsewhere may do so by another
+// distance.
+std::vector<Case> WithOtherWindows(const Case& c) {
+  std::vector<Case> others;
+  const int64_t out_h = c.window.out_h(), out_w = c.window.out_w();
+  const auto add = [&](auto edit) {
+    Window v = c.window;
+    edit(v);
+    v.in_h =
+        (out_h - 1) * v.stride_h + (v.kernel_h - 1) * v.dilation_h + 1 - v.pad_top - v.pad_bottom;
+    v.in_w =
+        (out_w - 1) * v.stride_w + (v.kernel_w - 1) * v.dilation_w + 1 - v.pad_left - v.pad_right;
+    if (v.in_h > 0 && v.in_w > 0) others.push_back(WithWindow(c, v));
+  };
+  Window more_images = c.window;
+  more_images.batch += 2;
+  others.push_back(WithWindow(c, more_images));
+  if (RowOf(c.op).whole_image) return others;
+  add([](Window& v) { ++v.pad_top; });
+  add([](Window& v) { ++v.pad_left; });
+  add([](Window& v) { ++v.stride_h, ++v.stride_w; });
+  return others;
 }
 
 // ---- Asking.
@@ -295,6 +326,12 @@ class Speaker {
                                         : "computes outputs from other elements than it should"};
   }
 
+  // Whether the sentence gives the distance by which windows lie elsewhere.
+  bool SaysHowFar() const {
+    const Said moved = Moved();
+    return moved && moved->second == Sentence().second && moved->second.starts_with(kWindowLies);
+  }
+
   // One output: what it reads instead of what.
   std::string Example(int64_t output) const {
     const Reading& reading = readings_.at(output);
@@ -319,6 +356,7 @@ class Speaker {
 
  private:
   using Said = std::optional<std::pair<FindingKind, std::string>>;
+  static constexpr std::string_view kWindowLies = "looks at a window that lies";
 
   // In pixels; the position of the whole window, if the element is read with term j.
   Distance PositionOf(const Element& e, int64_t j) const {
@@ -453,7 +491,7 @@ class Speaker {
       parts.push_back(
           fmt::format("{} {}{} too {}", many, one, many == 1 ? "" : "s", count < 0 ? less : more));
     }
-    return {{kind, fmt::format("looks at a window that lies {}", fmt::join(parts, ", "))}};
+    return {{kind, fmt::format("{} {}", kWindowLies, fmt::join(parts, ", "))}};
   }
 
   Said LeftOut() const {
@@ -562,7 +600,20 @@ std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right,
   if (readings->empty()) return std::nullopt;
   const Case& shown = use_fitting ? *fitting : c;
   const Speaker speaker(shown, *readings);
-  const auto [kind, sentence] = speaker.Sentence();
+  auto [kind, sentence] = speaker.Sentence();
+  if (speaker.SaysHowFar()) {
+    for (const Case& other : WithOtherWindows(shown)) {
+      if (!Validate(other).empty() || !IsSmall(other)) continue;
+      const std::optional<AllReadings> of_other = readings_of(other);
+      if (!of_other || of_other->empty()) continue;
+      if (Speaker(other, *of_other).Sentence().second == sentence) continue;
+      sentence = "looks at windows that lie elsewhere than they should";
+      const bool by_padding = other.window.pad_top != shown.window.pad_top ||
+                              other.window.pad_left != shown.window.pad_left;
+      kind = by_padding ? FindingKind::kPadding : FindingKind::kIndex;
+      break;
+    }
+  }
   const std::string where =
       use_fitting ? fmt::format("in an image of {}x{} ", shown.window.in_h, shown.window.in_w) : "";
   return ShownOfSubject{

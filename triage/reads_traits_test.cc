@@ -102,7 +102,7 @@ std::vector<Misread> Misreadings() {
        weights([](const Case& c, int64_t i) { return i / c.K * c.K + (i % c.K + 2) % c.K; }),
        "index", "pairs elements of x and weights otherwise than it should"},
       {"PaddingOfOtherAxis", padded, as("padding of other axis"), "padding",
-       "looks at a window that lies 1 row too high, 1 column too far right"},
+       "looks at windows that lie elsewhere than they should"},
       {"StridesSwapped", padded, as("strides swapped"), "index",
        "looks at windows that lie elsewhere than they should, each by another distance"},
       {"DilationIgnored",

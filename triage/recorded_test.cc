@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
+#include "triage/identify.h"
 
 namespace qualm::triage {
 namespace {
@@ -261,10 +263,29 @@ TEST(Recorded, CountsWhatIsNotExact) {
   EXPECT_TRUE(wrong.is_wrong());
 }
 
+// 1 + 1 + 2^24 is 2^24 + 2, or 2^24 where the bias comes first, and 100.5 codes lie between them.
+TEST(Recorded, AnOrderOfAdditionsIsLeftOpen) {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = c.N = 1;
+  c.K = 2;
+  c.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{1, 1});
+  c.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{1, 1});
+  c.bias = {0x1p24f};
+  c.out_q.scale = {(0x1p24f + 1) / 100.5f};
+  ASSERT_EQ(Validate(c), "");
+  for (const auto& [code, gives] : {std::pair{99, false}, {100, true}, {101, true}, {102, false}}) {
+    const Tensor y = Tensor::Of<uint8_t>({1, 1}, std::vector{static_cast<uint8_t>(code)});
+    const std::vector<std::string> names = BitEqual(c, y, AllConventionsAndExact());
+    EXPECT_EQ(std::ranges::find(names, "torch-decomposed") != names.end(), gives) << code;
+  }
+}
+
 // Where no convention computes such a case, nobody can say that the answer is nobody's.
 TEST(Recorded, WhatNoConventionDefinesIsNotWrong) {
   Case c =
       CaseOver(Op::kRescale, Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{3, 9}), DType::kU8);
+  c.relu = true;
   c.out_max = 200;
   Tensor y = exact::Evaluate(c);
   y.SetInt(1, y.IntAt(1) ^ 1);

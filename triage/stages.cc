@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "oracles/exact/arithmetic/fixed_point.h"
@@ -38,11 +39,23 @@ Matrix MatrixOf(const Case& c, const Tensor& tensor) {
   return matrix;
 }
 
+// The row and the column of the image, or of what lies around it, that a tap reads.
+std::pair<int64_t, int64_t> Position(const Window& v, int64_t m, const Tap& tap) {
+  return {m / v.out_w() % v.out_h() * v.stride_h - v.pad_top + tap.r * v.dilation_h,
+          m % v.out_w() * v.stride_w - v.pad_left + tap.s * v.dilation_w};
+}
+
 // Row m*groups + g holds the codes that meet the weights of group g for output pixel m, in order.
 Matrix InputMatrix(const Case& c, const SumSteps& steps) {
   if (c.op == Op::kLinear) return MatrixOf(c, c.x);
   const Window& v = c.window;
-  const int32_t padding = steps.padding_code.value_or(c.x_q.zero_point_at(0));
+  const int32_t zero = c.x_q.zero_point_at(0);
+  const auto padding_at = [&](int64_t m, const Tap& tap) {
+    if (!steps.padding_code) return zero;
+    const auto [y, x] = Position(v, m, tap);
+    return steps.coded_padding == nullptr || steps.coded_padding(v, y, x) ? *steps.padding_code
+                                                                          : zero;
+  };
   const int64_t channels = v.in_c / v.groups;
   Matrix matrix{c.K, {}, {}};
   for (int64_t m = 0; m < c.M; ++m) {
@@ -51,7 +64,8 @@ Matrix InputMatrix(const Case& c, const SumSteps& steps) {
       for (const Tap& tap : taps) {
         const int64_t x_row = steps.x_row ? steps.x_row(v, m, tap) : tap.x_row;
         for (int64_t i = 0; i < channels; ++i) {
-          matrix.codes.push_back(x_row < 0 ? padding : c.x.IntAt(x_row + group * channels + i));
+          matrix.codes.push_back(x_row < 0 ? padding_at(m, tap)
+                                           : c.x.IntAt(x_row + group * channels + i));
           matrix.padding.push_back(x_row < 0);
         }
       }
@@ -94,8 +108,12 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
   const Matrix right_factors = steps.read_w ? Read(w, steps.read_w) : w;
   const int64_t groups = c.window.groups;
   const std::vector<int64_t> x_sums = x.RowSums(c.M * groups), w_sums = w.RowSums(c.N);
-  const auto first = static_cast<size_t>(std::min(steps.first_added, c.K));
-  const auto added = static_cast<size_t>(std::min(steps.added, c.K - static_cast<int64_t>(first)));
+  auto first = static_cast<size_t>(std::min(steps.first_added, c.K));
+  auto added = static_cast<size_t>(std::min(steps.added, c.K - static_cast<int64_t>(first)));
+  if (steps.changed_terms) {
+    const auto [from, to] = steps.changed_terms(c.K);
+    first = static_cast<size_t>(from), added = static_cast<size_t>(to - from);
+  }
   const std::vector<int32_t> ones(static_cast<size_t>(c.K), 1);
   std::vector<__int128> sums;
   sums.reserve(static_cast<size_t>(c.M * c.N));
@@ -107,6 +125,9 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
       const Codes right = right_factors.row(n).subspan(first, added);
       SumTerms terms;
       terms.products = steps.add ? steps.add(read.x.dtype(), left, right) : Dot(left, right);
+      if (steps.changed_terms)
+        terms.products += Dot(x.row(row).first(first), w.row(n).first(first)) +
+                          Dot(x.row(row).subspan(first + added), w.row(n).subspan(first + added));
       terms.x_sum = x_sums[static_cast<size_t>(row)];
       terms.w_sum = w_sums[channel];
       terms.count = c.K;
@@ -131,14 +152,12 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
 
 PoolWindow WindowUnder(const Case& c, int64_t m, int64_t n) {
   const Window& v = c.window;
-  const int64_t top = m / v.out_w() % v.out_h() * v.stride_h - v.pad_top;
-  const int64_t left = m % v.out_w() * v.stride_w - v.pad_left;
   PoolWindow window;
   window.positions = c.K;
   window.dtype = c.x.dtype();
   window.zero_point = c.x_q.zero_point_at(0);
   for (const Tap& tap : TapsOf(v, m)) {
-    const int64_t y = top + tap.r * v.dilation_h, x = left + tap.s * v.dilation_w;
+    const auto [y, x] = Position(v, m, tap);
     window.with_padding += y < v.in_h + v.pad_bottom && x < v.in_w + v.pad_right ? 1 : 0;
     window.not_before += y >= 0 && x >= 0 ? 1 : 0;
     if (tap.x_row < 0) continue;
@@ -231,7 +250,8 @@ exact::Integers Stages::IntegersOfStages() const {
         if (!t) t = exact::SoftmaxNumerator(c.x_q.scale_at(0), below, c.N);
         integers.values.push_back(*t);
         if (softmax.summed_block != 0 && n % softmax.summed_block == 0) sum = 0;
-        sum += *t;
+        const bool left_out = softmax.whole_blocks != 0 && n >= c.N - c.N % softmax.whole_blocks;
+        sum += left_out ? 0 : *t;
       }
       // Without the row's own largest code every numerator that is added may be 0.
       integers.counts.push_back(std::max<int64_t>(sum, 1));
@@ -316,11 +336,14 @@ Tensor Stages::DynamicOf() const {
   linear.codes = {};
   for (int64_t m = 0; m < c.M; m += rows) {
     std::vector<float> values;
-    const int64_t looked_at = choice.whole_blocks == 0 ? c.K : c.K - c.K % choice.whole_blocks;
+    const bool in_rows = choice.whole_blocks != 0 && !choice.blocks_of_all;
+    const int64_t looked_at = in_rows ? c.K - c.K % choice.whole_blocks : c.K;
     for (int64_t row = m; row < m + rows; ++row) {
       const auto all = c.x.as<float>().subspan(static_cast<size_t>(row * c.K));
       values.insert(values.end(), all.begin(), all.begin() + looked_at);
     }
+    if (choice.blocks_of_all)
+      values.resize(values.size() - values.size() % static_cast<size_t>(choice.whole_blocks));
     const exact::ObservedRange range =
         choice.range_without_zero ? PlainRange(values) : exact::FiniteRange(values);
     exact::ChosenQParams chosen = exact::ChosenFor(c, range);

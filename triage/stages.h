@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/case.h"
@@ -50,10 +51,15 @@ struct SumSteps {
   int64_t (*x_row)(const Window& window, int64_t m, const Tap& tap) = nullptr;
   bool group_modulo = false;            // output channel n is of group n mod groups
   std::optional<int32_t> padding_code;  // none: the zero point of x
+  // Of a tap at (y, x), which lies outside of the image: whether it has `padding_code`. None: all.
+  bool (*coded_padding)(const Window& window, int64_t y, int64_t x) = nullptr;
   // The products that are added: `added` of the K, from `first_added` on.
   int64_t first_added = 0;
   int64_t added = std::numeric_limits<int64_t>::max();
   std::function<int64_t(DType x_dtype, Codes x, Codes w)> add;
+  // Which of the K terms are read and added otherwise, from the first to before the second number;
+  // all others are as they should be.
+  std::function<std::pair<int64_t, int64_t>(int64_t terms)> changed_terms;
   std::function<void(SumTerms& terms)> edit_terms;
   std::function<void(SumTerms& terms)> edit_bias;
   // The places from which the products take the codes of row `row` and term `term`: an index into
@@ -120,6 +126,7 @@ struct SoftmaxHooks {
   int32_t least_largest = std::numeric_limits<int32_t>::min();
   int32_t most_distance = 255;
   int64_t summed_block = 0;  // the sum begins anew every so many codes; 0: never
+  int64_t whole_blocks = 0;  // the sum is that of so many codes as make whole blocks; 0: of all
   friend bool operator==(const SoftmaxHooks&, const SoftmaxHooks&) = default;
 };
 // The steps from a real value to a code: round, convert to an integer, add the zero point, narrow,
@@ -138,9 +145,10 @@ struct ChoiceHooks {
   float least_scale = exact::observer::kEps;
   double (*round_zero_point)(double) = nullptr;  // null: to the nearest even
   bool any_zero_point = false;                   // not kept within the codes
-  // dynamic_linear only: the range is that of so many values of a row as make whole blocks; 0: of
-  // all.
+  // dynamic_linear only: the range is that of so many values of a row, or of all that share it, as
+  // make whole blocks; 0: of all.
   int64_t whole_blocks = 0;
+  bool blocks_of_all = false;
   // And each row of x is quantized with the choice (scale, zero point) of row 0,
   // or its sums are scaled with the scale, or corrected with the zero point, of row 0.
   bool choice_of_row_0 = false, scale_of_row_0 = false, zero_point_of_row_0 = false;

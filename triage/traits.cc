@@ -53,11 +53,12 @@ struct Trait {
   // Of a bound: outputs that do not have it, but nearly. Without right ones among them the bound is
   // not known.
   std::function<bool(const Output&)> nearly = nullptr;
+  double bits = 5;  // what it takes to choose it
 };
 
 constexpr std::string_view kOnly = "is wrong only where";
 
-std::vector<Trait> AllTraits() {
+std::vector<Trait> AllTraits(const Case& c) {
   using Kind = FindingKind;
   std::vector<Trait> all;
   const auto near_tie = [](const Output& o, double distance) {
@@ -118,6 +119,16 @@ std::vector<Trait> AllTraits() {
                    return o.has_input() && IsCode(o.c.x.dtype()) &&
                           o.input() == RangeOf(o.c.x.dtype()).max;
                  }});
+  // Of a table that is indexed by the bits of the code. Other outputs come from no code.
+  const bool of_codes = RowOf(c.op).layout == Layout::kElements && IsCode(c.x.dtype());
+  for (int byte = 0; of_codes && byte < 256; ++byte) {
+    all.push_back({Kind::kIndex,
+                   fmt::format("is wrong only where the code of x is the byte {}", byte),
+                   [byte](const Output& o) {
+                     return o.has_input() && (static_cast<int>(o.input()) & 0xFF) == byte;
+                   },
+                   nullptr, 12});
+  }
   return all;
 }
 
@@ -133,10 +144,12 @@ struct Interval {
   bool empty() const { return low > high; }
 };
 
-// All outputs are the right ones times a factor (of each channel, where it has a scale of its own),
-// or plus an amount; one for the whole case, one for each channel, or one for each row.
-enum class Law : uint8_t { kFactor, kAmount, kAmountOfChannel, kAmountOfRow };
-constexpr std::array kLaws{Law::kFactor, Law::kAmount, Law::kAmountOfChannel, Law::kAmountOfRow};
+// All outputs are the right ones with the other sign, or times a factor (of each channel, where it
+// has a scale of its own), or plus an amount; one for the whole case, one for each channel, or one
+// for each row.
+enum class Law : uint8_t { kNegative, kFactor, kAmount, kAmountOfChannel, kAmountOfRow };
+constexpr std::array kLaws{Law::kNegative, Law::kFactor, Law::kAmount, Law::kAmountOfChannel,
+                           Law::kAmountOfRow};
 
 // An output inside the bounds: before it is rounded, and what the subject made of it, in codes
 // without the zero point, or in real units; and how far rounding may have moved it.
@@ -156,10 +169,17 @@ std::optional<bool> Keeps(Law law, const std::vector<Inside>& outputs, bool per_
   std::map<int64_t, Group> groups;
   int64_t telling = 0;
   double unit = 0;
+  bool much = false;
   for (const Inside& o : outputs) {
     const bool of_channel = law == Law::kAmountOfChannel || (law == Law::kFactor && per_channel);
     const int64_t key = of_channel ? o.column : law == Law::kAmountOfRow ? o.row : 0;
     if (law == Law::kFactor && std::abs(o.value) < o.rounding / 2) continue;  // any factor
+    if (law == Law::kNegative) {
+      if (std::abs(o.given + o.value) > o.rounding) return false;
+      much |= std::abs(o.value) > 2 * o.rounding;
+      ++telling;
+      continue;
+    }
     const double by = law == Law::kFactor ? o.value : 1;
     const double least = (o.given - o.rounding - o.value) / by,
                  most = (o.given + o.rounding - o.value) / by;
@@ -169,7 +189,6 @@ std::optional<bool> Keeps(Law law, const std::vector<Inside>& outputs, bool per_
     ++telling;
   }
   if (telling - std::ssize(groups) < kSurplus) return std::nullopt;
-  bool much = false;
   for (const auto& [key, group] : groups) {
     if (group.interval.empty()) return false;
     const double least = std::max(group.interval.low, -group.interval.high);  // of its amount
@@ -269,6 +288,9 @@ std::optional<ShownOfSubject> LawOf(const Counted& counted) {
         counted.wrong_without_bias ? FindingKind::kZeroPoint : FindingKind::kIndex;
     const std::string of = counted.wrong_without_bias ? "" : ", where there is a bias";
     switch (kLaws[i]) {
+      case Law::kNegative:
+        return ShownOfSubject{FindingKind::kRounding, "gives the numbers with the other sign",
+                              evidence};
       case Law::kFactor:
         return ShownOfSubject{FindingKind::kRounding,
                               "multiplies by another number than the scales give: all outputs of a "
@@ -298,8 +320,7 @@ std::string Shares(const Counted& counted) {
 
 // The trait that chance is least likely to give to all wrong outputs.
 std::optional<ShownOfSubject> TraitOf(const Counted& counted, const std::vector<Trait>& traits) {
-  // What it takes to choose a trait, and what chance is worth in one of 2^8 faults.
-  constexpr double kBitsOfTrait = 5, kMargin = 8;
+  constexpr double kMargin = 8;  // what chance is worth in one of 2^8 faults
   constexpr int64_t kFewBeside = 4;
   // The wrong outputs of one case are no independent witnesses.
   const auto witnesses = static_cast<double>(std::min(counted.wrong, 4 * counted.cases_with_wrong));
@@ -314,7 +335,7 @@ std::optional<ShownOfSubject> TraitOf(const Counted& counted, const std::vector<
         static_cast<double>(counted.have[t] + 1) / static_cast<double>(counted.outputs + 1);
     // What most outputs have says little, however many are wrong.
     constexpr double kMostShare = 0.5;
-    const double bits = -witnesses * std::log2(share) - kBitsOfTrait;
+    const double bits = -witnesses * std::log2(share) - traits[t].bits;
     if (bits <= most || share > kMostShare) continue;
     most = bits;
     best = t;
@@ -331,7 +352,7 @@ std::optional<ShownOfSubject> TraitOf(const Counted& counted, const std::vector<
 
 // Rounding on the way moves an output by one code, to either side, and the likelier the nearer its
 // value lies to a tie.
-std::optional<ShownOfSubject> OffByOne(const Counted& counted) {
+std::optional<ShownOfSubject> OffByOne(Op op, const Counted& counted) {
   constexpr int64_t kManyCases = 12;
   // The distances from ties, 0 to 1, of outputs that are wrong for another reason: their mean is a
   // half, with this deviation.
@@ -342,9 +363,12 @@ std::optional<ShownOfSubject> OffByOne(const Counted& counted) {
       counted.cases_with_wrong < kManyCases ||
       mean > kHalf - kSurely * kDeviation / std::sqrt(witnesses))
     return std::nullopt;
-  return ShownOfSubject{FindingKind::kRounding,
-                        "is off by one at most, in either direction: it rounds on the way",
-                        Shares(counted)};
+  const bool is_function = op == Op::kTable || op == Op::kSoftmax;
+  return ShownOfSubject{
+      FindingKind::kRounding,
+      fmt::format("is off by one at most, in either direction: it {}rounds on the way",
+                  is_function ? "approximates the function, or " : ""),
+      Shares(counted)};
 }
 
 // A case near `c`, or a drawn one; nullopt where the edits made none.
@@ -366,7 +390,7 @@ std::optional<ShownOfSubject> FindCommonTrait(const Case& c, Subject& subject) {
   constexpr int64_t kMostAsked = 240, kLargest = 4096, kFewCases = 6;
   if (c.op == Op::kChooseQParams || RowOf(c.op).dynamic) return std::nullopt;
   const Convention* const model = ModelOf(subject.contract());
-  const std::vector<Trait> traits = AllTraits();
+  const std::vector<Trait> traits = AllTraits(c);
   Counted counted(traits.size());
   for (uint64_t i = 0; i < kMostTries && counted.asked < kMostAsked; ++i) {
     const std::optional<Case> next = NextCase(c, subject, i);
@@ -382,7 +406,7 @@ std::optional<ShownOfSubject> FindCommonTrait(const Case& c, Subject& subject) {
   if (counted.cases_with_wrong < kFewCases) return std::nullopt;
   if (auto trait = TraitOf(counted, traits)) return trait;
   if (auto law = LawOf(counted)) return law;
-  return OffByOne(counted);
+  return OffByOne(c.op, counted);
 }
 
 }  // namespace qualm::triage

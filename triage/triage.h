@@ -97,6 +97,8 @@ struct AttributionOptions {
   // depends on such things has no cause in arithmetic, whatever fits it. Four runs and, where the
   // subject is foreign, the start of a worker.
   bool probe_state = true;
+  // Asked between the steps of the search: true ends it without a cause. May be null.
+  std::function<bool()> stop = nullptr;
 };
 Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subject,
                          const AttributionOptions& options = {});

@@ -13,13 +13,14 @@ namespace qualm::triage {
 
 Triaged::Triaged(Finding finding, Subject& subject,
                  const std::function<bool(const Finding&)>& known,
-                 std::vector<Attribution> established)
+                 std::vector<Attribution> established, std::function<bool()> stop)
     : finding_(std::move(finding)),
       subject_(subject),
       property_(*FindProperty(finding_.property)),
       established_(std::move(established)) {
   AttributionOptions how;
   how.established = established_;
+  how.stop = std::move(stop);
   how.examine = !finding_.expected_by_contract;  // what is declared has been named
   // A fault that depends on the state of the machine, such as kept memory, or on chance may need
   // several runs. Each crash or hang may cost the time limit.

@@ -23,10 +23,10 @@ class Triaged {
   // Judges the case of the finding once more. `subject` must outlive this. Where several causes
   // are left, a cause that makes the finding `known` is taken: a known bug would otherwise look
   // like a new one on some cases. `established`: what was found of this subject and operation
-  // already (AttributionOptions).
+  // already (AttributionOptions, as `stop`).
   Triaged(Finding finding, Subject& subject,
           const std::function<bool(const Finding&)>& known = nullptr,
-          std::vector<Attribution> established = {});
+          std::vector<Attribution> established = {}, std::function<bool()> stop = nullptr);
 
   const Finding& finding() const { return finding_; }
   Finding& finding() { return finding_; }

@@ -112,6 +112,24 @@ std::vector<Library> Libraries() {
        .names = {{"ncnn", ""}, {"ncnn@winograd", "winograd"}},
        .when_listed = "ncnn through Python, started when it is asked",
        .wheel = "ncnn"},
+      {.kind = "mnn",
+       .library = "MNN",
+       .help = "mnn  MNN's FloatToInt8 and Int8ToFloat",
+       .names = {{"mnn", ""}},
+       .when_listed = "MNN through Python, started when it is asked",
+       .wheel = "mnn"},
+      {.kind = "ctranslate2",
+       .library = "CTranslate2",
+       .help = "ctranslate2  CTranslate2's int8 layers",
+       .names = {{"ctranslate2", ""}},
+       .when_listed = "CTranslate2 through Python, started when it is asked",
+       .wheel = "ctranslate2"},
+      {.kind = "tvm",
+       .library = "TVM",
+       .help = "tvm  Apache TVM's Relax, compiled for the CPU",
+       .names = {{"tvm", ""}},
+       .when_listed = "TVM through Python, started when it is asked",
+       .wheel = "tvm"},
       {.kind = "tract",
        .library = "tract",
        .help = "tract  tract's quantized operators of ONNX",
@@ -120,12 +138,14 @@ std::vector<Library> Libraries() {
        .wheel = "tract"},
       {.kind = "torch",
        .library = "PyTorch",
-       .help = "torch@fbgemm, torch@x86 [+avx2|+avx512|+vnni], torch@onednn[+sse41|+avx2|+avx2vnni|"
-               "+avx512core|+vnni|+amx], torch@qnnpack, each [+kept]  PyTorch's quantized "
-               "operators; kept: layers stay packed from case to case",
+       .help =
+           "torch@fbgemm, torch@x86 [+avx2|+avx512|+vnni], torch@onednn[+sse41|+avx2|+avx2vnni|"
+           "+avx512core|+vnni|+amx], torch@qnnpack, each [+kept], torch@decomposed  PyTorch's "
+           "quantized operators; kept: layers stay packed from case to case; decomposed: PT2E's",
        // ATen of 1.13 takes AVX2 wherever the processor has it, so AVX2 goes with newer sets.
        .names =
-           {{"torch@fbgemm", "fbgemm"},
+           {{"torch@decomposed", "decomposed"},
+            {"torch@fbgemm", "fbgemm"},
             {"torch@fbgemm+kept", "fbgemm+kept"},
             {"torch@fbgemm+avx2", "fbgemm", "avx2", {{kFbgemmIsa, "AVX2"}, {kAtenIsa, "avx2"}}},
             {"torch@fbgemm+avx512", "fbgemm", "avx512", {{kFbgemmIsa, "AVX512"}}},

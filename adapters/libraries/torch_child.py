@@ -2,6 +2,7 @@
 """PyTorch's quantized operators behind qualm's pipe protocol (docs/pipe.md).
 
     python3 torch_child.py ENGINE[+kept]        ENGINE: fbgemm, x86, onednn or qnnpack
+    python3 torch_child.py decomposed           the operators quantized_decomposed.* of PT2E
 
 One JSON object per line on stdin and stdout. A case is answered by the operator that a quantized
 module would call, on one thread. With "+kept" the last layers stay packed, as a module's do, and
@@ -622,7 +623,75 @@ class Engine:
     global_avg_pool = avg_pool
 
 
+class Decomposed:
+    """What PT2E makes of an operation, not compiled: float32 between dequantize and quantize. Sums of
+    products are not asked: BLAS adds them in an order of its own."""
+
+    def __init__(self):
+        import torch
+        if version_of(torch.__version__) < (2, 0):
+            raise Skip("PyTorch %s has no decomposed operators" % torch.__version__)
+        import torch.ao.quantization.fx._decomposed  # defines the operators
+
+        torch.set_num_threads(1)
+        self.torch, self.ops = torch, torch.ops.quantized_decomposed
+        self.codes = {"u8": (0, 255, torch.uint8), "s8": (-128, 127, torch.int8)}
+
+    def hello(self):
+        pair = {"x": ["u8", "s8"], "out": ["u8", "s8"], "features": ["relu", "clamp", "empty"]}
+        codes = {"x": ["u8", "s8"], "features": ["per_channel", "empty"]}
+        return {"name": "PyTorch", "version": judged(self.torch.__version__, (2, 13)),
+                "contract": "model:torch-decomposed",
+                "ops": {"quantize": {"out": ["u8", "s8"],
+                                     "features": ["per_channel", "clamp", "empty"]},
+                        "dequantize": codes,
+                        "rescale": dict(pair, features=["clamp", "empty"]),
+                        "add": pair, "sub": pair, "mul": pair}}
+
+    def real(self, c, key, shape):
+        """An operand, dequantized."""
+        torch = self.torch
+        low, high, dtype = self.codes[c["x_dtype"]]
+        codes = torch.tensor(c[key], dtype=dtype).reshape(shape)
+        scale, zero_point = c[key + "_scale"], c[key + "_zp"]
+        if not isinstance(scale, list):
+            return self.ops.dequantize_per_tensor(codes, real(scale), zero_point, low, high, dtype)
+        return self.ops.dequantize_per_channel(
+            codes, torch.tensor([real(s) for s in scale]), torch.tensor(zero_point), 1, low, high,
+            dtype)
+
+    def made(self, c, x):
+        """The codes of x."""
+        torch, (low, high, dtype) = self.torch, self.codes[c["out_dtype"]]
+        low, high = c.get("out_min", low), c.get("out_max", high)
+        scale, zero_point = c["out_scale"], c["out_zp"]
+        if not isinstance(scale, list):
+            y = self.ops.quantize_per_tensor(x, real(scale), zero_point, low, high, dtype)
+        else:
+            y = self.ops.quantize_per_channel(x, torch.tensor([real(s) for s in scale]),
+                                              torch.tensor(zero_point), 1, low, high, dtype)
+        return y.reshape(-1).tolist()
+
+    def quantize(self, c):
+        x = self.torch.tensor([real(v) for v in c["x"]], dtype=self.torch.float)
+        return self.made(c, x.reshape(c["M"], c["N"]))
+
+    def dequantize(self, c):
+        return [text(v) for v in self.real(c, "x", (c["M"], c["N"])).reshape(-1).tolist()]
+
+    def rescale(self, c):
+        return self.made(c, self.real(c, "x", (c["M"], c["N"])))
+
+    def pair(self, c):
+        a, b = (self.real(c, key, (c["M"], c["N"])) for key in "ab")
+        y = getattr(self.torch, c["op"])(a, b)
+        return self.made(c, self.torch.relu(y) if c["relu"] else y)
+
+    add = sub = mul = pair
+
+
 if __name__ == "__main__":
     ENGINES = ("fbgemm", "x86", "onednn", "qnnpack")
-    serve(lambda name: Engine(name.removesuffix("+kept"), keeps_layers=name.endswith("+kept")),
-          [name + kept for name in ENGINES for kept in ("", "+kept")])
+    serve(lambda name: Decomposed() if name == "decomposed" else
+          Engine(name.removesuffix("+kept"), keeps_layers=name.endswith("+kept")),
+          [name + kept for name in ENGINES for kept in ("", "+kept")] + ["decomposed"])

@@ -28,8 +28,8 @@ std::vector<Step> AtenSteps(const Case& c);
 
 // The steps of a function of one operand through float32: dequantized by a_scale and a_zero_point,
 // then `function`, then quantized. `vector`: as the vector loop computes, else as the scalar rest
-// does.
-std::vector<Step> AtenThroughFloat(bool vector, Step function, AtenBuild build);
+// does; `fused`: so does the vector loop that dequantizes.
+std::vector<Step> AtenThroughFloat(bool vector, bool fused, Step function, AtenBuild build);
 
 // The code of a float32 number in units of 1/reciprocal, by vector code or by quantize_val; `scale`
 // says what the reciprocal is.

@@ -42,6 +42,9 @@ struct Convention {
   // "" if the convention defines this case, else why not ("weight zero point must be 0").
   std::function<std::string(const Case&)> cannot_run;
   std::function<ConventionOutput(const Case&)> run;
+  // Optional: whether `y` is an answer that the library leaves open too, as where it adds float32
+  // numbers in an order that it does not promise. `run` gives one of these answers.
+  std::function<bool(const Case&, const Tensor& y)> also_gives;
   // Encloses the codes of all inputs between two: `ends` is a quantize or requantize of these, the
   // first no larger, or both NaN, which stands for every NaN. nullopt if steps may fall between
   // them, or are not known to rise. Empty: nothing is known.

@@ -191,5 +191,28 @@ TEST(DynamicLinear, IsTracedToItsOutput) {
   EXPECT_EQ(trace.back().value, "-0x1.ad999cp+5");
 }
 
+// torchao: the largest x is 127.5 steps, which is no code; each row has its own scale. On AVX2 the
+// products of (x + 128)*w are added in saturating pairs: 2*255*127 - 128*254 is 32258, and 255.
+TEST(DynamicLinear, Torchao) {
+  Case c = TwoRows(QParamsRule::kObserver);
+  c.observer.dtype = DType::kS8;
+  c.observer.symmetric = true;
+  c.observer.quant_min = -128;
+  c.observer.quant_max = 127;
+  c.x_gran = Granularity::kRow;
+  c.K = 2;
+  c.x = Tensor::Of<float>({2, 2}, Values{127.5f, -1, 1, 1});
+  c.w = Tensor::Of<int8_t>({2, 2}, std::vector<int8_t>{2, 3, 127, 127});
+  c.w_q = {{0.5f, 1}, {0, 0}};
+  c.bias = {1, 0};
+  const float scale = 1 / 127.5f;
+  const Values first{(127 * 2 - 3) * 0.5f + 1, 126 * 127};
+  const float small = 127 * 5 * scale * 0.5f + 1;
+  ExpectAnswer("torchao@vnni", c, {first[0], first[1], small, 32258 * scale});
+  ExpectAnswer("torchao@avx2", c, {first[0], 32767 - 128 * 254 + 0.0f, small, 255 * scale});
+  c.observer.reduce_range = true;
+  EXPECT_NE(Get("torchao@vnni").cannot_run(c), "");
+}
+
 }  // namespace
 }  // namespace qualm

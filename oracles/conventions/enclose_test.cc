@@ -140,10 +140,10 @@ TEST_P(EncloseTest, HoldsTheCodesBetweenTheEnds) {
   }
   // Of these nothing is known: a step of theirs need not rise.
   const bool none = convention.name == "aten@aarch64" || convention.name == "gemmlowp@sse4" ||
-                    convention.name == "tflite@builtin" ||
+                    convention.name == "tflite@builtin" || convention.name == "torch-decomposed" ||
                     convention.name.starts_with("numpy@");
   if (none || !(Has(convention, Op::kQuantize) || Has(convention, Op::kRequantize))) return;
-  EXPECT_GT(between.asked(), 500);
+  EXPECT_GT(between.asked(), convention.name == "mnn" ? 150 : 500) << "mnn has s8, no zero points";
   EXPECT_GT(between.known(), between.asked() / 3);
   EXPECT_GT(between.apart(), between.asked() / 7) << "ends of one code alone show little";
 }

@@ -16,6 +16,7 @@
   ROW("ATen", AtenConventions)                         \
   ROW("QNNPACK", QnnpackConventions)                   \
   ROW("PyTorch engines", TorchConventions)             \
+  ROW("PyTorch engines", TorchDecomposedConventions)   \
   ROW("oneDNN", OneDnn2Conventions)                    \
   ROW("oneDNN", OneDnn3Conventions)                    \
   ROW("XNNPACK", XnnpackConventions)                   \
@@ -28,6 +29,9 @@
   ROW("ONNX reference", OnnxConventions)               \
   ROW("StableHLO", StablehloConventions)               \
   ROW("ncnn", NcnnConventions)                         \
+  ROW("MNN", MnnConventions)                           \
+  ROW("CTranslate2", Ctranslate2Conventions)           \
+  ROW("TVM", TvmConventions)                           \
   ROW("tract", TractConventions)                       \
   ROW("Observers", ObserverConventions)                \
   ROW("NumPy by hand", NumpyConventions)               \

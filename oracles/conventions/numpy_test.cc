@@ -152,5 +152,18 @@ TEST(NumpyTest, RefusesWhatNobodyWrote) {
   EXPECT_EQ(Get("numpy@float32+half_clip").cannot_run(c), "this convention has no linear");
 }
 
+// PT2E multiplies by the reciprocal of the scale where NumPy's lines divide.
+TEST(NumpyConventions, DecomposedMultipliesByTheReciprocal) {
+  // 445.625/28.75 is 15.5, times fl(1/28.75) an ulp less.
+  EXPECT_EQ(First("numpy@float32", Quantize(445.625f, 28.75f, 0)), 16);
+  EXPECT_EQ(First("torch-decomposed", Quantize(445.625f, 28.75f, 0)), 15);
+  Case c =
+      CaseOver(Op::kRescale, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 5}), DType::kS8);
+  c.x_q = {{0.5f}, {1}};
+  c.out_q = {{1}, {-3}};
+  EXPECT_EQ(First("torch-decomposed", c), -2);  // 1 - 3
+  EXPECT_EQ(First("torch-decomposed", Quantize(std::numeric_limits<float>::quiet_NaN(), 1, 3)), 0);
+}
+
 }  // namespace
 }  // namespace qualm

@@ -396,7 +396,9 @@ Convention AtenTable(int64_t block, AtenBuild build) {
     if (c.function == Function::kRelu)
       return std::vector<Step>(std::begin(kReluCodes), std::end(kReluCodes));
     const bool vector = block != 0 && index < c.M * c.N / block * block;
-    return AtenThroughFloat(vector, AtenFunction(c), build);
+    // PyTorch 2 gives the vectors of sigmoid no premultiplied zero point (qsigmoid_kernel).
+    const bool fused = build == AtenBuild::kPlain || c.function != Function::kSigmoid;
+    return AtenThroughFloat(vector, fused, AtenFunction(c), build);
   });
 }
 

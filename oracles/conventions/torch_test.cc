@@ -370,6 +370,20 @@ TEST(TorchConventions, SigmoidsNearATieAreUndecided) {
   }
 }
 
+// x_scale*(254 - 255) is -6.3 in PyTorch 2, whose sigmoid is 40.499 codes; the fused x_scale*254 -
+// fl(x_scale*255) of 1.13 is -6.29995, and 40.501 codes.
+TEST(TorchConventions, OnlyOldVectorsOfSigmoidFuse) {
+  Case c = Table(Function::kSigmoid, std::vector<uint8_t>(64, 254));
+  c.x_q = {{6.3f}, {255}};
+  c.out_q = {{0x1.7ba8ap-15f}, {0}};
+  ASSERT_EQ(Validate(c), "");
+  for (const auto& [convention, code] :
+       {std::pair{"torch-onednn@avx2", 41}, {"torch2.13-aten@avx2", 40}}) {
+    ASSERT_EQ(Get(convention).cannot_run(c), "") << convention;
+    EXPECT_EQ(Get(convention).run(c).y.IntAt(0), code) << convention;
+  }
+}
+
 TEST(TorchConventions, SigmoidAndTanh) {
   // 0, 1 and 20: a half; 256/(1 + 1/e) = 187.15; what would be 256.
   Case sigmoid = Table(Function::kSigmoid, {8, 10, 48});

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "core/slice.h"
 #include "core/status.h"
 #include "oracles/conventions/steps.h"
 #include "oracles/conventions/variation_facts.h"
@@ -702,8 +703,16 @@ std::vector<double> Reach(std::string_view id, const Case& c) {
 }
 
 std::vector<Permitted> PermittedOutputs(const Convention& convention, const Case& c) {
-  const FactsOf facts_of(c);
   std::vector<Permitted> list;
+  if (RowOf(c.op).dynamic && !RowsShareQParams(c)) {  // each row has its own
+    for (int64_t m = 0; m < c.M; ++m) {
+      Case row = slice::Rows(c, {{m}});
+      row.x_gran = Granularity::kTensor;
+      for (const Permitted& one : PermittedOutputs(convention, row)) list.push_back(one);
+    }
+    return list;
+  }
+  const FactsOf facts_of(c);
   const CodeRange range = RangeOf(c.out_dtype);
   for (const Facts& facts : facts_of.All()) {
     double reach =

@@ -73,6 +73,7 @@ std::string ConventionName(const GoldenRecord& record) {
     const auto ours = After(isa, "xnnpack@");
     return ours.empty() ? "tflite@" + std::string(isa) : "xnnpack2026@" + std::string(ours);
   }
+  if (backend.starts_with("torchao-")) return "torchao@" + std::string(isa);
   if (const auto label = After(isa, "pt211-"); !label.empty()) return Torch211Name(record, label);
   if (isa == "qnnpack-x86" || isa == "pt26-qnnpack") return "qnnpack";
   if (const auto rest = After(isa, "pt26-onednn-"); !rest.empty())

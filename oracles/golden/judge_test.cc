@@ -80,10 +80,12 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "xnnpack2024@avx2",
                                       "xnnpack2024@avx512",
                                       "xnnpack2026@avx2",
+                                      "ctranslate2",
                                       "fbgemm@avx2+acc16+nofma",
                                       "fbgemm@avx512+acc16+nofma",
                                       "fbgemm@vnni+acc16+nofma",
                                       "gemmlowp@sse4",
+                                      "mnn",
                                       "ncnn",
                                       "numpy@float32",
                                       "numpy@float32+half_clip",
@@ -105,6 +107,7 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "plain@up",
                                       "ruy",
                                       "stablehlo",
+                                      "torch-decomposed",
                                       "torch-onednn@amx",
                                       "torch-onednn@avx2",
                                       "torch-onednn@avx2vnni",
@@ -118,7 +121,8 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "torch2.13-aten@avx2",
                                       "torch2.13-aten@avx512",
                                       "torch2.13-qnnpack",
-                                      "tract"};
+                                      "tract",
+                                      "tvm"};
   for (const Convention& convention : AllConventions()) {
     EXPECT_EQ(outputs_by_model[convention.name] == 0, without.contains(convention.name))
         << convention.name;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For qualm_export_test: with four folders EAGER FX CHANNELS OTHERS as arguments it writes the cases
-of two models, of one with parameters per channel, and of calls that no case file can hold."""
+"""For qualm_export_test: with folders EAGER FX CHANNELS OTHERS EXPORTED TORCHAO as arguments it writes
+the cases of two models, of one with parameters per channel, of calls that no case file can hold, of a
+model as PT2E converts it, and of a layer of torchao's."""
 import sys
 import warnings
 
@@ -91,7 +92,42 @@ class Others(nn.Module):
         return torch.relu_(q)
 
 
-def main(eager_folder, fx_folder, channels_folder, others_folder):
+class Exported(nn.Module):
+    """The calls of convert_pt2e: codes are plain tensors, and arithmetic is float32's."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.linear = nn.Module(), nn.Module()
+        self.conv.bias = nn.Parameter(torch.randn(6))
+        self.linear.bias = nn.Parameter(torch.randn(5))
+        self.register_buffer("first", torch.randint(-127, 128, (6, 3, 3, 3)).to(torch.int8))
+        self.register_buffer("scales", torch.rand(6) / 100 + 0.001)
+        self.register_buffer("second", torch.randint(-127, 128, (5, 96)).to(torch.int8))
+        self.register_buffer("third", torch.randint(-127, 128, (4, 5)).to(torch.int8))
+
+    def forward(self, x):
+        ops = torch.ops.quantized_decomposed
+        quint8, qint8 = (0, 255, torch.uint8), (-128, 127, torch.int8)
+
+        def through(x, scale, zero_point, codes=quint8):
+            return ops.dequantize_per_tensor(
+                ops.quantize_per_tensor(x, scale, zero_point, *codes), scale, zero_point, *codes)
+
+        w = ops.dequantize_per_channel(self.first, self.scales, torch.zeros(6, dtype=torch.int64),
+                                       0, *qint8)
+        second, third = (ops.dequantize_per_tensor(codes, 0.0078125, 0, *qint8)
+                         for codes in (self.second, self.third))
+        x = through(x, 0.03125, 120)
+        y = through(torch.relu(nn.functional.conv2d(x, w, self.conv.bias, padding=1)), 0.0625, 3)
+        y = through(y + y, 0.09375, 1)
+        y = through(y, 0.125, -128, qint8)
+        y = torch.flatten(y, 1)
+        y = through(nn.functional.linear(y, second, self.linear.bias), 2.0, 5,
+                    (-127, 127, torch.int8))
+        return nn.functional.linear(y, third)
+
+
+def main(eager_folder, fx_folder, channels_folder, others_folder, exported_folder, torchao_folder):
     torch.manual_seed(1)
     torch.set_num_threads(1)
     torch.backends.quantized.engine = "qnnpack"
@@ -129,7 +165,22 @@ def main(eager_folder, fx_folder, channels_folder, others_folder):
     model = quantize_dynamic(Others(), {nn.Linear, nn.LSTM}, dtype=torch.qint8)
     with record(model, others_folder) as others:
         model(torch.randn(4, 4))
-    for exporter in (eager, fx, channels, others):
+    exporters = [eager, fx, channels, others]
+    if hasattr(torch, "export"):  # PyTorch 2
+        model = Exported()
+        with torch.no_grad(), record(model, exported_folder) as exported:
+            model(torch.randn(2, 3, 4, 4))
+        exporters.append(exported)
+    try:
+        from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+    except ImportError:
+        pass
+    else:
+        model = nn.Sequential(nn.Linear(24, 10))
+        quantize_(model, Int8DynamicActivationInt8WeightConfig())
+        with record(model, torchao_folder):
+            model(torch.randn(7, 24))
+    for exporter in exporters:
         for layer, operator, reason in exporter.left_out:
             print("left out: %s %s: %s" % (layer, operator, reason))
         print("%d files" % len(exporter.files))

@@ -7,14 +7,15 @@
 
 Each quantized operator that runs inside becomes one file with its inputs, parameters and the
 "observed" output; `qualm explain FILE` then tells which arithmetic produced it. Works with eager
-and FX models, on any engine: operators are seen where PyTorch dispatches them, whoever calls them.
-Needs PyTorch 1.13 or newer.
+and FX models, on any engine, with what PT2E converts, and with torchao's int8 layers: operators are
+seen where PyTorch dispatches them, whoever calls them. Needs PyTorch 1.13 or newer.
 """
 import json
 import math
 import os
 import struct
 import sys
+import weakref
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -315,6 +316,230 @@ def _table(writer, limit, args, y, function):
     return _codes(out)
 
 
+# PT2E: float32 operators between quantized_decomposed.dequantize_* and quantize_* ----------------
+
+_PLAIN = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
+# They hand all elements on in their order.
+_KEEPS_ORDER = {"aten::view", "aten::_unsafe_view", "aten::detach", "aten::alias", "aten::clone",
+                "aten::squeeze", "aten::unsqueeze"}
+
+
+class _Layer:
+    """What _linear and _conv2d ask of packed weights."""
+
+    def __init__(self, w, bias, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1):
+        self.unpack = lambda: (w, bias)
+        self.stride, self.padding = lambda: stride, lambda: padding
+        self.dilation, self.groups = lambda: dilation, lambda: groups
+
+
+class _Result:
+    """A float32 tensor that an operator made of dequantized ones: `fill` writes it down once it is
+    quantized."""
+
+    def __init__(self, name, layer, fill, sums, relu=False):
+        self.name, self.layer, self.fill, self.sums, self.relu = name, layer, fill, sums, relu
+        self.uses = []  # the quantize that read it, of its relu too
+
+    def after_relu(self):
+        other = _Result(self.name, self.layer, self.fill, self.sums, relu=True)
+        other.uses = self.uses
+        return other
+
+
+class _Decomposed:
+    """Follows tensors from a dequantize to the quantize that reads what was made of them.
+
+    record: writes the files. names: of the parameters by id, from which the layers get their names,
+    because the modules of an exported model do not run.
+    """
+
+    def __init__(self, recorder, names):
+        self._recorder, self._names = recorder, names
+        self._known = {}  # id -> (weak reference, what the tensor is)
+        self._results = []
+
+    def _is(self, tensor):
+        """A quantized tensor with the codes that were dequantized, a _Result, or None."""
+        if not isinstance(tensor, torch.Tensor):
+            return None
+        reference, what = self._known.get(id(tensor), (None, None))
+        return what if reference is not None and reference() is tensor else None
+
+    def _set(self, tensor, what):
+        if what is not None:
+            self._known[id(tensor)] = (weakref.ref(tensor), what)
+
+    def see(self, name, func, args, y):
+        """Whether the operator is one of quantized_decomposed that is dealt with."""
+        if name in ("quantized_decomposed::quantize_per_tensor",
+                    "quantized_decomposed::quantize_per_channel"):
+            self._quantize(name, args, y)
+            return True
+        if name in ("quantized_decomposed::dequantize_per_tensor",
+                    "quantized_decomposed::dequantize_per_channel"):
+            self._dequantize(name, args, y)
+            return True
+        if name in _KEEPS_ORDER:
+            self._move(func, args, y)
+        elif name == "aten::t" and isinstance(self._is(args[0]), torch.Tensor):
+            self._set(y, (self._is(args[0]),))  # PyTorch cannot transpose codes of channels
+        elif name == "aten::relu" and isinstance(self._is(args[0]), _Result):
+            self._set(y, self._is(args[0]).after_relu())
+        elif name in ("aten::addmm", "aten::mm", "aten::linear", "aten::convolution"):
+            self._sums(name, args, y)
+        elif name in ("aten::add", "aten::mul", "aten::sub"):
+            self._pair(name, args, y)
+        return False
+
+    def left_out(self):
+        """What was never quantized."""
+        return [(r.layer, r.name, "nothing quantizes its float32 output" + (
+            ", whose last bits depend on the order of additions" if r.sums else ""))
+                for r in self._results if not r.uses]
+
+    def _codes(self, name, tensor, scale, zero_point, axis):
+        """The plain tensor of codes as a quantized one."""
+        if tensor.dtype not in _PLAIN:
+            raise _Cannot("codes of %s" % tensor.dtype)
+        if name.endswith("tensor"):
+            return torch._make_per_tensor_quantized_tensor(tensor, float(scale), int(zero_point))
+        if zero_point is None:
+            zero_point = torch.zeros(len(scale))
+        return torch._make_per_channel_quantized_tensor(
+            tensor, scale.double(), zero_point.to(torch.int64), axis)
+
+    def _quantize(self, name, args, y):
+        what = self._is(args[0])
+        axis = args[3] if name.endswith("channel") else None
+        low, high = (int(v) for v in (args[3:5] if axis is None else args[4:6]))
+        try:
+            codes = self._codes(name, y, args[1], args[2], axis)
+        except _Cannot as reason:
+            self._recorder.leave_out(name, str(reason))
+            return
+
+        def fill(writer):
+            if (low, high) != _PLAIN[y.dtype]:
+                writer.put(out_min=low, out_max=high)
+            if isinstance(what, _Result):
+                if what.sums:
+                    writer.notes.append("float32 sums, in an order that PyTorch leaves open")
+                return what.fill(writer, self._recorder.limit, codes, what.relu)
+            if isinstance(what, torch.Tensor):
+                x, out = _elementwise(writer, self._recorder.limit, what, codes)
+                writer.put(op="rescale", x_dtype=_dtype(x), out_dtype=_dtype(out), x=_codes(x))
+                writer.qparams("x", what)
+                writer.qparams("out", codes)
+                return _codes(out)
+            return _quantize(writer, self._recorder.limit,
+                             (args[0], None, None) + (() if axis is None else (axis, None)), codes)
+
+        if isinstance(what, _Result):
+            what.uses.append(name)
+            self._recorder.write(what.name, fill, codes, what.layer)
+        else:
+            self._recorder.write(name, fill, codes)
+
+    def _dequantize(self, name, args, y):
+        try:
+            codes = self._codes(name, *args[:4])
+            if y.dtype != torch.float:
+                raise _Cannot("real numbers of %s" % y.dtype)
+        except _Cannot as reason:
+            self._recorder.leave_out(name, str(reason))
+            return
+        self._set(y, codes)
+        # Weights are constants: what is read of them stands in their layer.
+        if id(args[0]) not in self._names:
+            self._recorder.write(
+                name, lambda writer: _dequantize(writer, self._recorder.limit, (codes,), y), y)
+
+    def _move(self, func, args, y):
+        what = self._is(args[0])
+        if isinstance(what, torch.Tensor):
+            try:
+                what = func(what, *args[1:])
+            except (RuntimeError, NotImplementedError):
+                return
+        self._set(y, what if not isinstance(what, tuple) else None)
+
+    def _sums(self, name, args, y):
+        """A layer of dequantized x and w."""
+        window, write = (), _linear
+        if name == "aten::convolution":
+            x, w, bias = args[:3]
+            window, write = (*args[3:6], args[8]), _conv2d
+            if args[6]:
+                return  # transposed
+        elif name == "aten::addmm":
+            bias, x, w = args[:3]
+            if tuple(args[3:5]) != (1, 1) or bias.dim() != 1:
+                return
+        else:
+            x, w, bias = (*args[:2], None) if name == "aten::mm" else args[:3]
+        codes, weights = self._is(x), self._is(w)
+        if name in ("aten::addmm", "aten::mm"):
+            weights = weights[0] if isinstance(weights, tuple) else None
+        if isinstance(codes, torch.Tensor) and isinstance(weights, torch.Tensor):
+            layer = _Layer(weights, bias, *window)
+            self._result(name, y, bias, True, lambda writer, limit, out, relu: write(
+                writer, limit, (codes, layer), out, relu))
+
+    def _pair(self, name, args, y):
+        operator = name.partition("::")[2]
+        a, b = self._is(args[0]), self._is(args[1])
+        factor = args[2] if len(args) > 2 else 1
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and factor == 1:
+            self._result(name, y, None, False, lambda writer, limit, out, relu: _operands(
+                writer, limit, (a, b), out, operator, relu))
+
+    def _result(self, name, y, bias, sums, fill):
+        layer = self._names.get(id(bias), "").rpartition(".")[0]
+        result = _Result(name, layer or self._recorder.layer(), fill, sums)
+        self._results.append(result)
+        self._set(y, result)
+
+
+# torchao ----------------------------------------------------------------------------------------
+
+
+def _torchao_linear(writer, limit, layer, x, y):
+    """nn.Linear whose weight is torchao's Int8Tensor."""
+    w, how = layer.weight, layer.weight.act_quant_kwargs
+    if how is None:
+        raise _Cannot("only its weights are int8: their codes are multiplied and added in floating "
+                      "point, in an order that PyTorch leaves open")
+    rows = type(how.granularity).__name__
+    if w.act_quant_scale is not None or getattr(w, "act_pre_scale", None) is not None:
+        raise _Cannot("activations that were scaled before")
+    if how.mapping_type.name != "SYMMETRIC" or how.reduce_range or rows not in ("PerRow",
+                                                                                "PerTensor"):
+        raise _Cannot("activations other than symmetric ones of 8 bits")
+    if x.dtype != torch.float or y.dtype != torch.float:
+        raise _Cannot("activations of %s" % x.dtype)
+    if w.scale.numel() not in (1, w.qdata.shape[0]):
+        raise _Cannot("several scales in a channel")
+    x, kept = _matrix(x), _matrix(y)
+    N, K = w.qdata.shape
+    limit = min(limit, MAX_PRODUCTS // max(1, K))
+    N = _first_rows(writer, N, limit, "channels")
+    cut = x.shape[0] if rows == "PerRow" else None
+    M = _first_rows(writer, x.shape[0], limit // max(1, N)) if cut is not None else x.shape[0]
+    scales = w.scale.reshape(-1).tolist()
+    per_channel = len(scales) > 1
+    writer.put(op="dynamic_linear", M=M, N=N, K=K, w_dtype="s8", qparams_rule="observer",
+               symmetric=True, dtype="s8", x_gran="row" if rows == "PerRow" else "tensor",
+               gran="channel" if per_channel else "tensor",
+               w_scale=[writer.scale(s) for s in scales[:N]] if per_channel
+               else writer.scale(scales[0]),
+               w_zp=[0] * N if per_channel else 0, x=_reals(x[:M]),
+               w=w.qdata[:N].reshape(-1).tolist())
+    if layer.bias is not None:
+        writer.put(bias=_reals(layer.bias[:N]))
+    return _reals(kept[:M, :N])
+
+
 # Operators that hand codes on, or read a fact about a tensor. Views are known by their schema.
 _MOVES = {"aten::clone", "aten::contiguous", "aten::_to_copy", "aten::copy_", "aten::int_repr",
           "aten::equal", "aten::is_same_size", "aten::_unsafe_view"}
@@ -388,10 +613,17 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
                 self._layers.append(name)
             return hook
 
-        def leave(_module, _inputs, _output):
-            self._layers.pop()
+        def leave(module, inputs, output):
+            name = self._layers.pop()
+            weight = getattr(module, "weight", None)
+            if isinstance(module, torch.nn.Linear) and hasattr(weight, "act_quant_kwargs"):
+                self.write("torchao linear", lambda writer: _torchao_linear(
+                    writer, self.limit, module, inputs[0], output), output, name)
 
+        names = {}
         if self._model is not None:
+            for named in (self._model.named_buffers(), self._model.named_parameters()):
+                names.update((id(tensor), name) for name, tensor in named)
             for name, module in self._model.named_modules():
                 self._hooks.append(module.register_forward_pre_hook(enter(name)))
                 self._hooks.append(module.register_forward_hook(leave))
@@ -405,6 +637,7 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
             for name, module in self._reference.named_modules():
                 if name:
                     self._hooks.append(module.register_forward_hook(keep(name)))
+        self._decomposed = _Decomposed(self, names)
         return super().__enter__()
 
     def __exit__(self, *exception):
@@ -412,6 +645,7 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
             hook.remove()
         self._hooks, self._layers = [], []
         left = super().__exit__(*exception)
+        self.left_out += self._decomposed.left_out()
         self._write_references()
         return left
 
@@ -439,31 +673,43 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
         inputs = [args[0]] if not isinstance(args[0] if args else None, (list, tuple)) else args[0]
         tensors = [t for t in list(inputs) + [y] if isinstance(t, torch.Tensor)]
         is_quantized = any(t.is_quantized for t in tensors)
+        if not is_quantized and isinstance(y, torch.Tensor) and self._decomposed.see(
+                name, func, _positional(func, args, kwargs or {}), y):
+            return y
         if name in _OPERATORS and is_quantized:
-            self._write(name, _positional(func, args, kwargs or {}), y)
+            positional = _positional(func, args, kwargs or {})
+            self.write(name, lambda writer: _OPERATORS[name](writer, self.limit, positional, y), y)
         elif (is_quantized or "quantized" in name) and not _only_moves(func):
-            self.left_out.append((self._layer(), name, _why_not(func)))
+            self.leave_out(name, _why_not(func))
         return y
 
-    def _layer(self):
+    def layer(self):
+        """The module that runs."""
         return next((name for name in reversed(self._layers) if name), "model")
 
-    def _write(self, name, args, y):
+    def leave_out(self, name, reason, layer=None):
+        self.left_out.append((layer or self.layer(), name, reason))
+
+    def write(self, name, fill, y, layer=None):
+        """One file, which fill(writer) fills; it returns the observed output. y: all of it."""
+        layer = layer or self.layer()
         writer = _Writer()
         try:
-            observed = _OPERATORS[name](writer, self.limit, args, y)
+            observed = fill(writer)
         except _Cannot as reason:
-            self.left_out.append((self._layer(), name, str(reason)))
+            self.leave_out(name, str(reason), layer)
             return
         except Exception as error:  # pylint: disable=broad-except
             # An error here must not end the model's own run.
-            self.left_out.append((self._layer(), name, "not understood: %r" % error))
+            self.leave_out(name, "not understood: %r" % error, layer)
             return
-        by = "PyTorch %s, engine %s" % (torch.__version__, torch.backends.quantized.engine)
-        writer.put(note="; ".join(["%s of layer %s" % (name, self._layer())] + writer.notes),
+        by = "PyTorch " + torch.__version__
+        if name in _OPERATORS:
+            by += ", engine " + torch.backends.quantized.engine
+        writer.put(note="; ".join(["%s of layer %s" % (name, layer)] + writer.notes),
                    observed={"by": by, "y": observed})
         path = os.path.join(self.folder, "%03d-%s-%s.case.json" % (
-            len(self.files), self._layer().replace("/", "_"), writer.case["op"]))
+            len(self.files), layer.replace("/", "_"), writer.case["op"]))
         with open(path, "w", encoding="utf-8") as file:
             fields = ["  %s: %s" % (json.dumps(k), json.dumps(v)) for k, v in writer.case.items()]
             file.write("{\n" + ",\n".join(fields) + "\n}\n")
@@ -472,7 +718,7 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
         images = "R" in writer.case
         cut = any(note.endswith((" channels", " groups")) for note in writer.notes)
         if y.is_quantized and not cut and (images or y.dim() <= 3):
-            self._written.setdefault(self._layer(), []).append(
+            self._written.setdefault(layer, []).append(
                 (path, list(y.shape), len(observed), bool(writer.case.get("relu")), images))
 
 

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// What PyTorch runs where no quantized engine does:
+//
+//   torch-decomposed  a model of PT2E (torch.export, convert_pt2e), not compiled: the operators
+//                     quantized_decomposed.*, and float32 operators between them (PyTorch 2.13
+//                     torch/ao/quantization/fx/_decomposed.py). A dequantize and a quantize around
+//                     an operator make one operation of codes.
+//   torchao@ISA       torchao's linear of int8 weights and of activations that are quantized row by
+//                     row (torchao 0.18 torchao/quantization/quantize_/workflows/int8/
+//                     int8_tensor.py, torchao/kernel/intmm.py): x + 128 times w in torch._int_mm,
+//                     which is oneDNN's matmul, and saturates pairs without VNNI.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "core/slice.h"
+#include "oracles/conventions/dequantized.h"
+#include "oracles/conventions/dynamic_linear.h"
+#include "oracles/conventions/numpy.h"
+
+namespace qualm::conventions {
+namespace {
+
+// Decomposed ---------------------------------------------------------------------------------
+
+struct FloatSum {
+  float in_order = 0;             // one product after the other, as `run` adds them
+  double exact = 0, largest = 0;  // of the same float32 operands; of their absolute values
+  int64_t terms = 0;
+
+  void Add(float x, float w) {
+    const float product = x * w;
+    in_order = in_order + product;
+    const double exact_product = double{x} * double{w};
+    exact += exact_product;
+    largest += std::abs(exact_product);
+    ++terms;
+  }
+};
+
+FloatSum SumAt(const Case& c, int64_t index) {
+  const int64_t m = index / c.N, n = index % c.N;
+  FloatSum sum;
+  const auto add = [&](int64_t x_at, int64_t w_at, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      sum.Add(Dequantized<float>(c.x.IntAt(x_at + i), c.x_q.zero_point_at(0), c.x_q.scale_at(0)),
+              Dequantized<float>(c.w.IntAt(w_at + i), c.w_q.zero_point_at(n), c.w_q.scale_at(n)));
+    }
+  };
+  if (c.op == Op::kLinear) {
+    add(m * c.K, n * c.K, c.K);
+  } else {
+    const Window& v = c.window;
+    const int64_t depth = v.in_c / v.groups, group = n / (c.N / v.groups);
+    for (const Tap& tap : TapsOf(v, m)) {  // 0 in the padding
+      if (tap.x_row < 0) continue;
+      add(tap.x_row + group * depth, ((n * v.kernel_h + tap.r) * v.kernel_w + tap.s) * depth,
+          depth);
+    }
+  }
+  if (c.bias) {
+    const float bias = (*c.bias)[static_cast<size_t>(n)];
+    sum.in_order = sum.in_order + bias;
+    sum.exact += double{bias};
+    sum.largest += std::abs(double{bias});
+    ++sum.terms;
+  }
+  return sum;
+}
+
+std::optional<Value> Gather(const Case& c, int64_t index, Trace* trace) {
+  if (HasSums(c.op)) {
+    const FloatSum sum = SumAt(c, index);
+    Value value;
+    value.SetReal(sum.in_order);
+    Note(trace, Stage::kAccumulate,
+         "sum of " + std::to_string(sum.terms) +
+             " float32 numbers (products of dequantized ones, and the bias), added in any order",
+         ValueText(value), static_cast<double>(sum.in_order) != sum.exact);
+    return value;
+  }
+  if (c.op != Op::kRescale) return std::nullopt;
+  Value value;
+  value.SetReal(Dequantized<float>(c.x.IntAt(index), c.x_q.zero_point_at(0), c.x_q.scale_at(0)));
+  Note(trace, Stage::kAccumulate, "dequantized in float32", ValueText(value), true);
+  return value;
+}
+
+// Whether every output is the code of a sum that some order of float32 additions can give. Each
+// addition and product is off by half an ulp of what it gives, which is at most `largest`.
+bool SomeOrderGives(const Definition& definition, const Case& c, const Tensor& y) {
+  if (!HasSums(c.op) || y.dtype() != c.out_dtype || y.shape() != c.output_shape()) return false;
+  const std::vector<Step> steps = definition.steps(c);
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const FloatSum sum = SumAt(c, i);
+    const auto terms = static_cast<double>(sum.terms);
+    const double error = (terms + 2) * 0x1.01p-24 * sum.largest + terms * 0x1p-149;
+    const Channel channel = definition.channel(c, i % c.N);
+    const auto code_at = [&](double end, float beyond) {
+      Value value;
+      value.SetReal(std::nextafter(static_cast<float>(end), beyond));
+      Apply(steps, channel, value, nullptr);
+      return value.integer;
+    };
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    if (!(sum.largest < 0x1p120) || terms > 0x1p20) return false;
+    if (y.IntAt(i) < code_at(sum.exact - error, -kInfinity) ||
+        y.IntAt(i) > code_at(sum.exact + error, kInfinity))
+      return false;
+  }
+  return true;
+}
+
+Definition Decomposed() {
+  Definition definition = DequantizingInFloat32();
+  definition.name = "torch-decomposed";
+  definition.description =
+      "PT2E's decomposed operators, not compiled: dequantize, compute in float32, times the "
+      "reciprocal of the scale, round, + zero point, clamp";
+  definition.source = "PyTorch 2.13 torch/ao/quantization/fx/_decomposed.py";
+  definition.ops = {Op::kQuantize, Op::kDequantize, Op::kRescale, Op::kAdd,      Op::kSub,
+                    Op::kMul,      Op::kLinear,     Op::kConv2d,  Op::kDepthwise};
+  definition.variations = {"V2", "V8", "V14", "V17", "V19"};
+  definition.cannot_run = [numpy = definition.cannot_run](const Case& c) {
+    return FirstReason({numpy(c), ZeroPointsAreCodes(c),
+                        Require(c.op != Op::kRescale || !c.relu, "this function has no relu")});
+  };
+  definition.channel = [numpy = definition.channel](const Case& c, int64_t n) {
+    Channel channel = numpy(c, n);
+    // A Python float for a tensor, a tensor of float32 for channels.
+    channel.reciprocal =
+        c.per_channel ? 1.0F / channel.scale : static_cast<float>(1.0 / double{channel.scale});
+    return channel;
+  };
+  definition.gather = [numpy = definition.gather](const Case& c) {
+    return [&c, own = numpy(c)](int64_t index, Trace* trace) {
+      const std::optional<Value> value = Gather(c, index, trace);
+      return value ? value : own(index, trace);
+    };
+  };
+  definition.steps = [numpy = definition.steps](const Case& c) {
+    std::vector<Step> steps = numpy(c);
+    for (Step& step : steps) {
+      if (step.text == "divided by scale {scale}")
+        step = {Stage::kScale, "times fl(1/scale) {reciprocal}", step::TimesReciprocal};
+    }
+    return steps;
+  };
+  return definition;
+}
+
+// torchao ------------------------------------------------------------------------------------
+
+// Of the scale: torch.finfo(torch.float32).eps.
+constexpr float kLeastScale = 0x1p-23F;
+
+void TimesXScale(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.a.scale); }
+void TimesWScale(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.b.scale); }
+
+Convention TorchaoLinear(const Convention& onednn) {
+  Definition sums;
+  sums.ops = {Op::kLinear};
+  sums.accumulation = onednn.accumulation;
+  sums.channel = [](const Case& c, int64_t n) {
+    Channel channel;
+    channel.a.scale = c.x_q.scale_at(0);
+    channel.b.scale = c.w_q.scale_at(n);
+    if (c.bias) channel.bias = (*c.bias)[static_cast<size_t>(n)];
+    return channel;
+  };
+  sums.steps = [](const Case& c) {
+    std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat},
+                               {Stage::kScale, "times x_scale {a_scale}", TimesXScale},
+                               {Stage::kScale, "times w_scale {b_scale}", TimesWScale}};
+    if (c.bias) steps.push_back({Stage::kBias, "+ bias {bias}", step::AddBiasFloat});
+    return steps;
+  };
+  return MakeConvention(std::move(sums));
+}
+
+Convention Torchao(const Convention& onednn, const std::string& isa, const Convention& decomposed) {
+  DynamicLinear library;
+  library.rule = QParamsRule::kObserver;
+  library.satisfies = {"row_order", "row_independence", "column_independence",
+                       "per_channel_equals_per_tensor"};
+  library.variations = {"V1", "V2", "V8", "V16", "V19", "V31"};
+  if (onednn.pair_saturates) library.variations.emplace_back("V6");
+  library.choose = [](const Case&, exact::ObservedRange range) {
+    const float most = std::max(-range.min, range.max);
+    return exact::AtenChoice{double{std::max(most / 127.5F, kLeastScale)}, 0};
+  };
+  const auto always = [](Convention stage) {
+    return [made = std::move(stage)](const exact::AtenChoice&) { return made; };
+  };
+  library.quantize = always(decomposed);
+  library.linear = always(TorchaoLinear(onednn));
+  library.cannot_run = [](const Case& c) {
+    const Observer& o = c.observer;
+    return FirstReason({
+        Require(c.w.dtype() == DType::kS8 && WeightZeroPointsAre(c, 0),
+                "weights must be s8 without zero points"),
+        Require(o.dtype == DType::kS8 && o.symmetric && !o.reduce_range && o.quant_min == -128 &&
+                    o.quant_max == 127,
+                "x must be quantized to all codes of s8, symmetric"),
+        Require(std::ranges::all_of(c.x.as<float>(), [](float x) { return std::isfinite(x); }),
+                "x must be finite"),
+        Require(!c.relu, "this operator has no relu"),
+        Require(c.K != 1, "torch._int_mm answers anything to sums of one term"),
+    });
+  };
+  Convention row = MakeDynamicLinear(std::move(library));
+  Convention all = row;
+  all.name = "torchao@" + isa;
+  all.description =
+      "torchao's linear of int8 weights and of activations quantized row by row, on " + isa +
+      (onednn.pair_saturates ? ": saturating int16 pairs" : ": exact sums");
+  all.source = "torchao 0.18 quantize_/workflows/int8/int8_tensor.py, kernel/intmm.py";
+  all.pair_saturates = onednn.pair_saturates;
+  // Rows of their own scales are cases of one row, all of which shares a scale.
+  const auto row_of = [](const Case& c, int64_t m) {
+    Case one = slice::Rows(c, {{m}});
+    one.x_gran = Granularity::kTensor;
+    return one;
+  };
+  all.cannot_run = [row, row_of](const Case& c) {
+    if (c.op != Op::kDynamicLinear) return "this convention has no " + std::string(Name(c.op));
+    if (RowsShareQParams(c)) return row.cannot_run(c);
+    for (int64_t m = 0; m < c.M; ++m) {
+      if (std::string reason = row.cannot_run(row_of(c, m)); !reason.empty()) return reason;
+    }
+    return std::string();
+  };
+  all.run = [row, row_of](const Case& c) {
+    if (RowsShareQParams(c)) return row.run(c);
+    Tensor y(DType::kF32, c.output_shape());
+    for (int64_t m = 0; m < c.M; ++m)
+      std::ranges::copy(row.run(row_of(c, m)).y.as<float>(), y.as<float>().begin() + m * c.N);
+    return ConventionOutput{std::move(y), std::nullopt};
+  };
+  all.trace = [row, row_of](const Case& c, int64_t index) {
+    if (RowsShareQParams(c)) return row.trace(c, index);
+    return row.trace(row_of(c, index / c.N), index % c.N);
+  };
+  return all;
+}
+
+}  // namespace
+
+std::vector<Convention> TorchDecomposedConventions() {
+  const auto definition = std::make_shared<const Definition>(Decomposed());
+  Convention decomposed = MakeConvention(*definition);
+  decomposed.also_gives = [definition](const Case& c, const Tensor& y) {
+    return SomeOrderGives(*definition, c, y);
+  };
+  std::vector<Convention> conventions;
+  const std::vector<Convention> onednn = OneDnn3Conventions();
+  for (const std::string isa : {"avx2", "vnni"}) {
+    conventions.push_back(Torchao(
+        *std::ranges::find(onednn, "onednn3.10@" + isa, &Convention::name), isa, decomposed));
+  }
+  conventions.push_back(std::move(decomposed));
+  return conventions;
+}
+
+}  // namespace qualm::conventions

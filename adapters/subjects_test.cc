@@ -153,14 +153,6 @@ std::vector<Case> WitnessesOf(const std::string& kind) {
     c.out_q.scale = {4.0f};
     return {c};
   }
-  if (kind == "*") {  // another rounding: of 0.5 before a zero point of 1, or of 0.75
-    Case cut = c;
-    cut.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 0});
-    cut.out_q.scale = {4.0f};
-    c.out_q = {{2.0f}, {1}};
-    return {c, cut};
-  }
-  EXPECT_EQ(kind, "rounding");
   // 2^-47 above a half and below it: a half once the multiplier is rounded, to even or up.
   Case above = c;
   above.x_q.scale = {0x1.000002p0f};
@@ -170,7 +162,13 @@ std::vector<Case> WitnessesOf(const std::string& kind) {
   below.x_q.scale = {0x1.000002p0f};
   below.w_q.scale = {0x1.fffffcp-1f};
   below.out_q.scale = {2.0f};
-  return {above, below};
+  if (kind == "rounding") return {above, below};
+  EXPECT_EQ(kind, "*");  // another rounding: of 0.5 before a zero point of 1, of 0.75, or of these
+  Case cut = c;
+  cut.x = Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 0});
+  cut.out_q.scale = {4.0f};
+  c.out_q = {{2.0f}, {1}};
+  return {c, cut, above, below};
 }
 
 // The same with s8 in place of u8.

@@ -517,7 +517,8 @@ void AddWheels(Rows& rows) {
 // What PT2E converts, not compiled.
 void AddDecomposed(Rows& rows) {
   const char* const subject = "model:torch-decomposed";
-  rows.Add(std::array{subject}, Op::kQuantize, FindingKind::kRounding, kReciprocal);
+  for (const Op op : {Op::kQuantize, Op::kRescale})
+    rows.Add(std::array{subject}, op, FindingKind::kRounding, kReciprocal);
   rows.Add(std::array{subject}, Op::kAdd, FindingKind::kRounding, kDecomposedAdd);
   for (const Op op : {Op::kQuantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul, Op::kLinear,
                       Op::kConv2d, Op::kDepthwise})

@@ -63,7 +63,7 @@ constexpr std::array<Project, 22> kProjects{{
     {"TVM", "apache/tvm", "HEAD"},
     {"MNN", "alibaba/MNN", "HEAD"},
     {"CTranslate2", "OpenNMT/CTranslate2", "v4.8.1"},
-    {"tract", "sonos/tract", "HEAD"},
+    {"tract", "sonos/tract", "38b383f"},
     {"PyTorch", "pytorch/pytorch", "v1.13.1"},
     {"pytorch", "pytorch/pytorch", "HEAD"},
 }};

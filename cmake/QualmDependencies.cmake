@@ -46,6 +46,7 @@ find_package(fmt REQUIRED)
 find_package(Boost 1.74 CONFIG REQUIRED)  # its own package file: CMake drops FindBoost
 find_package(CLI11 REQUIRED)
 find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
 
 # Headers alone: the wire format of ONNX files, hashes of certificates. Their packages bring no
 # CMake files everywhere.

@@ -2,6 +2,7 @@
 #include "core/float_text.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -220,6 +221,12 @@ std::optional<float> ParseFloatText(std::string_view text) {
 std::optional<double> ParseDoubleText(std::string_view text) {
   const std::optional<Split> split = SplitNumber(text);
   return split ? FromChars<double>(*split) : std::nullopt;
+}
+
+std::string DoubleText(double value) {
+  std::array<char, 40> text;
+  std::snprintf(text.data(), text.size(), "%a", value);
+  return text.data();
 }
 
 }  // namespace qualm

@@ -36,6 +36,8 @@ std::optional<float> ParseFloatText(std::string_view text);
 
 // A double as C hex text, for records that hold float64 fields; nullopt if malformed.
 std::optional<double> ParseDoubleText(std::string_view text);
+// "0x1.8p-3", as it reads.
+std::string DoubleText(double value);
 
 }  // namespace qualm
 

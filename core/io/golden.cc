@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/io/golden.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/float_text.h"
+#include "core/io/case_json.h"
 #include "core/io/json_text.h"
+#include "core/io/packed_array.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
 
 namespace qualm {
 
-// A field. Lists of integers only, the bulk of every file, are kept compactly.
+// A field. Lists of one type, the bulk of every file, are kept compactly.
 struct GoldenRecord::Value {
   enum class Kind : uint8_t { kNull, kInteger, kNumber, kText, kList };
   Kind kind = Kind::kNull;
   int64_t integer = 0;                 // kInteger
   std::string text = {};               // kText; kNumber: the token as written
   std::vector<int64_t> integers = {};  // kList, while all entries are integers
+  std::vector<float> reals = {};       // kList that was packed as float32
   std::vector<Value> items = {};       // kList otherwise
 
   void Append(Value item) {
@@ -40,6 +46,80 @@ using Value = GoldenRecord::Value;
 using Kind = Value::Kind;
 constexpr size_t kMaxDepth = 16;
 constexpr size_t kMaxLineBytes = size_t{1} << 28;
+
+// The entries of type T as `Entry`s.
+template <class T, class Entry>
+std::vector<Entry> Entries(const std::string& bytes) {
+  std::vector<Entry> list;
+  for (size_t at = 0; at < bytes.size(); at += sizeof(T)) {
+    T entry;
+    std::memcpy(&entry, bytes.data() + at, sizeof entry);
+    list.push_back(static_cast<Entry>(entry));
+  }
+  return list;
+}
+
+struct PackedType {
+  std::string_view dtype;  // NumPy's name
+  size_t bytes;
+  void (*into)(const std::string& bytes, Value& list);
+};
+template <class T>
+void IntoIntegers(const std::string& bytes, Value& list) {
+  list.integers = Entries<T, int64_t>(bytes);
+}
+// A float16 as the float32 of the same value.
+float FromHalf(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float magnitude = exponent == 31 ? (fraction == 0 ? std::numeric_limits<float>::infinity()
+                                                          : std::numeric_limits<float>::quiet_NaN())
+                          : exponent == 0
+                              ? std::ldexp(static_cast<float>(fraction), -24)
+                              : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+  return bits >> 15 != 0 ? -magnitude : magnitude;
+}
+constexpr PackedType kPackedTypes[] = {
+    {"uint8", 1, IntoIntegers<uint8_t>},
+    {"int8", 1, IntoIntegers<int8_t>},
+    {"uint16", 2, IntoIntegers<uint16_t>},
+    {"int16", 2, IntoIntegers<int16_t>},
+    {"uint32", 4, IntoIntegers<uint32_t>},
+    {"int32", 4, IntoIntegers<int32_t>},
+    {"int64", 8, IntoIntegers<int64_t>},
+    {"float16", 2,
+     [](const std::string& bytes, Value& list) {
+       for (const uint16_t entry : Entries<uint16_t, uint16_t>(bytes))
+         list.reals.push_back(FromHalf(entry));
+     }},
+    {"float32", 4,
+     [](const std::string& bytes, Value& list) { list.reals = Entries<float, float>(bytes); }},
+    {"float64", 8,
+     [](const std::string& bytes, Value& list) {
+       for (const double entry : Entries<double, double>(bytes))
+         list.items.push_back({.kind = Value::Kind::kText, .text = DoubleText(entry)});
+     }},
+};
+
+// A packed array as the list that it stands for. Throws InputError without a place.
+Value ListOf(const std::map<std::string, Value>& packed) {
+  const auto part = [&](const char* name, Value::Kind kind) -> const Value& {
+    const auto at = packed.find(name);
+    if (packed.size() != 3 || at == packed.end() || at->second.kind != kind ||
+        !at->second.items.empty())
+      throw InputError("an object, expected a plain value or a packed array: dtype, shape, z");
+    return at->second;
+  };
+  const std::string& dtype = part("dtype", Value::Kind::kText).text;
+  const auto type = std::ranges::find(kPackedTypes, dtype, &PackedType::dtype);
+  if (type == std::end(kPackedTypes)) throw InputError("dtype " + OneLine(dtype) + " is not known");
+  const std::vector<int64_t>& shape = part("shape", Value::Kind::kList).integers;
+  const int64_t count = ElementCount(shape, kMaxElements);
+  if (count < 0) throw InputError("its shape is negative or too large");
+  Value list{.kind = Value::Kind::kList};
+  type->into(Unpack(part("z", Value::Kind::kText).text, static_cast<size_t>(count) * type->bytes),
+             list);
+  return list;
+}
 
 // Ids and names go into one-line messages.
 std::string Printable(std::string_view text) { return OneLine(text.substr(0, 120)); }
@@ -69,13 +149,26 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool binary(binary_t&) override { return Fail("binary data"); }
   bool start_object(size_t) override {
-    if (in_object_) return Fail("field " + Printable(key_) + ": an object, expected a plain value");
     if (!lists_.empty()) return Fail("an object inside a list");
+    if (packed_) return Fail("field " + Printable(key_) + ": an object inside an object");
+    if (in_object_) packed_.emplace();
     in_object_ = true;
     return true;
   }
-  bool end_object() override { return true; }
+  bool end_object() override {
+    if (!packed_) return true;
+    const std::map<std::string, Value> packed = std::exchange(packed_, std::nullopt).value();
+    try {
+      return Add(ListOf(packed));
+    } catch (const InputError& error) {
+      return Fail("field " + Printable(key_) + ": " + error.what());
+    }
+  }
   bool key(string_t& name) override {
+    if (packed_) {
+      part_ = std::move(name);
+      return true;
+    }
     if (fields.contains(name)) return Fail("field " + Printable(name) + ": given twice");
     key_ = std::move(name);
     return true;
@@ -112,6 +205,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     if (!in_object_) return Fail("expected an object");
     if (!lists_.empty()) {
       lists_.back().Append(std::move(value));
+    } else if (packed_) {
+      (*packed_)[part_] = std::move(value);
     } else {
       fields[key_] = std::make_shared<const Value>(std::move(value));
     }
@@ -119,7 +214,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool in_object_ = false;
-  std::string key_;
+  std::string key_, part_;
+  std::optional<std::map<std::string, Value>> packed_;  // inside an object inside the record
   std::vector<Value> lists_;
 };
 
@@ -151,7 +247,7 @@ float AsFloat(const GoldenRecord& record, const std::string& field, const Value&
 std::vector<float> AsFloats(const GoldenRecord& record, const std::string& field,
                             const Value& value) {
   if (value.kind != Kind::kList) return {AsFloat(record, field, value)};
-  std::vector<float> result;
+  std::vector<float> result = value.reals;
   for (const int64_t integer : value.integers)
     result.push_back(AsFloat(record, field, {.kind = Kind::kInteger, .integer = integer}));
   for (const Value& item : value.items) result.push_back(AsFloat(record, field, item));
@@ -194,7 +290,7 @@ double GoldenRecord::Double(const std::string& field) const {
 std::vector<int64_t> GoldenRecord::Ints(const std::string& field) const {
   const Value& value = Find(*this, field);
   if (value.kind == Kind::kInteger) return {value.integer};
-  if (value.kind != Kind::kList || !value.items.empty())
+  if (value.kind != Kind::kList || !value.items.empty() || !value.reals.empty())
     Wrong(*this, field, "expected a list of integers");
   return value.integers;
 }
@@ -246,7 +342,8 @@ GoldenRecord ParseGoldenLine(std::string_view text, std::string_view file, int64
   record.fields = std::move(builder.fields);
   record.id = record.Text("id");
   record.where += ": " + Printable(record.id);
-  record.backend = record.Text("backend");
+  // Recordings of November 2026 call the library a stack.
+  record.backend = record.Text(record.Has("backend") ? "backend" : "stack");
   record.op = record.Text("op");
   if (record.Has("isa")) record.isa = record.Text("isa");
   return record;

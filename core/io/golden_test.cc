@@ -56,6 +56,53 @@ TEST(GoldenTest, MixedListsKeepEveryEntry) {
   EXPECT_EQ(Parse(R"("l":[1,2,"0x1p+1",3])").Floats("l"), (std::vector<float>{1, 2, 2, 3}));
 }
 
+std::string Packed(const std::string& dtype, const std::string& shape, const std::string& z) {
+  return R"("p":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"z":")" + z + "\"}";
+}
+
+TEST(GoldenTest, ReadsPackedArrays) {
+  using Ints = std::vector<int64_t>;
+  EXPECT_EQ(Parse(Packed("uint8", "[3]", "eJxjZPoPAAEJAQM=")).Ints("p"), (Ints{1, 2, 255}));
+  EXPECT_EQ(Parse(Packed("int8", "[3,1]", "eJxjZPoPAAEJAQM=")).Ints("p"), (Ints{1, 2, -1}));
+  EXPECT_EQ(Parse(Packed("int16", "[2]", "eJz791+HEQAHUgIr")).Ints("p"), (Ints{-2, 300}));
+  EXPECT_EQ(Parse(Packed("int64", "[0,5]", "eJwDAAAAAAE=")).Ints("p"), Ints{});
+  const std::vector<float> reals =
+      Parse(Packed("float32", "[2]", "eJxjYDhgz8DA0AAABkMBgA==")).Floats("p");
+  ASSERT_EQ(reals.size(), 2u);
+  EXPECT_EQ(reals[0], 1.5f);
+  EXPECT_TRUE(reals[1] == 0 && std::signbit(reals[1]));
+  EXPECT_EQ(Parse(Packed("float16", "[2]", "eJxjsGFsAAABOgC+")).Floats("p"),
+            (std::vector<float>{1, -0x1p-24f}));
+  EXPECT_EQ(Parse(Packed("float64", "[2]", "eJxjYACBB/YMEHAAAAvHAeA=")).Floats("p"),
+            (std::vector<float>{0.5f, -2}));
+}
+
+TEST(GoldenTest, RejectsPackedArraysThatLie) {
+  const std::string f = "f.jsonl:7: field p: ", z = "eJxjZPoPAAEJAQM=";
+  const std::string other = f + "holds another number of bytes than dtype and shape say";
+  for (const auto& [text, expected] : std::vector<std::pair<std::string, std::string>>{
+           {Packed("uint8", "[4]", z), other},
+           {Packed("uint8", "[2]", z), other},
+           {Packed("uint8", "[268435456]", z), other},
+           {Packed("uint8", "[268435457]", z), f + "its shape is negative or too large"},
+           {Packed("uint8", "[-1]", z), f + "its shape is negative or too large"},
+           {Packed("bool", "[3]", z), f + "dtype bool is not known"},
+           {Packed("uint8", "[3]", "eJxjZPoPAAEJAQQ="), f + "not zlib"},
+           {Packed("uint8", "[0]", ""), f + "not zlib"},
+           {Packed("uint8", "[3]", "eJxj*PoPAAEJAQM="), f + "not base64"},
+           {Packed("uint8", "[3]", "eJxjZPoPAAEJAQM"), f + "not base64"},
+           {Packed("uint8", "[3]", "===="), f + "not base64"},
+           {R"("p":{"dtype":"uint8","shape":[3]})", f + "an object, expected"},
+           {R"("p":{"dtype":"uint8","shape":[[3]],"z":"x"})", f + "an object, expected"},
+           {R"("p":{"dtype":"uint8","shape":{},"z":"x"})", f + "an object inside an object"},
+       }) {
+    const std::string error = ErrorOf([&] { Parse(text); });
+    EXPECT_TRUE(error.starts_with(expected)) << text << "\n  " << error;
+  }
+  EXPECT_EQ(ErrorOf([&] { Parse(Packed("float32", "[2]", "eJxjYDhgz8DA0AAABkMBgA==")).Ints("p"); }),
+            "f.jsonl:7: a: p: expected a list of integers");
+}
+
 TEST(GoldenTest, RejectsWhatIsMalformed) {
   const std::pair<const char*, const char*> table[] = {
       {"", "f:3: not JSON"},
@@ -69,7 +116,7 @@ TEST(GoldenTest, RejectsWhatIsMalformed) {
       {R"({"id":"a","id":"b","op":"x","backend":"b"})", "f:3: field id: given twice"},
       {R"({"id":"a","op":"x","backend":"b","isa":5})", "f:3: a: isa: expected a string"},
       {R"({"id":"a","op":"x","backend":"b","z":{"y":1}})", "f:3: field z: an object"},
-      {R"({"id":"a","op":"x","backend":"b","z":[{"y":1}]})", "f:3: field z: an object"},
+      {R"({"id":"a","op":"x","backend":"b","z":[{"y":1}]})", "f:3: an object inside a list"},
       {R"({"id":"a","op":"x","backend":"b","z":NaN})", "f:3: not JSON"},
       {R"({"id":"a","op":"x","backend":"b","z":"\ud800"})", "f:3: not JSON"},
       {"{\"id\":\"\xff\",\"op\":\"x\",\"backend\":\"b\"}", "f:3: byte 7: is invalid UTF-8"},

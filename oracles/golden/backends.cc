@@ -60,6 +60,7 @@ std::string ConventionName(const GoldenRecord& record) {
     return convention;
   }
   if (backend.starts_with("onednn-2")) return "onednn2@" + OneDnnName(isa);
+  if (backend.starts_with("onnxruntime-") && isa.empty()) return "onnxruntime@vnni";
   if (backend.starts_with("onnxruntime-"))
     return "onnxruntime@" + std::string(isa.substr(0, isa.find('-')));
   if (backend.starts_with("xnnpack@")) {
@@ -73,6 +74,7 @@ std::string ConventionName(const GoldenRecord& record) {
     const auto ours = After(isa, "xnnpack@");
     return ours.empty() ? "tflite@" + std::string(isa) : "xnnpack2026@" + std::string(ours);
   }
+  if (record.op.starts_with("decomposed.")) return "torch-decomposed";
   if (backend.starts_with("torchao-")) return "torchao@" + std::string(isa);
   if (const auto label = After(isa, "pt211-"); !label.empty()) return Torch211Name(record, label);
   if (isa == "qnnpack-x86" || isa == "pt26-qnnpack") return "qnnpack";

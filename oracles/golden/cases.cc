@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <utility>
 
 #include "core/limits.h"
@@ -205,6 +206,83 @@ Case DynamicLinearCase(const GoldenRecord& record) {
   return Checked(record, std::move(c));
 }
 
+std::string BeyondCases(const GoldenRecord& record) {
+  // oneDNN's own matmul has a src_dtype; that of floating-point numbers has none.
+  if (record.op == "matmul" && record.Has("dtype")) return "matmul of " + record.Text("dtype");
+  if (record.op == "DynamicQuantizeLinear" && !std::isfinite(record.Float("scale")))
+    return "DynamicQuantizeLinear with the scale " + record.Text("scale");
+  const bool quantizes = record.op == "QuantizeLinear";
+  if (!quantizes && record.op != "DequantizeLinear") return "";
+  const std::string codes = record.Text(quantizes ? "y_type" : "x_type");
+  const std::string real = record.Text(quantizes ? "x_type" : "y_type");
+  const std::vector<int64_t> shape = record.Ints("shape");
+  const bool columns = shape.size() == 2 && record.Has("axis") && record.Int("axis") == 1;
+  if (codes != "u8" && codes != "s8") return record.op + " of " + codes;
+  if (real != "f32") return record.op + " of " + real;
+  if (record.Has("block_size")) return record.op + " by blocks";
+  if (record.Has("axis") && !columns) return record.op + " along rows";
+  return "";
+}
+
+namespace {
+
+// Scale and zero point of the codes, one for each column where there is an axis.
+void ReadOnnxParameters(const GoldenRecord& record, QParams& q, Case& c) {
+  q.scale = record.Floats("scale");
+  q.zero_point = record.Has("zp") ? Int32s(record, "zp") : std::vector<int32_t>(q.scale.size(), 0);
+  c.per_channel = record.Has("axis");
+}
+
+// [rows, columns] of the record's shape; one row if it has one dimension.
+std::vector<int64_t> OnnxShape(const GoldenRecord& record) {
+  std::vector<int64_t> shape = record.Ints("shape");
+  if (shape.size() == 1) shape.insert(shape.begin(), 1);
+  if (shape.size() != 2) Wrong(record, "shape", "expected one or two dimensions");
+  return shape;
+}
+
+}  // namespace
+
+Case OnnxQuantizeCase(const GoldenRecord& record) {
+  Case c =
+      CaseOver(Op::kQuantize, Reals(record, "x", OnnxShape(record)), CodeType(record, "y_type"));
+  ReadOnnxParameters(record, c.out_q, c);
+  return Checked(record, std::move(c));
+}
+
+Case OnnxDequantizeCase(const GoldenRecord& record) {
+  Case c = CaseOver(Op::kDequantize,
+                    Codes(record, "x", CodeType(record, "x_type"), OnnxShape(record)), DType::kF32);
+  ReadOnnxParameters(record, c.x_q, c);
+  return Checked(record, std::move(c));
+}
+
+Case MatMulIntegerCase(const GoldenRecord& record) {
+  if (record.Text("b_layout") != "KxN") Wrong(record, "b_layout", "expected KxN");
+  Case c;
+  c.op = Op::kLinear;
+  c.M = Dimension(record, "M");
+  c.N = Dimension(record, "N");
+  c.K = Dimension(record, "K");
+  c.x = Codes(record, "a", CodeType(record, "a_type"), {c.M, c.K});
+  c.w = Transposed(Codes(record, "b", CodeType(record, "b_type"), {c.K, c.N}));
+  c.x_q.zero_point = {Int32(record, "a_zp")};
+  c.w_q.zero_point = Int32s(record, "b_zp");
+  c.per_channel = c.w_q.zero_point.size() > 1;
+  c.w_q.scale.assign(c.w_q.zero_point.size(), 1);
+  c.out_dtype = DType::kS32;
+  OpenClamp(&c);
+  return Checked(record, std::move(c));
+}
+
+Case OnnxDynamicCodesCase(const GoldenRecord& record) {
+  const std::vector<float> x = record.Floats("x");
+  Case c = CaseOver(Op::kQuantize, Tensor::Of<float>({1, static_cast<int64_t>(x.size())}, x),
+                    DType::kU8);
+  c.out_q = {{record.Float("scale")}, {Int32(record, "zp")}};
+  return Checked(record, std::move(c));
+}
+
 // The operand a is x, b is w.
 Case PairCase(const GoldenRecord& record) {
   DType dtype = record.op == "tflite_add" ? DType::kS8 : DType::kU8;
@@ -225,7 +303,9 @@ Case QuantizeCase(const GoldenRecord& record) {
   const std::vector<float> x = record.Floats("x");
   Case c = CaseOver(Op::kQuantize, Tensor::Of<float>({1, static_cast<int64_t>(x.size())}, x),
                     record.op == "tflite_quantize" ? DType::kS8 : CodeType(record, "dtype"));
-  c.out_q = {{record.Float("scale")}, {Int32(record, "zp")}};
+  c.out_q = {{record.Float(record.Has("scale") ? "scale" : "scale_double")}, {Int32(record, "zp")}};
+  if (record.Has("quant_min")) c.out_min = Int32(record, "quant_min");
+  if (record.Has("quant_max")) c.out_max = Int32(record, "quant_max");
   return Checked(record, std::move(c));
 }
 

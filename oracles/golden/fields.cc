@@ -61,7 +61,8 @@ Tensor Reals(const GoldenRecord& record, const std::string& field,
 
 DType CodeType(const GoldenRecord& record, const std::string& field) {
   std::string name = record.Text(field);
-  if (name == "qu8" || name == "qs8" || name == "qc8") name = name == "qu8" ? "u8" : "s8";
+  if (name == "qu8" || name == "uint8") name = "u8";
+  if (name == "qs8" || name == "qc8" || name == "int8") name = "s8";
   const std::optional<DType> dtype = ParseDType(name);
   if (!dtype || !IsCode(*dtype)) Wrong(record, field, "expected u8 or s8");
   return *dtype;

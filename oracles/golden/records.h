@@ -28,7 +28,7 @@ int32_t Int32(const GoldenRecord& record, const std::string& field, int64_t low 
 // 0 or 1; a missing field is 0.
 bool Flag(const GoldenRecord& record, const std::string& field);
 std::vector<int32_t> Int32s(const GoldenRecord& record, const std::string& field);
-// u8 or s8, under any of its names (XNNPACK's qu8, qs8, qc8 too).
+// u8 or s8, under any of its names (XNNPACK's qu8, qs8, qc8 and NumPy's too).
 DType CodeType(const GoldenRecord& record, const std::string& field);
 
 // The integers of a field, each inside the type, as many as the shape says. A list of another
@@ -55,6 +55,15 @@ Case DirectConv(const GoldenRecord& record);  // oneDNN's own: the sums, no zero
 Case WrittenCase(const GoldenRecord& record);  // `case` is the text of a case file
 
 Case DynamicLinearCase(const GoldenRecord& record);  // of ATen: float bias, f32 output
+
+// ONNX's operators, with their names.
+Case OnnxQuantizeCase(const GoldenRecord& record);
+Case OnnxDequantizeCase(const GoldenRecord& record);
+Case MatMulIntegerCase(const GoldenRecord& record);  // sums without zero points
+// DynamicQuantizeLinear: its codes with the scale and zero point that it chose.
+Case OnnxDynamicCodesCase(const GoldenRecord& record);
+// "" if a case can say the types and the grouping of the record, else what it cannot.
+std::string BeyondCases(const GoldenRecord& record);
 
 Case PairCase(const GoldenRecord& record);  // add, mul
 Case QuantizeCase(const GoldenRecord& record);

@@ -357,7 +357,9 @@ TEST_F(Command, HostileRecordingsNameFileAndLine) {
 
 // Findings in good files are reported although one file among them is bad.
 TEST_F(Command, OneBadFileAmongManyLosesNothing) {
-  std::filesystem::copy(Corpus("regressions"), folder() / "cases");
+  std::filesystem::create_directory(folder() / "cases");
+  for (const std::string name : {"linear-last-product-dropped", "quantize-half-is-added"})
+    std::filesystem::copy(Corpus("regressions/" + name + ".case.json"), folder() / "cases");
   Write("cases/aaa.case.json", "{");
   const Ran ran = Qualm(2, {"replay", "cases", "--subject", "faulty:k-tail", "--json", "out.json"});
   EXPECT_TRUE(Has(ran.out, "FINDING: linear.matches_exact fails on faulty:k-tail [tail]"));

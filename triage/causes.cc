@@ -519,6 +519,14 @@ float InFloat(const RealOutput& o) {
          (over(multiplier, y) / static_cast<float>(f.divisor));
 }
 
+// The sum is dequantized in float32 first, and then divided by the output scale.
+float DequantizedFirst(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  const auto multiplier = static_cast<float>(f.multiplier), offset = static_cast<float>(f.offset);
+  const float value = static_cast<float>(f.sum) * multiplier + (o.c.bias ? offset : 0);
+  return value / static_cast<float>(f.divisor) / static_cast<float>(f.y);
+}
+
 // The real value in float64 arithmetic, which misses ties: the cause "float64 multiplier".
 double InDouble(const RealOutput& o) {
   const Factors f = FactorsOf(o);
@@ -1083,6 +1091,10 @@ const Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "float32 reciprocal",
      "multiplies by {reciprocal} before rounding", Multiplies,
      Set<&CodeHooks::round, RoundValue<InFloat<true>>>, 6},
+    {Stage::kRound, Kind::kRounding, "float32 value over the output scale",
+     "rounds the sum, its real value and the quotient by the output scale to float32",
+     [](const Case& c) { return Multiplies(c) && !AddsOperands(c.op); },
+     Set<&CodeHooks::round, RoundValue<DequantizedFirst>>, 6},
     {Stage::kRound, Kind::kTie, "zero point before rounding (float32)",
      "adds the zero point in float32 before it rounds", Converts,
      Set<&CodeHooks::round, FloatZeroPointFirst>, 6},

@@ -60,6 +60,10 @@ const std::vector<std::string> kDefaultSubjects{"native@all",
                                                 "tflite@builtin",
                                                 "jax",
                                                 "iree",
+                                                "ncnn",
+                                                "mnn",
+                                                "ctranslate2",
+                                                "tvm",
                                                 "tract"};
 constexpr std::array<std::string_view, 3> kExactClaims{"matches_exact", "sweep_is_monotone",
                                                        "sweep_is_linear"};

@@ -1005,6 +1005,14 @@ const Cause kCauses[] = {
      [](Stages& s) { return Replace(s.c.relu, false); }, 6},
     {Stage::kClamp, Kind::kClamp, "clamp ignored",
      "clamps to the type instead of [out_min, out_max]", Always, ClampToType, 6},
+    {Stage::kClamp, Kind::kClamp, "clamp and relu ignored",
+     "clamps to the type instead of [out_min, out_max], and ignores the relu",
+     [](const Case& c) { return RowOf(c.op).relu; },
+     [](Stages& s) {
+       const bool relu = Replace(s.c.relu, false);
+       return ClampToType(s) || relu;
+     },
+     Cause::kBitsOfFamily},
     {Stage::kClamp, Kind::kClamp, "conversion overflow",
      "turns values beyond int32 into INT32_MIN before the clamp (cvtps2dq)", Converts,
      Set<&CodeHooks::convert, HugeBecomesMinimum>, 7},

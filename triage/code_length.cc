@@ -45,17 +45,17 @@ namespace {
 
 double MostBits(const Case& c, const Tensor& right, const Tensor& actual) {
   if (!IsCode(actual.dtype())) return INFINITY;
-  const auto tie = [&](int64_t i) { return exact::TieDistance(c, i).value_or(1); };
-  double farthest = 0, near = 0;
+  std::vector<size_t> departures;
   for (int64_t i = 0; i < actual.size(); ++i) {
     if (actual.BitsAt(i) == right.BitsAt(i)) continue;
     if (DistanceLsb(right, actual, i) > 1) return INFINITY;
-    farthest = std::max(farthest, tie(i));
+    departures.push_back(static_cast<size_t>(i));
   }
-  for (int64_t i = 0; i < actual.size(); ++i) {
-    const double at = tie(i);
-    near += at > farthest ? 0 : at == 0 ? 0.5 : 0.25;
-  }
+  std::vector<double> ties;
+  for (const std::optional<double>& tie : exact::TieDistances(c)) ties.push_back(tie.value_or(1));
+  double farthest = 0, near = 0;
+  for (const size_t i : departures) farthest = std::max(farthest, ties[i]);
+  for (const double at : ties) near += at > farthest ? 0 : at == 0 ? 0.5 : 0.25;
   return 2 + near;
 }
 

@@ -13,7 +13,9 @@
 namespace qualm::triage {
 namespace {
 
-constexpr int64_t kMostElements = int64_t{1} << 16;  // of a case that grows
+// Elements of a case that grows; of one with a window, whose products are many more.
+constexpr int64_t kMostElements = int64_t{1} << 16;
+constexpr int64_t kMostOfImages = int64_t{1} << 12;
 
 int32_t Within(int64_t value, CodeRange range) {
   return static_cast<int32_t>(std::clamp<int64_t>(value, range.min, range.max));
@@ -136,8 +138,27 @@ std::vector<int64_t> Grown(int64_t count, Rng& rng) {
   return items;
 }
 
+// More channels tell a tail of channels from a layer of few.
+void GrowImages(Case& c, Rng& rng) {
+  if (c.x.size() + c.w.size() > kMostOfImages) return;
+  const bool grouped = c.window.groups > 1;
+  switch (rng.Below(3)) {
+    case 0:
+      if (!grouped && c.N > 0) c = slice::Channels(c, Grown(c.N, rng));
+      return;
+    case 1:
+      if (IsConv(c.op) && !grouped && c.window.in_c > 0)
+        c = slice::Terms(c, Grown(c.window.in_c, rng));
+      return;
+    case 2:
+      if (c.window.batch > 0) c = slice::Batches(c, Grown(c.window.batch, rng));
+      return;
+  }
+}
+
 void Grow(Case& c, Rng& rng) {
-  if (HasWindow(c.op) || RowOf(c.op).qparams) return;
+  if (RowOf(c.op).qparams) return;
+  if (HasWindow(c.op)) return GrowImages(c, rng);
   switch (rng.Below(3)) {
     case 0:
       if (c.K > 0) c = slice::Terms(c, Grown(c.K, rng));

@@ -133,6 +133,23 @@ TEST(Varied, ChangesAFewThingsAtOnceAndEachNowAndThen) {
               0.04);
 }
 
+// A tail of channels needs more of them than an image that was cut down has.
+TEST(Varied, ImagesGetMoreChannelsTermsAndImages) {
+  Case c;
+  c.op = Op::kConv2d;
+  c.window = {.batch = 1, .in_h = 2, .in_w = 2, .in_c = 3};
+  c.N = 2;
+  c.x = Codes(DType::kU8, {1, 2, 2, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  c.w = Codes(DType::kS8, {2, 1, 1, 3}, {1, -2, 3, -4, 5, -6});
+  DeriveSizes(&c);
+  OpenClamp(&c);
+  ASSERT_EQ(Validate(c), "");
+  const std::vector<Case> cases = Near(c);
+  EXPECT_NEAR(Share(cases, [&](const Case& v) { return v.N > c.N; }), 1.0 / 9, 0.02);
+  EXPECT_NEAR(Share(cases, [&](const Case& v) { return v.K > c.K; }), 1.0 / 9, 0.02);
+  EXPECT_NEAR(Share(cases, [&](const Case& v) { return v.window.batch > 1; }), 1.0 / 9, 0.02);
+}
+
 // --- Integers -----------------------------------------------------------------------------------
 
 // How the codes came about; several ways may give the same codes.

@@ -318,8 +318,11 @@ TEST(Agreement, TieDistance) {
   int none = 0;
   for (int i = 0; i < 6000; ++i) {
     const Case c = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
+    std::vector<std::optional<double>> all;
+    if (IsCode(c.out_dtype)) all = TieDistances(c);
     for (int64_t at = 0; at < c.M * c.N; ++at) {
       const std::optional<double> distance = TieDistance(c, at);
+      if (!all.empty()) EXPECT_EQ(all[static_cast<size_t>(at)], distance) << Print(c, at);
       const std::optional<Rational> value = ValueOf(c, at);
       if (!value || abs(RoundHalfEven(*value)) >= Integer(1) << 33) {
         EXPECT_FALSE(distance.has_value()) << Print(c, at);

@@ -249,4 +249,12 @@ std::optional<double> TieDistance(const Case& c, int64_t index) {
   return Outputs(one).CodeAt(0, 0).tie_distance;
 }
 
+std::vector<std::optional<double>> TieDistances(const Case& c) {
+  const Outputs outputs(c);
+  std::vector<std::optional<double>> distances;
+  for (int64_t i = 0; i < c.M * c.N; ++i)
+    distances.push_back(outputs.CodeAt(i / c.N, i % c.N).tie_distance);
+  return distances;
+}
+
 }  // namespace qualm::exact

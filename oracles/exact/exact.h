@@ -101,6 +101,8 @@ std::string RealValueText(const Case& c, int64_t index);
 // outputs, for NaN and infinite inputs, and for magnitudes from 2^33 on: no zero point brings such
 // a value back to a code, however it rounds.
 std::optional<double> TieDistance(const Case& c, int64_t index);
+// The same of every output of codes, without computing a row again for each of its outputs.
+std::vector<std::optional<double>> TieDistances(const Case& c);
 
 }  // namespace qualm::exact
 

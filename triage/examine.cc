@@ -243,12 +243,11 @@ class Examiner {
     return {alone, Counterfactual(c, all, model_).value_or(alone)};
   }
 
-  // Whether the case tells of the place, if the causes end with one: in a row of 7 columns all are
-  // among the last N % 16.
-  bool TellsOfPlace(const Case& c, const Predicted& predicted, Hypothesis causes) const {
-    if (causes.back()->stage != CauseStage::kPlace) return true;
+  // What the causes give without the place that they end with; nullopt if they end with none.
+  std::optional<Tensor> Everywhere(const Case& c, Hypothesis causes) const {
+    if (causes.back()->stage != CauseStage::kPlace) return std::nullopt;
     causes.pop_back();
-    return Counterfactual(c, causes, model_) != predicted.alone;
+    return Counterfactual(c, causes, model_);
   }
 
   void Try(const Case& c, bool near, bool reduced) {
@@ -318,10 +317,13 @@ class Examiner {
     answered.near = near;
     answered.departs = given + right + other > 0;
     answered.against = right > 0;
-    answered.bears_out =
-        given > 0 && right == 0 && other == 0 && TellsOfPlace(c, predicted, tested.causes);
+    // "Only there" is told by answers that are right elsewhere, where the cause acts everywhere
+    // else: in a row of 7 columns all are among the last N % 16.
+    const std::optional<Tensor> everywhere = Everywhere(c, tested.causes);
+    answered.bears_out = given > 0 && right == 0 && other == 0 &&
+                         (!everywhere || (more == 0 && *everywhere != predicted.alone));
     // A drawn case may show another fault of the subject.
-    answered.otherwise = other > 0 || (more > 0 && near);
+    answered.otherwise = other > 0 || (more > 0 && (near || everywhere == actual));
     tested.drawn += !near && answered.departs;
     tested.answers.push_back(std::move(answered));
     // What was wrong several times and hardly ever right will not be right.

@@ -214,6 +214,22 @@ TEST_F(ExamineTest, ADepartureInAnotherWayIsCounted) {
   EXPECT_EQ(weighed.against, 0);
 }
 
+// Elsewhere another fault might act, but not where the same cause gives the whole answer.
+TEST_F(ExamineTest, AnAnswerThatIsWrongEverywhereSpeaksAgainstAPlace) {
+  AskDrawnCasesOnly();
+  const Cause adds = Adds(3);
+  const auto place = std::ranges::find(AllPlaces(), "only in the last N % 4 columns", &Cause::name);
+  ASSERT_NE(place, AllPlaces().end());
+  const Hypothesis everywhere{&adds}, there{&adds, &*place};
+  const auto weighed = [&](const Hypothesis& subject) {
+    return Ask({there}, [&](const Case& c, size_t) { return With(c, subject); }).weighed.front();
+  };
+  EXPECT_EQ(weighed(everywhere).bearing_out, 0);
+  EXPECT_GT(weighed(everywhere).otherwise, 5);
+  EXPECT_GT(weighed(there).bearing_out, 5);
+  EXPECT_EQ(weighed(there).otherwise, 0);
+}
+
 TEST_F(ExamineTest, AnAnswerOfAKnownFaultSpeaksNeitherForNorAgainstACause) {
   AskOneShapeOnly();
   const Cause known = Adds(2, CauseStage::kOffset);

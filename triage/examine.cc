@@ -319,9 +319,10 @@ class Examiner {
     answered.against = right > 0;
     // "Only there" is told by answers that are right elsewhere, where the cause acts everywhere
     // else: in a row of 7 columns all are among the last N % 16.
-    const std::optional<Tensor> everywhere = Everywhere(c, tested.causes);
-    answered.bears_out = given > 0 && right == 0 && other == 0 &&
-                         (!everywhere || (more == 0 && *everywhere != predicted.alone));
+    const bool gives = given > 0 && right == 0 && other == 0;
+    std::optional<Tensor> everywhere;
+    if (gives || (more > 0 && !near)) everywhere = Everywhere(c, tested.causes);
+    answered.bears_out = gives && (!everywhere || (more == 0 && *everywhere != predicted.alone));
     // A drawn case may show another fault of the subject.
     answered.otherwise = other > 0 || (more > 0 && (near || everywhere == actual));
     tested.drawn += !near && answered.departs;

@@ -26,7 +26,7 @@ struct GoldenRecord::Value {
   int64_t integer = 0;                 // kInteger
   std::string text = {};               // kText; kNumber: the token as written
   std::vector<int64_t> integers = {};  // kList, while all entries are integers
-  std::vector<float> reals = {};       // kList that was packed as float32
+  std::vector<float> reals = {};       // kList that was packed as float16 or float32
   std::vector<Value> items = {};       // kList otherwise
 
   void Append(Value item) {
@@ -149,7 +149,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool binary(binary_t&) override { return Fail("binary data"); }
   bool start_object(size_t) override {
-    if (!lists_.empty()) return Fail("an object inside a list");
+    if (!lists_.empty()) return Fail("field " + Printable(key_) + ": an object inside a list");
     if (packed_) return Fail("field " + Printable(key_) + ": an object inside an object");
     if (in_object_) packed_.emplace();
     in_object_ = true;

@@ -116,7 +116,7 @@ TEST(GoldenTest, RejectsWhatIsMalformed) {
       {R"({"id":"a","id":"b","op":"x","backend":"b"})", "f:3: field id: given twice"},
       {R"({"id":"a","op":"x","backend":"b","isa":5})", "f:3: a: isa: expected a string"},
       {R"({"id":"a","op":"x","backend":"b","z":{"y":1}})", "f:3: field z: an object"},
-      {R"({"id":"a","op":"x","backend":"b","z":[{"y":1}]})", "f:3: an object inside a list"},
+      {R"({"id":"a","op":"x","backend":"b","z":[{"y":1}]})", "f:3: field z: an object"},
       {R"({"id":"a","op":"x","backend":"b","z":NaN})", "f:3: not JSON"},
       {R"({"id":"a","op":"x","backend":"b","z":"\ud800"})", "f:3: not JSON"},
       {"{\"id\":\"\xff\",\"op\":\"x\",\"backend\":\"b\"}", "f:3: byte 7: is invalid UTF-8"},

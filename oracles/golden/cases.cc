@@ -275,14 +275,6 @@ Case MatMulIntegerCase(const GoldenRecord& record) {
   return Checked(record, std::move(c));
 }
 
-Case OnnxDynamicCodesCase(const GoldenRecord& record) {
-  const std::vector<float> x = record.Floats("x");
-  Case c = CaseOver(Op::kQuantize, Tensor::Of<float>({1, static_cast<int64_t>(x.size())}, x),
-                    DType::kU8);
-  c.out_q = {{record.Float("scale")}, {Int32(record, "zp")}};
-  return Checked(record, std::move(c));
-}
-
 // The operand a is x, b is w.
 Case PairCase(const GoldenRecord& record) {
   DType dtype = record.op == "tflite_add" ? DType::kS8 : DType::kU8;
@@ -302,7 +294,9 @@ Case PairCase(const GoldenRecord& record) {
 Case QuantizeCase(const GoldenRecord& record) {
   const std::vector<float> x = record.Floats("x");
   Case c = CaseOver(Op::kQuantize, Tensor::Of<float>({1, static_cast<int64_t>(x.size())}, x),
-                    record.op == "tflite_quantize" ? DType::kS8 : CodeType(record, "dtype"));
+                    record.op == "tflite_quantize"         ? DType::kS8
+                    : record.op == "DynamicQuantizeLinear" ? DType::kU8
+                                                           : CodeType(record, "dtype"));
   c.out_q = {{record.Float(record.Has("scale") ? "scale" : "scale_double")}, {Int32(record, "zp")}};
   if (record.Has("quant_min")) c.out_min = Int32(record, "quant_min");
   if (record.Has("quant_max")) c.out_max = Int32(record, "quant_max");

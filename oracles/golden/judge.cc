@@ -50,7 +50,7 @@ const std::map<std::string_view, CaseReader>& CaseReaders() {
       {"decomposed.quantize_per_tensor", {QuantizeCase, "q"}},
       {"QuantizeLinear", {OnnxQuantizeCase, "y"}},
       {"DequantizeLinear", {OnnxDequantizeCase, "y"}},
-      {"DynamicQuantizeLinear", {OnnxDynamicCodesCase, "y"}},
+      {"DynamicQuantizeLinear", {QuantizeCase, "y"}},
       {"MatMulInteger", {MatMulIntegerCase, "y"}},
   };
   return readers;
@@ -124,7 +124,6 @@ class RecordJudge {
   void FloatAndI32Bias();
   void Matmul();
   void Quantize();
-  void DecomposedQuantize();
   void DynamicQuantizeLinear();
   void RequantizeFloat();
   void RequantizeFixedPoint();
@@ -259,27 +258,22 @@ void RecordJudge::Depthwise3d() {
 
 void RecordJudge::Quantize() {
   const Case c = QuantizeCase(record_);
-  const std::pair<const char*, std::string> variants[] = {
-      {"y", ConventionName(record_)}, {"y_avx2", "fbgemm@avx2"}, {"y_scalar", "fbgemm@scalar"}};
+  const std::pair<const char*, std::string> variants[] = {{"y", ConventionName(record_)},
+                                                          {"q", ConventionName(record_)},
+                                                          {"y_avx2", "fbgemm@avx2"},
+                                                          {"y_scalar", "fbgemm@scalar"}};
   for (const auto& [field, name] : variants) {
     if (record_.Has(field)) JudgeOutput(field, name, c);
   }
-  if (record_.Has("deq") && record_.Has("y")) {
-    const Tensor y = Codes(record_, "y", c.out_dtype, c.output_shape());
-    JudgeOutput("deq", ConventionName(record_), DequantizeCase(record_, c, y));
+  const char* const codes = record_.Has("q") ? "q" : "y";  // PT2E's name, or everybody's
+  if (record_.Has("deq") && record_.Has(codes)) {
+    JudgeOutput("deq", ConventionName(record_),
+                DequantizeCase(record_, c, Output(record_, codes, c)));
   }
 }
 
-void RecordJudge::DecomposedQuantize() {
-  const Case c = QuantizeCase(record_);
-  const Tensor codes = Output(record_, "q", c);
-  JudgeOutput("q", ConventionName(record_), c);
-  if (record_.Has("deq"))
-    JudgeOutput("deq", ConventionName(record_), DequantizeCase(record_, c, codes));
-}
-
 void RecordJudge::DynamicQuantizeLinear() {
-  const Case c = OnnxDynamicCodesCase(record_);
+  const Case c = QuantizeCase(record_);
   result_.convention = ConventionName(record_);
   exact::ObservedRange range;  // holds 0
   for (const float x : c.x.as<float>()) {
@@ -429,7 +423,7 @@ const std::map<std::string_view, RecordJudge::Handler>& RecordJudge::Handlers() 
       {"tflite_fully_connected", &RecordJudge::TfliteFullyConnected},
       {"quantize", &RecordJudge::Quantize},
       {"tflite_quantize", &RecordJudge::Quantize},
-      {"decomposed.quantize_per_tensor", &RecordJudge::DecomposedQuantize},
+      {"decomposed.quantize_per_tensor", &RecordJudge::Quantize},
       {"DynamicQuantizeLinear", &RecordJudge::DynamicQuantizeLinear},
       {"requantize_float", &RecordJudge::RequantizeFloat},
       {"requantize_fixedpoint", &RecordJudge::RequantizeFixedPoint},

@@ -265,8 +265,8 @@ TEST(GoldenJudgeTest, AWrongNumberInAnyOutputFails) {
 // Outputs that not every recorder wrote may be missing; what is left is judged.
 TEST(GoldenJudgeTest, OutputsMayBeMissingButNotAll) {
   const std::set<std::string> optional{
-      "acc",  "acc_no_zp",  "y_thread", "y_avx2",  "y_scalar", "y_float",   "y_u8_i32bias",
-      "y_u8", "deq_thread", "min_val",  "max_val", "q",        "multiplier"};
+      "acc",  "acc_no_zp", "y_thread",   "y_avx2",  "y_scalar", "y_float", "y_u8_i32bias",
+      "y_u8", "deq",       "deq_thread", "min_val", "max_val",  "q",       "multiplier"};
   ForEachKind([&](const Json& record, const GoldenVerdict& good) {
     const std::string op = record["op"];
     const std::vector<std::string> outputs = OutputsOf(record);
@@ -276,10 +276,9 @@ TEST(GoldenJudgeTest, OutputsMayBeMissingButNotAll) {
       SCOPED_TRACE(record["id"].get<std::string>() + " " + field);
       Json less = record;
       less.erase(field);
-      const bool may_be_missing =
-          (optional.contains(field) && op != "decomposed.quantize_per_tensor") || field == "deq" ||
-          (op == "tflite_fully_connected" && field == "shift") ||
-          (op.ends_with("quantize") && field == "y");
+      const bool may_be_missing = optional.contains(field) ||
+                                  (op == "tflite_fully_connected" && field == "shift") ||
+                                  (op.ends_with("quantize") && field == "y");
       may_have_none = may_have_none && may_be_missing;
       none.erase(field);
       if (!may_be_missing) {
@@ -290,7 +289,7 @@ TEST(GoldenJudgeTest, OutputsMayBeMissingButNotAll) {
       const Verdict& verdict = judged.verdict;
       if (outputs.size() == 1) {
         EXPECT_TRUE(verdict.reason.ends_with(": has no output to judge")) << verdict.reason;
-      } else if (field == "y" && record.contains("deq")) {
+      } else if ((field == "y" || field == "q") && record.contains("deq")) {
         // What was dequantized is not known.
         EXPECT_TRUE(verdict.reason.ends_with(": deq: an output that nothing here computes"))
             << verdict.reason;

@@ -59,14 +59,12 @@ Case DynamicLinearCase(const GoldenRecord& record);  // of ATen: float bias, f32
 // ONNX's operators, with their names.
 Case OnnxQuantizeCase(const GoldenRecord& record);
 Case OnnxDequantizeCase(const GoldenRecord& record);
-Case MatMulIntegerCase(const GoldenRecord& record);  // sums without zero points
-// DynamicQuantizeLinear: its codes with the scale and zero point that it chose.
-Case OnnxDynamicCodesCase(const GoldenRecord& record);
+Case MatMulIntegerCase(const GoldenRecord& record);  // s32 sums
 // "" if a case can say the types and the grouping of the record, else what it cannot.
 std::string BeyondCases(const GoldenRecord& record);
 
-Case PairCase(const GoldenRecord& record);  // add, mul
-Case QuantizeCase(const GoldenRecord& record);
+Case PairCase(const GoldenRecord& record);      // add, mul
+Case QuantizeCase(const GoldenRecord& record);  // its codes, of DynamicQuantizeLinear too
 Case HardSwishCase(const GoldenRecord& record);
 // The dequantize of `codes`, which are the output of `quantize`.
 Case DequantizeCase(const GoldenRecord& record, const Case& quantize, const Tensor& codes);

@@ -69,7 +69,7 @@ std::vector<Convention> Ctranslate2Conventions() {
   definition.variations = {"V1", "V16", "V19"};
   definition.ops = {Op::kLinear};
   definition.cannot_run = CannotRun;
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = ChannelOf;
   definition.steps = Steps;
   return {MakeConvention(std::move(definition))};

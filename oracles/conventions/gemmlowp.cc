@@ -91,7 +91,7 @@ Convention Make(bool simd) {
   }
   definition.ops = {Op::kRequantize, Op::kLinear};
   definition.cannot_run = [simd](const Case& c) { return CannotRun(c, simd); };
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = ChannelOf;
   definition.steps = [simd](const Case& c) {
     const auto shift_simd = c.op == Op::kRequantize ? ShiftInRows : ShiftInBlocks;

@@ -569,7 +569,7 @@ Convention Make(bool optimized) {
     if (optimized && c.op == Op::kSoftmax) return LitertSharesInFloat(c);
     return optimized && c.op == Op::kGlobalAvgPool ? EachAlone(c, RawSumOfCodes) : Gather(c);
   };
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = optimized ? OptimizedChannel : ReferenceChannel;
   definition.steps = optimized ? OptimizedSteps : StepsOf;
   return WithHardSwish(MakeConvention(std::move(definition)));

@@ -85,7 +85,7 @@ std::vector<Convention> NcnnConventions() {
   AddExactConvClaims(definition.satisfies);
   std::erase(definition.satisfies, "one_by_one_is_linear");
   definition.cannot_run = CannotRun;
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = ChannelOf;
   definition.steps = Steps;
   return {MakeConvention(std::move(definition))};

@@ -55,7 +55,7 @@ std::vector<Convention> OnnxConventions() {
   Definition sums;
   sums.ops = {Op::kLinear};
   sums.cannot_run = [](const Case&) { return std::string(); };
-  sums.accumulation = [](const Case&) { return Accumulation{}; };
+  sums.accumulation = ExactSums;
   Convention reference = OnnxChooseQParams(RoundNearestEven);
   reference.cannot_run = [choosing = reference.cannot_run](const Case& c) {
     return c.op == Op::kChooseQParams ? choosing(c)

@@ -240,7 +240,7 @@ Convention InFloat() {
   definition.ops = {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd,      Op::kSub,
                     Op::kMul,      Op::kLinear,     Op::kConv2d,  Op::kDepthwise};
   definition.cannot_run = CannotRunInFloat;
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = FloatChannel;
   definition.steps = FloatSteps;
   Convention convention = MakeConvention(definition);

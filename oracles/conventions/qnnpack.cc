@@ -171,7 +171,7 @@ std::vector<Convention> QnnpackConventions() {
   std::erase(definition.satisfies, "stride_is_subsample");
   std::erase(definition.satisfies, "one_by_one_is_linear");
   definition.cannot_run = CannotRun;
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = ChannelOf;
   definition.steps = [](const Case& c) {
     if (IsAtens(c.op)) return AtenSteps(c);

@@ -71,7 +71,7 @@ std::vector<Convention> RuyConventions() {
                           "linear.per_channel_equals_per_tensor"};
   definition.ops = {Op::kRequantize, Op::kLinear};
   definition.cannot_run = CannotRun;
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = ChannelOf;
   definition.steps = RuySteps;
   return {MakeConvention(std::move(definition))};

@@ -138,7 +138,7 @@ std::vector<Convention> StablehloConventions() {
   definition.variations = {"V1", "V3", "V14", "V16", "V19", "V38"};
   definition.ops = {Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kRescale};
   definition.cannot_run = CannotRun;
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = ChannelOf;
   definition.steps = Steps;
   return {MakeConvention(std::move(definition))};

@@ -113,7 +113,7 @@ Convention Make(bool single) {
   definition.ops = {Op::kQuantize,  Op::kRequantize, Op::kLinear, Op::kConv2d,
                     Op::kDepthwise, Op::kAdd,        Op::kMul};
   definition.cannot_run = [single](const Case& c) { return CannotRun(c, single); };
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = [single](const Case& c, int64_t n) { return ChannelOf(c, n, single); };
   definition.steps = [single](const Case& c) {
     if (c.op == Op::kQuantize) {

@@ -41,7 +41,7 @@ Channel QnnpackChannel(const Case& c, int64_t n) {
 Convention QnnpackLinear() {
   Definition definition;
   definition.ops = {Op::kLinear};
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = QnnpackChannel;
   definition.steps = [](const Case& c) {
     std::vector<Step> steps = {

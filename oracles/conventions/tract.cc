@@ -170,7 +170,7 @@ std::vector<Convention> TractConventions() {
   definition.ops = {Op::kQuantize, Op::kDequantize, Op::kRescale,
                     Op::kLinear,   Op::kConv2d,     Op::kDepthwise};
   definition.cannot_run = CannotRun;
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = ChannelOf;
   definition.steps = Steps;
   return {MakeConvention(std::move(definition))};

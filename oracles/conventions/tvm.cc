@@ -113,7 +113,7 @@ std::vector<Convention> TvmConventions() {
   Definition sums;
   sums.ops = {Op::kLinear};
   sums.cannot_run = [](const Case&) { return std::string(); };
-  sums.accumulation = [](const Case&) { return Accumulation{}; };
+  sums.accumulation = ExactSums;
   AddOperation(convention,
                MakeDynamicLinear(OnnxDynamicLinear(
                    RoundNearestEven, MakeConvention(std::move(definition)), std::move(sums))));

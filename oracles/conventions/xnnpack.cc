@@ -489,7 +489,7 @@ Convention Make(bool rndnu) {
   definition.ops = OpsOf(rndnu);
   definition.cannot_run = [rndnu](const Case& c) { return CannotRun(c, rndnu); };
   definition.gather = GatherOf;
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = ChannelOf;
   definition.steps = [rndnu](const Case& c) { return StepsOf(c, rndnu); };
   return MakeConvention(std::move(definition));

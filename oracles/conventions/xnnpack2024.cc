@@ -275,7 +275,7 @@ Convention Make(const Build& build) {
   definition.gather = [of_2026](const Case& c) {
     return of_2026 && c.op == Op::kGlobalAvgPool ? EachAlone(c, SumOfCodes) : XnnpackGather(c);
   };
-  definition.accumulation = [](const Case&) { return Accumulation{}; };
+  definition.accumulation = ExactSums;
   definition.channel = ChannelOf;
   definition.steps = [wraps, of_2026](const Case& c) { return StepsOf(c, wraps, of_2026); };
   return MakeConvention(std::move(definition));

@@ -160,8 +160,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     const std::map<std::string, Value> packed = std::exchange(packed_, std::nullopt).value();
     try {
       return Add(ListOf(packed));
-    } catch (const InputError& error) {
-      return Fail("field " + Printable(key_) + ": " + error.what());
+    } catch (const InputError& failure) {
+      return Fail("field " + Printable(key_) + ": " + failure.what());
     }
   }
   bool key(string_t& name) override {

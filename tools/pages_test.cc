@@ -42,7 +42,9 @@ TEST_F(Pages, ShowWhatTheCommandPrints) {
 // [text](path) leads to a file of the repository.
 TEST(PageLinks, LeadSomewhere) {
   namespace fs = std::filesystem;
-  std::vector<fs::path> pages{QUALM_SOURCE_DIR "/README.md", QUALM_SOURCE_DIR "/CONTRIBUTING.md"};
+  std::vector<fs::path> pages{QUALM_SOURCE_DIR "/README.md", QUALM_SOURCE_DIR "/CONTRIBUTING.md",
+                              QUALM_SOURCE_DIR "/CHANGELOG.md",
+                              QUALM_SOURCE_DIR "/kernels/README.md"};
   for (const auto& page : fs::directory_iterator(QUALM_SOURCE_DIR "/docs")) {
     if (page.path().extension() == ".md") pages.push_back(page.path());
   }
@@ -97,7 +99,7 @@ TEST_F(Pages, NameTheInnerLoopOfEveryOperation) {
   for (const std::string& line : Lines(Qualm({"list", "ops"}).out))
     listed.push_back(line.substr(0, line.find(' ')));
   for (const std::vector<std::string>& row :
-       TableUnder(QUALM_SOURCE_DIR "/docs/architecture.md", "## Inner loops")) {
+       TableUnder(QUALM_SOURCE_DIR "/kernels/README.md", "## Inner loops")) {
     ASSERT_EQ(row.size(), 4);
     std::istringstream operations(row[0]);
     for (std::string word; operations >> word;) {

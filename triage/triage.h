@@ -107,7 +107,7 @@ Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subje
 // some of its outputs that are not exact, and change none that is; or the answer is exact.
 bool IsBorneOut(const Case& c, Subject& subject, const Hypothesis& causes);
 
-// Total order "simpler than" (docs/architecture.md): lexicographic; smaller is simpler.
+// Total order "simpler than" (docs/triage.md): lexicographic; smaller is simpler.
 std::vector<int64_t> Complexity(const Case& c);
 
 struct MinimizeOptions {

@@ -8,14 +8,55 @@
 
 namespace qualm {
 
+namespace {
+
+constexpr std::string_view kWithin = "within:";
+
+// "V8", the id of a permitted variation.
+bool IsVariation(std::string_view text) {
+  return text.size() > 1 && text.front() == 'V' &&
+         std::ranges::all_of(text.substr(1), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::vector<std::string_view> Pieces(std::string_view text) {
+  std::vector<std::string_view> pieces;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    pieces.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return pieces;
+}
+
+}  // namespace
+
+std::string Contract::text() const {
+  if (!convention.empty()) return "model:" + convention;
+  std::string text = exact() ? "exact" : std::string(kWithin);
+  for (const std::string& id : variations) text += (&id == &variations.front() ? "" : ",") + id;
+  return text;
+}
+
 Contract ParseContract(std::string_view text) {
   if (text == "exact") return {};
+  if (text.starts_with(kWithin)) {
+    Contract contract;
+    for (const std::string_view id : Pieces(text.substr(kWithin.size()))) {
+      if (!IsVariation(id)) {
+        throw InputError(
+            "--contract: '" + std::string(text) +
+            "' names no variations, expected within:V1,V8 (see qualm list variations)");
+      }
+      contract.variations.emplace_back(id);
+    }
+    return contract;
+  }
   // A comma or "=" would begin another contract of a list.
   if (text.starts_with("model:") && text.size() > 6 &&
       text.find_first_of(",=") == std::string_view::npos)
     return {std::string(text.substr(6))};
-  throw InputError("--contract: '" + std::string(text) +
-                   "' is no contract, expected exact or model:NAME");
+  throw InputError("--contract: '" + std::string(text) + "' is no contract, expected " +
+                   std::string(kContractForms));
 }
 
 const Contract& Contracts::of(Op op) const {
@@ -44,10 +85,16 @@ std::string Contracts::text() const {
 
 Contracts ParseContracts(std::string_view text) {
   Contracts contracts;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    const std::string_view one = text.substr(at, end - at);
-    at = end + 1;
+  const std::vector<std::string_view> pieces = Pieces(text);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    // The commas of within:V1,V8 belong to it.
+    std::string_view one = pieces[i];
+    if (one.find(kWithin) != std::string_view::npos) {
+      while (i + 1 < pieces.size() && IsVariation(pieces[i + 1])) {
+        ++i;
+        one = {one.data(), static_cast<size_t>(pieces[i].end() - one.data())};
+      }
+    }
     const size_t sign = one.find('=');
     if (sign == std::string_view::npos) {
       const Contract contract = ParseContract(one);

@@ -15,20 +15,25 @@ namespace qualm {
 
 struct Case;
 
-// What is promised for an operation: "exact", or "model:NAME", bit-equal to that named convention
-// of oracles/conventions.
+// What is promised for an operation: "exact"; "model:NAME", bit-equal to that named convention of
+// oracles/conventions; or "within:V1,V8", each output where these permitted variations
+// (oracles/conventions/variations.h) may bring it. oracles/accepted.h judges by it.
 struct Contract {
-  std::string convention;  // "" means exact
+  std::string convention = {};               // of model:NAME
+  std::vector<std::string> variations = {};  // of within:
 
-  bool exact() const { return convention.empty(); }
-  std::string text() const { return exact() ? "exact" : "model:" + convention; }
+  bool exact() const { return convention.empty() && variations.empty(); }
+  std::string text() const;
   friend bool operator==(const Contract&, const Contract&) = default;
 };
 
-// Parses the two forms above; throws InputError for anything else.
+// The forms, for messages.
+inline constexpr std::string_view kContractForms = "exact, model:NAME or within:V1,V8";
+
+// Parses the three forms above; throws InputError for anything else.
 Contract ParseContract(std::string_view text);
 
-// A contract for each operation: "model:A,linear=model:B,add=exact".
+// A contract for each operation: "model:A,linear=within:V1,V8,add=exact".
 struct Contracts {
   std::optional<Contract> rest;  // of the operations that are not named
   std::map<Op, Contract> by_op;

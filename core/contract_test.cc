@@ -14,22 +14,25 @@ namespace qualm {
 namespace {
 
 TEST(Contract, ReadsItsOwnText) {
-  for (const char* text : {"exact", "model:fbgemm@avx2"}) {
+  for (const char* text : {"exact", "model:fbgemm@avx2", "within:V8", "within:V1,V8"}) {
     EXPECT_EQ(ParseContract(text).text(), text);
   }
   EXPECT_TRUE(ParseContract("exact").exact());
   EXPECT_EQ(ParseContract("model:fbgemm@avx2").convention, "fbgemm@avx2");
+  EXPECT_FALSE(ParseContract("within:V8").exact());
 }
 
 TEST(Contract, RefusesAnythingElse) {
-  for (const char* text : {"", "Exact", "exact ", "model", "model:", "within 1 lsb"}) {
+  for (const char* text : {"", "Exact", "exact ", "model", "model:", "within 1 lsb",
+                           "within:", "within:8", "within:V1,", "within:V1,exact"}) {
     EXPECT_THROW(ParseContract(text), InputError) << text;
   }
 }
 
 TEST(Contracts, ReadTheirOwnText) {
   for (const char* text : {"exact", "model:a", "linear=model:b", "model:a,quantize=exact",
-                           "model:a,quantize=exact,linear=model:b"}) {
+                           "model:a,quantize=exact,linear=model:b", "within:V1,V8,linear=model:b",
+                           "model:a,linear=within:V1,V8,V14"}) {
     EXPECT_EQ(ParseContracts(text).text(), text);
   }
   EXPECT_EQ(ParseContracts("linear=model:b,model:a,quantize=exact").text(),
@@ -61,7 +64,7 @@ TEST(Contracts, SayNothingOfWhatOthersDecide) {
 
 TEST(Contracts, RefuseAnythingElse) {
   for (const auto& [text, says] :
-       {std::pair{"", "'' is no contract, expected exact or model:NAME"},
+       {std::pair{"", "'' is no contract, expected exact, model:NAME or within:V1,V8"},
         {"exact,", "'' is no contract"},
         {"linear=", "'' is no contract"},
         {"linear=add=exact", "'add=exact' is no contract"},

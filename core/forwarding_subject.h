@@ -28,6 +28,7 @@ class ForwardingSubject : public Subject {
   }
   std::vector<std::string> Siblings() const override { return inner_.Siblings(); }
   std::string InstructionSet() const override { return inner_.InstructionSet(); }
+  bool MayBeMadeAnew() const override { return inner_.MayBeMadeAnew(); }
   std::string Version() const override { return inner_.Version(); }
 
  protected:

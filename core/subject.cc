@@ -140,6 +140,7 @@ std::unique_ptr<Subject> SubjectRegistry::Make(const std::string& name) const {
 }
 
 std::unique_ptr<Subject> SubjectRegistry::MakeAnew(const Subject& subject) const {
+  if (!subject.MayBeMadeAnew()) return nullptr;
   try {
     std::unique_ptr<Subject> made = Make(std::string(subject.name()));
     made->set_contracts(subject.contracts());

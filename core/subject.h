@@ -155,6 +155,10 @@ class Subject {
   // Instruction set really executed ("AVX3_DL", "avx2", "scalar"): for hazard coverage.
   virtual std::string InstructionSet() const = 0;
 
+  // Whether a new instance may be asked what this one is asked: false where that is dear and cannot
+  // tell anything.
+  virtual bool MayBeMadeAnew() const { return true; }
+
   // Version of the thing under test, "" if it is ours.
   virtual std::string Version() const = 0;
 
@@ -231,8 +235,8 @@ class SubjectRegistry {
   // Throws InputError if unknown, Unavailable if absent here. A new instance per call: one thread
   // each.
   std::unique_ptr<Subject> Make(const std::string& name) const;
-  // A new instance of the same subject, which has been asked nothing; nullptr if the
-  // registry did not make `subject`, or cannot make it again.
+  // A new instance of the same subject, which has been asked nothing; nullptr if the registry did
+  // not make `subject`, or cannot or may not make it again.
   std::unique_ptr<Subject> MakeAnew(const Subject& subject) const;
 
  private:

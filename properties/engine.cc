@@ -15,6 +15,7 @@
 #include "core/forwarding_subject.h"
 #include "core/rng.h"
 #include "core/status.h"
+#include "oracles/accepted.h"
 #include "oracles/conventions/convention.h"
 #include "properties/adapt.h"
 #include "properties/gen/gen.h"
@@ -192,9 +193,13 @@ void ValidateOptions(const CheckOptions& options) {
 
 std::string WrongContracts(const Contracts& contracts) {
   const auto missing = [](const Contract& contract) {
-    return !contract.exact() && FindConvention(contract.convention) == nullptr
-               ? "there is no convention '" + contract.convention + "' (see qualm list subjects)"
-               : "";
+    for (const std::string& id : contract.variations) {
+      if (FindVariation(id) == nullptr)
+        return "there is no variation '" + id + "' (see qualm list variations)";
+    }
+    if (contract.convention.empty() || FindConvention(contract.convention) != nullptr)
+      return std::string();
+    return "there is no convention '" + contract.convention + "' (see qualm list subjects)";
   };
   if (contracts.rest) {
     if (std::string why = missing(*contracts.rest); !why.empty()) return why;
@@ -336,8 +341,7 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
 
 CheckResult Check(const CheckOptions& options) {
   ValidateOptions(options);
-  // All subjects are made before the first case, on this thread: a missing one is known at once,
-  // and a worker process, which dies with the thread that started it, lives as long as the run.
+  // All subjects are made before the first case: a missing one is known at once.
   const auto jobs = static_cast<size_t>(options.jobs);
   std::vector<std::vector<std::unique_ptr<Subject>>> subjects(jobs);
   for (auto& own : subjects) own = MakeSubjects(options.subjects, options.contract);

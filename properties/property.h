@@ -27,8 +27,8 @@ struct Property {
   std::string_view sentence;  // English: the statement with its side conditions
   std::vector<Op> ops;
   // true: the property holds under any contract (matches_model, clamp, memory, same bits,
-  // environment). false: it is a theorem under `exact`, and under model:NAME it is judged only if
-  // the row of the convention NAME lists the claim.
+  // environment). false: it is a theorem under `exact`, under within:V1,V8 it is none, and under
+  // model:NAME it is judged only if the row of the convention NAME lists the claim.
   bool any_contract = false;
   // Judges against the subject's own contract. Never throws for what a subject does.
   Verdict (*check)(const Case&, Subject&);

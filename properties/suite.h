@@ -22,7 +22,8 @@ struct SuiteOptions {
   int64_t cases = 500;           // that the subject can run; each is judged by every property
   uint64_t seed = 1;             // same seed, same cases
   std::string properties = "*";  // glob on claims: "sweep_*"
-  std::string contract = {};     // "" = the subject's own; "exact", "model:NAME", "OP=model:NAME"
+  std::string contract =
+      {};  // "" = the subject's own; "exact", "model:NAME", "within:V1,V8", "OP=model:NAME"
 };
 
 // The verdict of all cases on one property: failed with the first finding, minimized and explained;

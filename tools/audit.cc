@@ -8,10 +8,15 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <exception>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <mutex>
 #include <set>
+#include <thread>
 #include <tuple>
 
 #include "core/io/case_json.h"
@@ -196,7 +201,7 @@ class Audit {
   void DocumentedCasesAgainstExact();
   void DeclaredDivergences();
   void DrawnCasesAgainstContracts();
-  void MinimizeTheDocumented();
+  void ExplainTheDocumented();
   // The remedy of thread 003, on every subject that gets its layer wrong.
   void RepairTheLayerOfTheForum();
   // Writes result.json and the page; returns the first words of the page.
@@ -206,6 +211,23 @@ class Audit {
   void ClearFolder() const;
   void ReadTheRunBefore();
   std::string FileName(const std::string& path) const { return fs::path(path).filename().string(); }
+
+  // What one subject said of one documented case, judged against exact.
+  struct Asked {
+    struct Told {
+      const Property* property;
+      Judgement judgement;
+      std::optional<Finding> finding;  // if it failed
+    };
+    std::vector<Told> told;
+    std::optional<Tensor> y;
+  };
+  static Asked Ask(const DocumentedCase& documented, Subject& subject);
+  // By subject, then by case. A list that was stopped is shorter.
+  std::vector<std::vector<Asked>> AskEverySubject();
+  // act(place in subjects_) for each subject, several at a time, each on one thread. Throws what an
+  // act throws.
+  void WithEverySubject(const std::function<void(size_t)>& act);
 
   // How our own kernels answered a documented case.
   struct OurAnswer {
@@ -273,43 +295,95 @@ void Audit::ReadTheRunBefore() {
   if (fs::exists(fs::path(options_.out) / ".qualm-audit")) before_ = RunBefore(options_.out);
 }
 
+Audit::Asked Audit::Ask(const DocumentedCase& documented, Subject& subject) {
+  Asked asked;
+  const Case& c = documented.c;
+  const Contracts own = subject.contracts();
+  subject.set_contract({});  // judges whether the number is right
+  MemoSubject memo(subject);
+  for (std::string_view claim : kExactClaims) {
+    JudgeAll(c, memo, claim, [&](const Property& property, Verdict verdict) {
+      std::optional<Finding> finding;
+      if (verdict.failed())
+        finding = FindingOf(c, property, memo, verdict, documented.file, own.of(c.op));
+      asked.told.push_back({&property, verdict.judgement, std::move(finding)});
+      return true;
+    });
+  }
+  if (subject.CannotRun(c).empty()) {
+    Outcome outcome = memo.Run(c, RunContext{});
+    if (outcome.ok()) asked.y = std::move(outcome.y);
+  }
+  subject.set_contracts(own);
+  return asked;
+}
+
+std::vector<std::vector<Audit::Asked>> Audit::AskEverySubject() {
+  std::vector<std::vector<Asked>> answers(subjects_.size());
+  Progress progress("documented cases: ", 0, "questions");
+  const auto all = static_cast<int64_t>(cases_.size() * subjects_.size());
+  std::atomic<int64_t> done = 0;
+  WithEverySubject([&](size_t s) {
+    for (const DocumentedCase& documented : cases_) {
+      if (Stopped()) return;
+      progress(done++, all);
+      answers[s].push_back(Ask(documented, *subjects_[s]));
+    }
+  });
+  return answers;
+}
+
+void Audit::WithEverySubject(const std::function<void(size_t)>& act) {
+  std::atomic<size_t> next = 0;
+  std::exception_ptr error;
+  std::mutex mutex;
+  const auto work = [&] {
+    try {
+      for (size_t s = next++; s < subjects_.size(); s = next++) act(s);
+    } catch (...) {
+      const std::scoped_lock lock(mutex);
+      error = std::current_exception();
+      next = subjects_.size();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int job = 1; job < options_.jobs; ++job) threads.emplace_back(work);
+    work();
+  }
+  if (error) std::rethrow_exception(error);
+}
+
 void Audit::DocumentedCasesAgainstExact() {
-  Progress progress("documented cases: ");
-  int64_t done = 0;
+  std::vector<std::vector<Asked>> answers = AskEverySubject();
   JsonList printed;
-  for (const DocumentedCase& documented : cases_) {
-    if (Stopped()) break;
-    progress(done++, static_cast<int64_t>(cases_.size()));
-    ++totals_.cases;
+  for (size_t i = 0; i < cases_.size(); ++i) {
+    const DocumentedCase& documented = cases_[i];
     const Case& c = documented.c;
-    for (const auto& subject : subjects_) {
-      const Contracts own = subject->contracts();
-      subject->set_contract({});  // judges whether the number is right
-      MemoSubject memo(*subject);
-      const std::string name(subject->name());
+    bool any = false;
+    for (size_t s = 0; s < subjects_.size(); ++s) {
+      if (i >= answers[s].size()) continue;  // stopped before
+      any = true;
+      Asked& asked = answers[s][i];
+      const std::string name(subjects_[s]->name());
       Totals& square = squares_[{name, std::string(Name(c.op))}];
-      const auto take = [&](const Property& property, const Verdict& verdict) {
-        if (property.claim == "matches_exact" && name.starts_with("native")) {
+      for (auto& [property, judgement, finding] : asked.told) {
+        if (property->claim == "matches_exact" && name.starts_with("native")) {
           OurAnswer& answer = our_answers_[documented.file];
-          answer.judged |= verdict.failed() || verdict.judgement == Judgement::kPassed;
-          if (verdict.failed()) answer.not_exact.push_back(name);
+          answer.judged |= finding || judgement == Judgement::kPassed;
+          if (finding) answer.not_exact.push_back(name);
         }
-        Judgement judgement = verdict.judgement;
-        if (verdict.failed()) {
-          judgement = Take(FindingOf(c, property, memo, verdict, documented.file, own.of(c.op)));
+        if (finding) {
+          judgement = Take(*std::move(finding));
         } else {
           totals_.Add(judgement);
         }
         square.Add(judgement);
-        return true;
-      };
-      for (std::string_view claim : kExactClaims) JudgeAll(c, memo, claim, take);
-      if (subject->CannotRun(c).empty()) {
-        Outcome outcome = memo.Run(c, RunContext{});
-        if (outcome.ok()) answers_[c.op].Add(FileName(documented.file), name, std::move(outcome.y));
       }
-      subject->set_contracts(own);
+      if (asked.y) answers_[c.op].Add(FileName(documented.file), name, *std::move(asked.y));
     }
+    if (!any) break;
+    ++totals_.cases;
     if (!c.observed || fs::path(documented.file).parent_path().filename() != "forum") continue;
     const OurAnswer& ours = our_answers_[documented.file];
     printed.Add(PrintedJson(FileName(documented.file), c,
@@ -357,29 +431,52 @@ void Audit::DeclaredDivergences() {
   }
 }
 
-// Minimizes, for the report, one case of each fault that only documented cases show.
-void Audit::MinimizeTheDocumented() {
-  std::set<std::tuple<std::string, std::string, FindingKind>> done;
-  const fs::path folder = fs::path(options_.out) / "findings";
+// Shows in the report one small case of each fault that only documented cases show: a regression,
+// which is as small as a case of its fault gets, else what is made of another case.
+void Audit::ExplainTheDocumented() {
+  const auto is_regression = [](const Finding& finding) {
+    return fs::path(finding.case_file).parent_path().filename() == "regressions";
+  };
+  std::map<std::tuple<std::string, std::string, FindingKind>, const Finding*> shown;
   for (const Finding& finding : findings_) {
-    if (Stopped() || finding.property != "matches_exact") continue;
+    if (finding.property != "matches_exact") continue;
     const std::string family = finding.subject.substr(0, finding.subject.find('@'));
+    const Finding*& chosen = shown[{family, finding.op, finding.kind}];
+    if (chosen == nullptr || (is_regression(finding) && !is_regression(*chosen))) chosen = &finding;
+  }
+  const fs::path folder = fs::path(options_.out) / "findings";
+  Progress progress("smallest cases: ", 0, "findings");
+  std::atomic<int64_t> done = 0;
+  const auto explain = [&](const Finding& finding, Subject& asked, const Contract& promised) {
+    progress(done++, static_cast<int64_t>(shown.size()));
     const fs::path place = folder / finding.fingerprint();
-    if (!done.insert({family, finding.op, finding.kind}).second || fs::exists(place)) continue;
-    const auto subject = std::move(MakeSubjects({finding.subject}, "exact").front());
+    if (fs::exists(place)) return;
+    std::optional<OfItsConvention> kept;
+    if (KeepsTo(promised, finding.test_case, asked)) kept.emplace(asked);
+    Subject& subject = kept ? *kept : asked;
     const triage::MinimizeResult small =
-        triage::Minimize(finding.test_case, *subject, *FindProperty("matches_exact"),
-                         {.max_calls = 2000, .stop = Stopped});
-    if (!small.reproduced) continue;
+        triage::Minimize(finding.test_case, subject, *FindProperty("matches_exact"),
+                         {.max_calls = is_regression(finding) ? 20 : 2000, .stop = Stopped});
+    if (!small.reproduced) return;
     MakeFolder("--out", folder.string());
     Case found = finding.test_case;
     found.contract = small.minimized.contract;
     WriteFolder(place.string(),
                 {{"case.json", CaseToJson(found)},
                  {"minimized.case.json", CaseToJson(small.minimized)},
-                 {"explanation.txt", triage::FindingText(finding) +
-                                         triage::Explain(small.minimized, {subject.get()})}});
-  }
+                 {"explanation.txt",
+                  triage::FindingText(finding) + triage::Explain(small.minimized, {&subject})}});
+  };
+  WithEverySubject([&](size_t s) {
+    Subject& subject = *subjects_[s];
+    const Contracts own = subject.contracts();
+    subject.set_contract({});
+    for (const auto& [fault, finding] : shown) {
+      if (!Stopped() && finding->subject == subject.name())
+        explain(*finding, subject, own.of(finding->test_case.op));
+    }
+    subject.set_contracts(own);
+  });
 }
 
 void Audit::RepairTheLayerOfTheForum() {
@@ -470,7 +567,7 @@ int RunAudit(const Options& options) {
   Tell("documented cases done, {:.0f} s; drawing cases for {:.0f} s", session.stopwatch.seconds(),
        options.budget);
   audit.DrawnCasesAgainstContracts();
-  audit.MinimizeTheDocumented();
+  audit.ExplainTheDocumented();
   audit.RepairTheLayerOfTheForum();
   const std::vector<Finding>& findings = session.document.findings;
   session.known.TellUnmatched(findings);

@@ -39,7 +39,8 @@ void AddJUnitOption(Verb& verb, CommonOptions& options) {
 
 void AddContractOption(Verb& verb, CommonOptions& options) {
   verb.Text("--contract", options.contract,
-            "judge against exact or model:NAME instead of each subject's own contract; OP=CONTRACT "
+            "judge against exact, model:NAME or within:V1,V8 instead of each subject's own "
+            "contract; OP=CONTRACT "
             "for one operation (repeatable)")
       .Joined();
 }

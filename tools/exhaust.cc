@@ -371,18 +371,21 @@ int RunMerge(const Options& options) {
   return session.End("");
 }
 
-// A certificate holds for this very subject and program; any other is refused in one line.
+// A certificate is about one library on one instruction set; another one is refused in one line.
+// Who wrote it is told: all is judged again, so that what holds holds for this program too.
 void RequireFits(const std::string& path, const Certificate& certificate, const Certificate& here) {
   const auto require = [&](const char* field, const std::string& was, const std::string& is) {
     if (was != is)
       throw InputError(
           fmt::format("{}: {}: is '{}', expected '{}', which is here", path, field, was, is));
   };
-  require("qualm", certificate.qualm, here.qualm);
+  const auto tell = [&](const char* field, const std::string& was, const std::string& is) {
+    if (was != is) Tell("{}: {}: is '{}', here it is '{}'", path, field, was, is);
+  };
   require("version", certificate.version, here.version);
   require("instruction_set", certificate.instruction_set, here.instruction_set);
-  if (certificate.compiler != here.compiler)
-    Tell("{}: compiler: is '{}', here it is '{}'", path, certificate.compiler, here.compiler);
+  tell("qualm", certificate.qualm, here.qualm);
+  tell("compiler", certificate.compiler, here.compiler);
 }
 
 int RunVerify(const Options& options) {
@@ -418,6 +421,7 @@ int RunVerify(const Options& options) {
     if (failed.empty()) failed = proofs::Exhaust(&here, run);
   }
   here.monotone = certificate.monotone;
+  here.qualm = certificate.qualm;
   here.compiler = certificate.compiler;
   here.asked = certificate.asked;  // a search may take another way
   const bool holds = failed.empty() && here == certificate;

@@ -16,6 +16,7 @@
 #include "core/io/case_json.h"
 #include "core/io/short_path.h"
 #include "core/status.h"
+#include "oracles/accepted.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "properties/property.h"
@@ -205,14 +206,11 @@ int RunExplain(const Options& options) {
   // An answer or an observed output that is not exact is a finding.
   session.totals.cases = 1;
   std::vector<Finding>& findings = session.document.findings;
-  const Convention* convention = FindConvention(contract.convention);
-  if (!contract.exact()) {
-    const std::string reason =
-        convention == nullptr ? "there is no such model" : convention->cannot_run(c);
+  if (const std::string reason = WhyNotJudged(contract, c); !reason.empty()) {
     const std::string where = in_file ? options.path + ": contract: " : "--contract: ";
-    if (!reason.empty()) throw InputError(where + contract.text() + ": " + reason);
+    throw InputError(where + contract.text() + ": " + reason);
   }
-  const Tensor reference = convention == nullptr ? exact::Evaluate(c) : convention->run(c).y;
+  const Accepted right = AcceptedBy(contract, c);
   struct Told {
     Tensor y;
     triage::PrintedAnswer digits;
@@ -236,7 +234,7 @@ int RunExplain(const Options& options) {
     }
     const std::string lines = triage::PrintedText(told->digits, y);
     if (!lines.empty()) printed += who + ":\n" + lines;
-    const std::optional<Divergence> divergence = FirstDivergence(reference, y);
+    const std::optional<Divergence> divergence = right.First(y);
     session.totals.Add(divergence ? Judgement::kFailed : Judgement::kPassed);
     if (!divergence) return;
     const triage::Attribution* const known = explained.Of(y);

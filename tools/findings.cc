@@ -9,9 +9,11 @@
 #include <string_view>
 #include <utility>
 
+#include "core/forwarding_subject.h"
 #include "core/io/case_json.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
+#include "oracles/accepted.h"
 #include "oracles/exact/exact.h"
 #include "tools/command.h"
 #include "tools/progress.h"
@@ -94,9 +96,19 @@ bool IsExcused(const Finding& finding, Subject& subject, const Contract& promise
   return !keeps.failed();
 }
 
-Finding FindingOf(const Case& c, const Property& property, Subject& subject, const Verdict& verdict,
+bool KeepsTo(const Contract& promised, const Case& c, Subject& subject) {
+  if (promised.exact() || !WhyNotJudged(promised, c).empty()) return false;
+  const Outcome outcome = subject.Run(c, RunContext{});
+  return outcome.ok() && c.HoldsOutput(outcome.y) && !AcceptedBy(promised, c).First(outcome.y);
+}
+
+Finding FindingOf(const Case& c, const Property& property, Subject& asked, const Verdict& verdict,
                   const std::string& file, const Contract& contract) {
-  Finding finding(c, property.claim, subject.name(), verdict, file);
+  Finding finding(c, property.claim, asked.name(), verdict, file);
+  const bool of_numbers = Compares(property) || property.claim.starts_with("sweep_");
+  std::optional<OfItsConvention> kept;
+  if (of_numbers && KeepsTo(contract, c, asked)) kept.emplace(asked);
+  Subject& subject = kept ? *kept : asked;
   triage::Complete(finding, subject, verdict);
   finding.expected_by_contract = IsExcused(finding, subject, contract);
   // What is declared has been named. Claims that the file does not name may fail by the dozen on

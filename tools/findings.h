@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/finding.h"
+#include "core/forwarding_subject.h"
 #include "core/io/text_file.h"
 #include "properties/property.h"
 #include "tools/faults.h"
@@ -34,6 +35,18 @@ std::optional<Finding> WrongExpected(const Case& c, const std::string& file);
 // `promised`. A departure of the convention excuses the subject only if the subject's answer keeps
 // to the convention.
 bool IsExcused(const Finding& finding, Subject& subject, const Contract& promised);
+
+// A subject whose numbers are those of the convention that it promises: its arithmetic says why
+// they are not exact. What a new process would answer says nothing more, and starting one takes a
+// library of Python seconds.
+class OfItsConvention : public ForwardingSubject {
+ public:
+  using ForwardingSubject::ForwardingSubject;
+  bool MayBeMadeAnew() const override { return false; }
+};
+
+// Whether the answer to the case is the one of the convention that is promised.
+bool KeepsTo(const Contract& promised, const Case& c, Subject& subject);
 
 // Makes a finding of a failed verdict of `subject`, with its cause; expected if it is excused under
 // `contract`.

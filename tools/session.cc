@@ -188,7 +188,7 @@ std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
   for (const std::string& pattern : defaults) {
     try {
       for (const std::string& name : registry.Expand(pattern)) {
-        registry.Make(name);
+        MakeSubjects({name}, "");  // also refuses one that follows no convention known here
         add(name);
       }
     } catch (const Unavailable& error) {

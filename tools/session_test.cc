@@ -214,6 +214,11 @@ TEST_F(SessionTest, NamedSubjectsMustExistAndDefaultsNeedNot) {
   kind.names = [] { return std::vector<std::string>{}; };
   kind.expand = [](const std::string& pattern) { return std::vector<std::string>{pattern}; };
   kind.make = [](const std::string& name) -> std::unique_ptr<Subject> {
+    if (name == "absent:strange") {
+      auto strange = SubjectRegistry::Get().Make("native");
+      strange->set_contract(ParseContract("model:of-nobody"));
+      return strange;
+    }
     throw Unavailable("subject '" + name + "': there is no library " +
                       (name == "absent:c" ? "C" : "of that kind"));
   };
@@ -221,6 +226,10 @@ TEST_F(SessionTest, NamedSubjectsMustExistAndDefaultsNeedNot) {
   EXPECT_EQ(Told([&] { names = SubjectNames({}, {"absent:a", "absent:b", "native", "absent:c"}); }),
             "qualm: left out: subject 'absent:a': there is no library of that kind\n"
             "qualm: left out: subject 'absent:c': there is no library C\n");
+  EXPECT_EQ(names, Names{"native"});
+  EXPECT_EQ(Told([&] { names = SubjectNames({}, {"absent:strange", "native"}); }),
+            "qualm: left out: subject 'absent:strange': its contract: there is no convention "
+            "'of-nobody' (see qualm list subjects)\n");
   EXPECT_EQ(names, Names{"native"});
 }
 

@@ -416,6 +416,30 @@ INSTANTIATE_TEST_SUITE_P(Faults, Canary,
                            return name;
                          });
 
+// A contract of intervals takes the libraries' float32 roundings and no mistake beside them, in
+// every verb.
+TEST_F(Verbs, WithinJudgesByIntervals) {
+  const std::string within = "within:V1,V2,V6,V8,V9,V16,V17,V18,V19,V31";
+  const std::vector<std::string> check{"check", "--op", "linear", "--cases", "300", "--contract"};
+  const auto with = [&](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  Qualm(0, with(check, {within, "--subject", "model:fbgemm@vnni"}));
+  Qualm(1, with(check, {"within:V9", "--subject", "model:fbgemm@vnni"}));
+  Qualm(1, with(check, {within, "--subject", "faulty:k-tail", "--out", (folder() / "out").string()}));
+  const fs::path findings = folder() / "out" / "findings";
+  for (const auto& entry : fs::directory_iterator(findings)) {
+    const std::string small = (entry.path() / "minimized.case.json").string();
+    EXPECT_EQ(ReadCaseFile(small).contract, within);
+    Qualm(1, {"replay", small, "--subject", "faulty:k-tail"});
+    Qualm(1, {"explain", small, "--subject", "faulty:k-tail"});
+    Qualm(0, {"explain", small, "--subject", "native"});
+  }
+  ExpectBadInput(with(check, {"within:V99", "--subject", "native"}),
+                 "--contract: there is no variation 'V99'");
+}
+
 // What was found out while the subject could be asked stands in the case file, for all who read it.
 TEST_F(Verbs, EveryDoorSaysTheSame) {
   const auto after = [](const std::string& text, const std::string& begin) {

@@ -66,10 +66,11 @@ void ForeignSubject::AdoptContract() {
   try {
     set_contracts(ParseContracts(info().contract));
   } catch (const InputError&) {
-    throw Unavailable("subject '" + name_ + "': its contract '" + info().contract + "' is none, " +
-                      (info().contract.starts_with("model:")
-                           ? "because no convention here describes this arithmetic"
-                           : "expected exact or model:NAME, and OP=CONTRACT for one operation"));
+    throw Unavailable(
+        "subject '" + name_ + "': its contract '" + info().contract + "' is none, " +
+        (info().contract.starts_with("model:")
+             ? std::string("because no convention here describes this arithmetic")
+             : "expected " + std::string(kContractForms) + ", and OP=CONTRACT for one operation"));
   }
 }
 

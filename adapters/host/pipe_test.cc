@@ -306,7 +306,8 @@ TEST(Pipe, WhatDoesNotIntroduceItselfIsUnavailable) {
     FAIL();
   } catch (const Unavailable& error) {
     EXPECT_STREQ(error.what(),
-                 "subject 'pipe:it': its contract 'fine' is none, expected exact or model:NAME, "
+                 "subject 'pipe:it': its contract 'fine' is none, expected exact, model:NAME or "
+                 "within:V1,V8, "
                  "and OP=CONTRACT for one operation");
   }
   // Cut off it would be another one.

@@ -487,7 +487,7 @@ class Builder {
     try {
       return ParseContract(text).text();
     } catch (const InputError&) {
-      Fail(kContract, "is " + Shown(text) + ", expected exact or model:NAME");
+      Fail(kContract, "is " + Shown(text) + ", expected " + std::string(kContractForms));
     }
   }
 

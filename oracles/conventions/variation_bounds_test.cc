@@ -964,7 +964,7 @@ Permitted PermittedAt(const std::vector<std::string>& ids, const Case& c, size_t
   EXPECT_EQ(Validate(c), "");
   Convention convention;
   convention.variations = ids;
-  return PermittedOutputs(convention, c).at(index);
+  return PermittedOutputs(convention.variations, c).at(index);
 }
 
 void ExpectPermitted(const Permitted& permitted, double low, double high) {
@@ -1054,7 +1054,7 @@ void ExpectDiffers(std::string_view name, const Case& c, int32_t code) {
   ASSERT_EQ(convention.cannot_run(c), "") << name;
   EXPECT_EQ(convention.run(c).y.IntAt(0), code) << name;
   EXPECT_NE(exact::Evaluate(c).IntAt(0), code) << name;
-  const Permitted permitted = PermittedOutputs(convention, c)[0];
+  const Permitted permitted = PermittedOutputs(convention.variations, c)[0];
   EXPECT_LE(permitted.low, code) << name;
   EXPECT_GE(permitted.high, code) << name;
 }

@@ -99,7 +99,7 @@ std::string PermittedRow(const std::vector<Case>& cases) {
              {}, {"V4"}, {"V23"}, {"V1", "V14", "V19"}, {"V21"}}) {
       Convention convention;
       convention.variations = ids;
-      for (const Permitted& permitted : PermittedOutputs(convention, c))
+      for (const Permitted& permitted : PermittedOutputs(convention.variations, c))
         text += Text(permitted.low) + Text(permitted.high);
     }
   }

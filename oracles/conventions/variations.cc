@@ -702,13 +702,13 @@ std::vector<double> Reach(std::string_view id, const Case& c) {
   return list;
 }
 
-std::vector<Permitted> PermittedOutputs(const Convention& convention, const Case& c) {
+std::vector<Permitted> PermittedOutputs(std::span<const std::string> variations, const Case& c) {
   std::vector<Permitted> list;
   if (RowOf(c.op).dynamic && !RowsShareQParams(c)) {  // each row has its own
     for (int64_t m = 0; m < c.M; ++m) {
       Case row = slice::Rows(c, {{m}});
       row.x_gran = Granularity::kTensor;
-      for (const Permitted& one : PermittedOutputs(convention, row)) list.push_back(one);
+      for (const Permitted& one : PermittedOutputs(variations, row)) list.push_back(one);
     }
     return list;
   }
@@ -717,7 +717,7 @@ std::vector<Permitted> PermittedOutputs(const Convention& convention, const Case
   for (const Facts& facts : facts_of.All()) {
     double reach =
         facts.real_is_exact ? 0 : facts.terms * 0x1p-50;  // the error of this computation
-    for (const std::string& id : convention.variations) {
+    for (const std::string& id : variations) {
       reach += ReachOf(id, facts);
     }
     if (!(reach < kInfinity)) {  // NaN: of an input that is NaN

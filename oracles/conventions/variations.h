@@ -6,6 +6,7 @@
 #define QUALM_ORACLES_CONVENTIONS_VARIATIONS_H_
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,15 +31,15 @@ const Variation* FindVariation(std::string_view id);
 // (real units of f32 outputs): 0 where it does not apply, infinity where nothing bounds it.
 std::vector<double> Reach(std::string_view id, const Case& c);
 
-// The outputs that the convention's variations permit, as an interval, both ends included: output
+// The outputs that variations permit, as an interval, both ends included: output
 // codes, or the float32 value. All that the output type holds where nothing bounds a variation that
 // applies: a NaN on the way passes every clamp.
 struct Permitted {
   double low = 0;
   double high = 0;
 };
-// One interval for each output of a case that the convention defines.
-std::vector<Permitted> PermittedOutputs(const Convention& convention, const Case& c);
+// One interval for each output of a case, where these variations (ids) may move it.
+std::vector<Permitted> PermittedOutputs(std::span<const std::string> variations, const Case& c);
 
 }  // namespace qualm
 

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/accepted.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/status.h"
+#include "oracles/conventions/convention.h"
+#include "oracles/exact/exact.h"
+
+namespace qualm {
+namespace {
+
+std::string EndText(const Tensor& like, double end) {
+  if (like.dtype() != DType::kF32) return std::to_string(static_cast<int64_t>(end));
+  Tensor one(DType::kF32, {1});
+  one.as<float>()[0] = static_cast<float>(end);
+  return ElementText(one, 0);
+}
+
+}  // namespace
+
+bool Accepted::Decides(int64_t i) const {
+  if (each_.empty()) return true;
+  const Permitted& permitted = each_[static_cast<size_t>(i)];
+  if (nominal_.dtype() == DType::kF32)
+    return std::isfinite(permitted.low) || std::isfinite(permitted.high);
+  const CodeRange range = RangeOf(nominal_.dtype());
+  return permitted.low > range.min || permitted.high < range.max;
+}
+
+bool Accepted::Holds(const Tensor& y, int64_t i) const {
+  if (y.BitsAt(i) == nominal_.BitsAt(i)) return true;
+  if (each_.empty()) return false;
+  const Permitted& permitted = each_[static_cast<size_t>(i)];
+  const double value = y.ValueAt(i);
+  return !Decides(i) || (value >= permitted.low && value <= permitted.high);
+}
+
+std::optional<Divergence> Accepted::First(const Tensor& y) const {
+  if (each_.empty()) return FirstDivergence(nominal_, y);
+  QUALM_CHECK(y.dtype() == nominal_.dtype() && y.size() == nominal_.size());
+  for (int64_t i = 0; i < y.size(); ++i) {
+    if (Holds(y, i)) continue;
+    const Permitted& permitted = each_[static_cast<size_t>(i)];
+    const double value = y.ValueAt(i);
+    Tensor nearest(nominal_.dtype(), {1});
+    const double end = value < permitted.low ? permitted.low : permitted.high;
+    if (nominal_.dtype() == DType::kF32) {
+      nearest.as<float>()[0] = static_cast<float>(end);
+    } else {
+      nearest.SetInt(0, static_cast<int32_t>(end));
+    }
+    return Divergence{
+        i, "[" + EndText(nominal_, permitted.low) + ", " + EndText(nominal_, permitted.high) + "]",
+        ElementText(y, i), DistanceLsb(nearest, 0, y, i)};
+  }
+  return std::nullopt;
+}
+
+int64_t Accepted::undecided() const {
+  int64_t count = 0;
+  for (int64_t i = 0; i < nominal_.size(); ++i) count += Decides(i) ? 0 : 1;
+  return count;
+}
+
+std::string WhyNotJudged(const Contract& contract, const Case& c) {
+  for (const std::string& id : contract.variations) {
+    if (FindVariation(id) == nullptr) return "there is no variation " + id;
+  }
+  if (contract.convention.empty()) return "";
+  const Convention* const convention = FindConvention(contract.convention);
+  if (convention == nullptr) return "there is no convention " + contract.convention;
+  const std::string reason = convention->cannot_run(c);
+  return reason.empty() ? ""
+                        : "convention " + contract.convention + " does not define it: " + reason;
+}
+
+Accepted AcceptedBy(const Contract& contract, const Case& c) {
+  if (!contract.convention.empty()) {
+    const Convention* const convention = FindConvention(contract.convention);
+    QUALM_CHECK(convention != nullptr);
+    return Accepted::Only(convention->run(c).y);
+  }
+  if (contract.exact()) return Accepted::Only(exact::Evaluate(c));
+  return Accepted::Within(exact::Evaluate(c), PermittedOutputs(contract.variations, c));
+}
+
+}  // namespace qualm

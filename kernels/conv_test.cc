@@ -21,8 +21,7 @@ using testing::Choices;
 using testing::ConvProblem;
 using testing::Data;
 using testing::FillBoth;
-using testing::HighestCode;
-using testing::LowestCode;
+using testing::ImagesAt;
 using testing::PackProblem;
 using testing::RunProblem;
 using testing::SpreadImages;
@@ -75,6 +74,12 @@ void ExpectPixelsAsAlone(const ConvProblem& p) {
   one.window.pad_top = one.window.pad_bottom = one.window.pad_left = one.window.pad_right = 0;
   const int64_t span_h = (w.kernel_h - 1) * w.dilation_h + 1;
   const int64_t span_w = (w.kernel_w - 1) * w.dilation_w + 1;
+  one.batch = 1;
+  one.height = span_h;
+  one.width = span_w;
+  one.pixel_gap = one.row_gap = one.image_gap = 0;
+  // A copy: what lies behind a line of the window differs from what lies there in the image.
+  std::vector<uint8_t> window(static_cast<size_t>(span_h * span_w * p.in_channels));
   for (const std::string& target : SupportedTargets()) {
     const ScopedTarget scoped(target);
     const std::vector<int32_t> together = RunProblem(p);
@@ -85,16 +90,15 @@ void ExpectPixelsAsAlone(const ConvProblem& p) {
     for (int64_t m = 0; m < p.layer.m; ++m) {
       const int64_t oy = m / p.OutWidth() % p.OutHeight(), ox = m % p.OutWidth();
       const int64_t line = m / (p.OutWidth() * p.OutHeight()) * height + oy * w.stride_h;
-      const ConstImages x{.data = images.data() + (line * width + ox * w.stride_w) * p.in_channels,
-                          .type = p.layer.x_type,
-                          .batch = 1,
-                          .height = span_h,
-                          .width = span_w,
-                          .channels = p.in_channels,
-                          .image_stride = height * width * p.in_channels,
-                          .row_stride = width * p.in_channels,
-                          .pixel_stride = p.in_channels};
-      ASSERT_EQ(packed.Run(x, {y.data(), p.layer.y_type, 1, p.layer.n, p.layer.n}).error, "");
+      for (int64_t i = 0; i < span_h; ++i) {
+        std::copy_n(images.begin() + ((line + i) * width + ox * w.stride_w) * p.in_channels,
+                    span_w * p.in_channels, window.begin() + i * span_w * p.in_channels);
+      }
+      ASSERT_EQ(packed
+                    .Run(ImagesAt(one, window.data()),
+                         {y.data(), p.layer.y_type, 1, p.layer.n, p.layer.n})
+                    .error,
+                "");
       for (const uint8_t byte : y) {
         ASSERT_EQ(static_cast<uint8_t>(together[at++]), byte)
             << target << " pixel " << m << ": " << p.Describe();
@@ -103,14 +107,16 @@ void ExpectPixelsAsAlone(const ConvProblem& p) {
   }
 }
 
-// Scales, such that the outputs use their range and many of them are ties. A bias in real units, or
-// a zero point far from all codes, would be gathered.
-void ChooseScales(ConvProblem& p) {
+// Scales, such that the outputs use their range, and many of them are ties, or next to ties. A bias
+// in real units, or a zero point far from all codes, would be gathered.
+void ChooseScales(Choices& choices, bool with_ties, ConvProblem& p) {
   p.layer.x_zero = 3;
   p.layer.y_zero = 7;
   p.layer.w_scale.clear();
   for (int64_t n = 0; n < p.layer.n; ++n) {
-    p.layer.w_scale.push_back(1.0f + static_cast<float>(n % 4) / 4);
+    const int64_t mantissa = choices.Between(1 << 23, (1 << 24) - 1);
+    p.layer.w_scale.push_back(with_ties ? 1.0f + static_cast<float>(n % 4) / 4
+                                        : static_cast<float>(mantissa) * 0x1p-23f);
   }
   const double spread = 74.0 * 74.0 * std::sqrt(static_cast<double>(p.layer.k));
   p.layer.y_scale = static_cast<float>(std::exp2(std::round(std::log2(spread / 64))));
@@ -158,7 +164,7 @@ TEST(ConvGeometry, ImagesLongerThanABandAndLinesLongerThanAPart) {
       p.layer.x_type = kCodes[choices.Between(0, 1)];
       p.layer.y_type = kCodes[choices.Between(0, 1)];
       FillBoth(choices, Data::kRandom, p);
-      ChooseScales(p);
+      ChooseScales(choices, padded, p);
       ExpectPixelsAsAlone(p);
       if (::testing::Test::HasFatalFailure()) return;
     }
@@ -187,7 +193,7 @@ TEST(ConvSaturation, FewPairsPastTheLimit) {
           w = static_cast<int32_t>(choices.OneIn(9) ? choices.OneOf({-128, -90, 100, 127})
                                                     : choices.Between(-64, 64));
         }
-        ChooseScales(p);
+        ChooseScales(choices, dilation == 1, p);
         ExpectPixelsAsAlone(p);
         if (::testing::Test::HasFatalFailure()) return;
       }

@@ -146,28 +146,31 @@ TEST(Pool, NarrowPixelsOfLongLines) {
 }
 
 // Every gap there is, every number of channels beside a vector's, more pixels than there is room
-// for sums, windows that hang over the padding on each side.
+// for sums, windows that hang over the image on each side, and over its padding.
 TEST(Pool, EachPixelIsThatOfItsWindowAlone) {
   Random random(78);
   for (int trial = 0; trial < 120; ++trial) {
     Problem p;
     p.kind = static_cast<Kind>(trial % 3);
-    const int64_t kernel = random.Between(1, 4), pad = kernel / 2;
+    const int64_t kernel = random.Between(1, 4);
+    const auto pad = [&] { return random.Between(0, kernel - 1); };
     p.shape = {.window = {.in_h = random.Between(4, 9),
                           .in_w = random.Between(4, 40),
                           .kernel_h = kernel,
                           .kernel_w = kernel,
                           .stride_h = random.Between(1, 3),
                           .stride_w = random.Between(1, 3),
-                          .pad_top = pad,
-                          .pad_bottom = pad,
-                          .pad_left = pad,
-                          .pad_right = pad},
+                          .pad_top = pad(),
+                          .pad_bottom = pad(),
+                          .pad_left = pad(),
+                          .pad_right = pad(),
+                          .dilation_h = trial % 4 == 0 ? random.Between(1, 3) : 1,
+                          .dilation_w = trial % 4 == 0 ? random.Between(1, 3) : 1},
                .out_h = 0,
                .out_w = 0};
     const WindowGeometry& g = p.shape.window;
-    p.shape.out_h = (g.in_h + 2 * pad - kernel) / g.stride_h + 1;
-    p.shape.out_w = (g.in_w + 2 * pad - kernel) / g.stride_w + 1;
+    p.shape.out_h = (g.in_h + g.pad_top - 1) / g.stride_h + 1;  // all that begin in the image
+    p.shape.out_w = (g.in_w + g.pad_left - 1) / g.stride_w + 1;
     p.batch = random.Between(1, 2);
     p.channels = random.Between(1, trial % 4 == 0 ? 300 : 40);
     p.x_stride = p.channels + random.Between(0, 2);
@@ -229,19 +232,19 @@ TEST(Pool, TheDivisorCountsWhatItShould) {
   EXPECT_EQ(y, (std::vector<uint8_t>{45, 40}));  // 180 / 4; 120 / 3: the overhang does not count
 }
 
-// Two neighbours with two taps each: the first has two positions of padding beside them, the second
-// hangs over the image, which does not count. A run of windows may not share a divisor then.
+// Neighbours with one tap in the image each: the first has padding beside it, the second hangs over
+// that, which does not count. A run of windows may not share a divisor then.
 TEST(Pool, NeighboursWithEqualTapsMayHaveOtherDivisors) {
   const std::vector<uint8_t> x = {60, 60, 60, 60};
   Problem p;
   p.kind = Kind::kAvgPadded;
-  p.shape = {.window = {.in_h = 1, .in_w = 4, .kernel_w = 4, .stride_w = 4, .pad_left = 2},
+  p.shape = {.window = {.in_h = 1, .in_w = 4, .kernel_w = 2, .pad_right = 1, .dilation_w = 3},
              .out_h = 1,
-             .out_w = 2};
+             .out_w = 3};
   ForEachTarget([&](const std::string&) {
-    std::vector<uint8_t> y(2);
+    std::vector<uint8_t> y(3);
     ASSERT_TRUE(Call(p, x.data(), y.data()).ok());
-    EXPECT_EQ(y, (std::vector<uint8_t>{30, 60}));  // 120 / 4; 120 / 2
+    EXPECT_EQ(y, (std::vector<uint8_t>{60, 30, 60}));  // 120 / 2; 60 / 2; 60 / 1
   });
 }
 

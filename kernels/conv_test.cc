@@ -11,6 +11,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/elementwise.h"
 #include "kernels/sums/conv_testing.h"
 #include "kernels/targets.h"
 
@@ -21,10 +22,7 @@ using testing::Choices;
 using testing::ConvProblem;
 using testing::Data;
 using testing::FillBoth;
-using testing::ImagesAt;
-using testing::PackProblem;
 using testing::RunProblem;
-using testing::SpreadImages;
 
 constexpr ElementType kCodes[] = {ElementType::kU8, ElementType::kS8};
 
@@ -44,66 +42,28 @@ void ExpectSums(ConvProblem p, const std::vector<int64_t>& sums) {
   }
 }
 
-// The images with their padding, dense.
-std::vector<uint8_t> PaddedImages(const ConvProblem& p) {
-  ConvProblem padded = p;
-  padded.height += p.window.pad_top + p.window.pad_bottom;
-  padded.width += p.window.pad_left + p.window.pad_right;
-  padded.pixel_gap = padded.row_gap = padded.image_gap = 0;
-  std::vector<int32_t>& codes = padded.layer.x;
-  codes.assign(static_cast<size_t>(p.batch * padded.height * padded.width * p.in_channels),
-               p.layer.x_zero);
-  const int64_t line = p.width * p.in_channels;
-  for (int64_t i = 0; i < p.batch * p.height; ++i) {
-    const int64_t y = i / p.height * padded.height + i % p.height + p.window.pad_top;
-    std::copy_n(p.layer.x.begin() + i * line, line,
-                codes.begin() + (y * padded.width + p.window.pad_left) * p.in_channels);
+// A layer to codes is not gathered, one to sums is: the sums requantized are the codes, on every
+// instruction set.
+void ExpectSumsRequantized(const ConvProblem& p) {
+  ConvProblem to_sums = p;
+  to_sums.layer.y_type = ElementType::kS32;
+  std::vector<Multiplier> multipliers;
+  for (const float scale : p.layer.w_scale) {
+    multipliers.push_back({p.layer.x_scale, scale, p.layer.y_scale});
   }
-  std::vector<uint8_t> bytes(codes.size());
-  SpreadImages(padded, bytes.data());
-  return bytes;
-}
-
-// Each pixel of an output of codes has the bits that its window has as an image of its own.
-void ExpectPixelsAsAlone(const ConvProblem& p) {
-  const WindowGeometry& w = p.window;
-  const int64_t width = p.width + w.pad_left + w.pad_right;
-  const int64_t height = p.height + w.pad_top + w.pad_bottom;
-  const std::vector<uint8_t> images = PaddedImages(p);
-  ConvProblem one = p;
-  one.window.pad_top = one.window.pad_bottom = one.window.pad_left = one.window.pad_right = 0;
-  const int64_t span_h = (w.kernel_h - 1) * w.dilation_h + 1;
-  const int64_t span_w = (w.kernel_w - 1) * w.dilation_w + 1;
-  one.batch = 1;
-  one.height = span_h;
-  one.width = span_w;
-  one.pixel_gap = one.row_gap = one.image_gap = 0;
-  // A copy: what lies behind a line of the window differs from what lies there in the image.
-  std::vector<uint8_t> window(static_cast<size_t>(span_h * span_w * p.in_channels));
+  const bool is_signed = p.layer.y_type == ElementType::kS8;
   for (const std::string& target : SupportedTargets()) {
     const ScopedTarget scoped(target);
-    const std::vector<int32_t> together = RunProblem(p);
-    PackedConv packed;
-    ASSERT_TRUE(PackProblem(one, &packed).ok());
-    std::vector<uint8_t> y(static_cast<size_t>(p.layer.n));
-    size_t at = 0;
-    for (int64_t m = 0; m < p.layer.m; ++m) {
-      const int64_t oy = m / p.OutWidth() % p.OutHeight(), ox = m % p.OutWidth();
-      const int64_t line = m / (p.OutWidth() * p.OutHeight()) * height + oy * w.stride_h;
-      for (int64_t i = 0; i < span_h; ++i) {
-        std::copy_n(images.begin() + ((line + i) * width + ox * w.stride_w) * p.in_channels,
-                    span_w * p.in_channels, window.begin() + i * span_w * p.in_channels);
-      }
-      ASSERT_EQ(packed
-                    .Run(ImagesAt(one, window.data()),
-                         {y.data(), p.layer.y_type, 1, p.layer.n, p.layer.n})
-                    .error,
-                "");
-      for (const uint8_t byte : y) {
-        ASSERT_EQ(static_cast<uint8_t>(together[at++]), byte)
-            << target << " pixel " << m << ": " << p.Describe();
-      }
-    }
+    const std::vector<int32_t> sums = RunProblem(to_sums);
+    std::vector<uint8_t> bytes(sums.size());
+    ASSERT_EQ(Requantize({sums.data(), ElementType::kS32, p.layer.m, p.layer.n, p.layer.n},
+                         multipliers, p.layer.y_zero, p.layer.range,
+                         {bytes.data(), p.layer.y_type, p.layer.m, p.layer.n, p.layer.n})
+                  .error,
+              "");
+    std::vector<int32_t> codes;
+    for (const uint8_t byte : bytes) codes.push_back(is_signed ? static_cast<int8_t>(byte) : byte);
+    ASSERT_EQ(RunProblem(p), codes) << target << " " << p.Describe();
   }
 }
 
@@ -165,9 +125,37 @@ TEST(ConvGeometry, ImagesLongerThanABandAndLinesLongerThanAPart) {
       p.layer.y_type = kCodes[choices.Between(0, 1)];
       FillBoth(choices, Data::kRandom, p);
       ChooseScales(choices, padded, p);
-      ExpectPixelsAsAlone(p);
+      ExpectSumsRequantized(p);
       if (::testing::Test::HasFatalFailure()) return;
     }
+  }
+}
+
+// Ties of multipliers that are no fractions with a small denominator are computed again, wherever
+// in a line they are: 8209 * 33 / (2 * 8209) = 16 + 1/2 becomes 16.
+TEST(ConvGeometry, TiesAllAlongALine) {
+  for (const int64_t stride : {1, 2}) {
+    ConvProblem p;
+    p.height = 3;
+    p.width = 400;
+    p.in_channels = p.groups = p.layer.n = 67;
+    p.window.kernel_h = p.window.kernel_w = 3;
+    p.window.stride_w = stride;
+    p.Derive();
+    for (int64_t i = 0; i < p.height * p.width * p.in_channels; ++i) {
+      p.layer.x.push_back(static_cast<int32_t>(i % 5));
+    }
+    for (int64_t i = 0; i < p.layer.n * p.layer.k; ++i) p.layer.w.push_back(i % p.layer.k == 4);
+    p.layer.bias_i32.assign(static_cast<size_t>(p.layer.n), 8207);
+    p.layer.w_scale = {16.5f};
+    p.layer.y_scale = 8209;
+    const std::vector<int32_t> codes = RunProblem(p);
+    for (int64_t i = 0; i < p.layer.m * p.layer.n; ++i) {
+      const int64_t pixel = p.width + i / p.layer.n * stride + 1;
+      const int64_t above_tie = (pixel * p.in_channels + i % p.layer.n) % 5 - 2;
+      ASSERT_EQ(codes[static_cast<size_t>(i)], above_tie > 0 ? 17 : 16) << i;
+    }
+    ExpectSumsRequantized(p);
   }
 }
 
@@ -194,7 +182,7 @@ TEST(ConvSaturation, FewPairsPastTheLimit) {
                                                     : choices.Between(-64, 64));
         }
         ChooseScales(choices, dilation == 1, p);
-        ExpectPixelsAsAlone(p);
+        ExpectSumsRequantized(p);
         if (::testing::Test::HasFatalFailure()) return;
       }
     }

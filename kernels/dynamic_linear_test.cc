@@ -5,15 +5,13 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cfenv>
-#include <cfloat>
 #include <limits>
+#include <numeric>
 #include <thread>
 
 #include "kernels/common/counted_new.h"
 #include "kernels/common/test_support.h"
-#include "kernels/elementwise.h"
 
 namespace qualm::kernels {
 namespace {

@@ -21,12 +21,12 @@ using testing::Choices;
 using testing::Collect;
 using testing::ConvProblem;
 using testing::Data;
-using testing::PlainOutputs;
 using testing::FillBoth;
 using testing::GuardedBytes;
 using testing::ImageBytes;
 using testing::ImagesAt;
 using testing::PackProblem;
+using testing::PlainOutputs;
 using testing::RunProblem;
 using testing::SpreadImages;
 

@@ -19,9 +19,9 @@ namespace {
 
 using testing::allocations;
 using testing::Choices;
-using testing::PlainOutputs;
 using testing::GuardedBytes;
 using testing::PackProblem;
+using testing::PlainOutputs;
 using testing::Problem;
 using testing::RunProblem;
 

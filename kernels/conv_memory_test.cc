@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution touches its outputs and its scratch and nothing else, and does not depend on other
 // memory. Reads past x and the weights, and writes into gaps, are checked by RunProblem in every
-// test of conv_test.cc too.
+// test of a convolution.
 #include <gtest/gtest.h>
 
 #include <cfenv>
@@ -21,12 +21,12 @@ using testing::Choices;
 using testing::Collect;
 using testing::ConvProblem;
 using testing::Data;
-using testing::ExpectedOutputs;
 using testing::FillBoth;
 using testing::GuardedBytes;
 using testing::ImageBytes;
 using testing::ImagesAt;
 using testing::PackProblem;
+using testing::PlainOutputs;
 using testing::RunProblem;
 using testing::SpreadImages;
 
@@ -88,7 +88,7 @@ std::vector<int32_t> RunWithScratch(const ConvProblem& p, const PackedConv& pack
 
 TEST(ConvMemory, ScratchOfTheAskedSizeSufficesAtAnyAlignment) {
   for (const ConvProblem& p : EveryPath()) {
-    const std::vector<int32_t> expected = ExpectedOutputs(p);
+    const std::vector<int32_t> expected = PlainOutputs(p);
     for (const std::string& target : SupportedTargets()) {
       const ScopedTarget scoped(target);
       PackedConv packed;
@@ -119,7 +119,7 @@ TEST(ConvMemory, TooSmallScratchIsNotTouched) {
     const GuardedBytes memory(packed.ScratchBytes(p.batch, p.height, p.width) - 1, 0xC3);
     int64_t allocated = 0;
     EXPECT_EQ(RunWithScratch(p, packed, {memory.data(), memory.size()}, &allocated),
-              ExpectedOutputs(p));
+              PlainOutputs(p));
     EXPECT_EQ(allocated, 1);
     for (size_t i = 0; i < memory.size(); ++i) ASSERT_EQ(memory.data()[i], 0xC3);
   }
@@ -150,7 +150,7 @@ TEST(ConvMemory, ScratchIsBounded) {
 
 TEST(ConvMemory, EveryOutputIsWrittenWhateverWasThere) {
   for (const ConvProblem& p : EveryPath()) {
-    const std::vector<int32_t> expected = ExpectedOutputs(p);
+    const std::vector<int32_t> expected = PlainOutputs(p);
     for (const std::string& target : SupportedTargets()) {
       const ScopedTarget scoped(target);
       for (const uint8_t poison : {0x00, 0xFF, 0x7F}) {
@@ -176,7 +176,7 @@ TEST(ConvMemory, InputsAndOutputsMayBeChannelsOfOneBuffer) {
   p.pixel_gap = p.layer.n;
   Choices choices(44);
   FillBoth(choices, Data::kRandom, p);
-  const std::vector<int32_t> expected = ExpectedOutputs(p);
+  const std::vector<int32_t> expected = PlainOutputs(p);
   for (const std::string& target : SupportedTargets()) {
     const ScopedTarget scoped(target);
     PackedConv packed;
@@ -220,7 +220,7 @@ TEST(ConvMemory, WeightsArePackedOnceAndCanBeMovedAndUsedForOtherImages) {
       FillBoth(choices, Data::kRandom, p);
       p.layer.w = weights;
       int64_t allocated = 0;
-      EXPECT_EQ(RunWithScratch(p, moved, {}, &allocated), ExpectedOutputs(p)) << p.Describe();
+      EXPECT_EQ(RunWithScratch(p, moved, {}, &allocated), PlainOutputs(p)) << p.Describe();
     }
   }
 }
@@ -235,7 +235,7 @@ TEST(ConvMemory, RoundingModeOfTheCallerDoesNotMatter) {
     p.layer.y_type = ElementType::kU8;
     p.layer.y_scale = 77.7f;
     p.layer.y_zero = 128;
-    const std::vector<int32_t> expected = ExpectedOutputs(p);
+    const std::vector<int32_t> expected = PlainOutputs(p);
     for (const std::string& target : SupportedTargets()) {
       const ScopedTarget scoped(target);
       for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The linear layer touches its outputs and its scratch and nothing else, and does not depend on
 // other memory. Reads past x and the weights, and writes into gaps, are checked by RunProblem in
-// every test of linear_test.cc too.
+// every test of a linear layer.
 #include <gtest/gtest.h>
 
 #include <cfenv>
@@ -19,9 +19,9 @@ namespace {
 
 using testing::allocations;
 using testing::Choices;
-using testing::ExpectedOutputs;
 using testing::GuardedBytes;
 using testing::PackProblem;
+using testing::PlainOutputs;
 using testing::Problem;
 using testing::RunProblem;
 
@@ -57,7 +57,7 @@ std::vector<int32_t> Bits(const std::vector<float>& y) {
 
 TEST(LinearMemory, ScratchOfTheAskedSizeSufficesAtAnyAlignment) {
   const Problem p = UsesAllScratch();
-  const std::vector<int32_t> expected = ExpectedOutputs(p);
+  const std::vector<int32_t> expected = PlainOutputs(p);
   const std::vector<uint8_t> x(p.x.begin(), p.x.end());
   for (const std::string& target : SupportedTargets()) {
     const ScopedTarget scoped(target);
@@ -94,7 +94,7 @@ TEST(LinearMemory, TooSmallScratchIsNotTouched) {
                   .Run({x.data(), ElementType::kU8, p.m, p.k, p.k},
                        {y.data(), ElementType::kF32, p.m, p.n, p.n}, {memory.data(), memory.size()})
                   .ok());
-  EXPECT_EQ(Bits(y), ExpectedOutputs(p));
+  EXPECT_EQ(Bits(y), PlainOutputs(p));
   for (size_t i = 0; i < memory.size(); ++i) ASSERT_EQ(memory.data()[i], 0xC3);
 }
 
@@ -111,7 +111,7 @@ TEST(LinearMemory, ScratchForFewerRowsIsSmallerAndForMoreIsBounded) {
 TEST(LinearMemory, EveryOutputIsWrittenWhateverWasThere) {
   Problem p = UsesAllScratch();
   p.y_gap = 3;
-  const std::vector<int32_t> expected = ExpectedOutputs(p);
+  const std::vector<int32_t> expected = PlainOutputs(p);
   for (const std::string& target : SupportedTargets()) {
     const ScopedTarget scoped(target);
     for (const uint8_t poison : {0x00, 0xFF, 0x7F}) EXPECT_EQ(RunProblem(p, poison), expected);
@@ -133,7 +133,7 @@ TEST(LinearMemory, InputsAndOutputsMayBeInterleavedRows) {
   }
   p.y_scale = 500;
   p.y_zero = 128;
-  const std::vector<int32_t> expected = ExpectedOutputs(p);
+  const std::vector<int32_t> expected = PlainOutputs(p);
   for (const std::string& target : SupportedTargets()) {
     const ScopedTarget scoped(target);
     PackedLinear packed;
@@ -161,7 +161,7 @@ TEST(LinearMemory, InputsAndOutputsMayBeInterleavedRows) {
 
 TEST(LinearMemory, WeightsArePackedOnceAndCanBeMovedAndReplaced) {
   const Problem p = UsesAllScratch();
-  const std::vector<int32_t> expected = ExpectedOutputs(p);
+  const std::vector<int32_t> expected = PlainOutputs(p);
   const std::vector<uint8_t> x(p.x.begin(), p.x.end());
   PackedLinear packed;
   ASSERT_TRUE(PackProblem(p, &packed).ok());
@@ -189,7 +189,7 @@ TEST(LinearMemory, RoundingModeOfTheCallerDoesNotMatter) {
   p.y_type = ElementType::kU8;
   p.y_scale = 77.7f;
   p.y_zero = 128;
-  const std::vector<int32_t> expected = ExpectedOutputs(p);
+  const std::vector<int32_t> expected = PlainOutputs(p);
   for (const std::string& target : SupportedTargets()) {
     const ScopedTarget scoped(target);
     for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {

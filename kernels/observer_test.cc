@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Observers on every instruction set: against values worked by hand and against loops without
-// vectors, from guarded memory.
+// Observers: values worked by hand, recorded values, refusals. What they choose is judged by
+// properties/native_kernels_test.cc.
 #include "kernels/observer.h"
 
 #include <gtest/gtest.h>
 
 #include <cfloat>
-#include <limits>
 
 #include "kernels/common/test_support.h"
 
@@ -14,64 +13,9 @@ namespace qualm::kernels {
 namespace {
 
 using test::ForEachTarget;
-using test::GuardedBuffer;
-using test::Random;
 
 ConstMatrix Matrix(const float* data, int64_t rows, int64_t columns, int64_t stride) {
   return {data, ElementType::kF32, rows, columns, stride};
-}
-
-float AnyFinite(Random& random) {
-  for (;;) {
-    const auto value = std::bit_cast<float>(static_cast<uint32_t>(random.Next()));
-    if (std::isfinite(value)) return value;
-  }
-}
-
-bool SameBits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
-
-// -0 is below +0, so that the order of the values does not matter.
-bool Less(float a, float b) { return a < b || (a == b && std::signbit(a) && !std::signbit(b)); }
-
-TEST(Observer, FindsTheEndsOfEveryShape) {
-  ForEachTarget([](const std::string&) {
-    Random random(1);
-    for (int64_t columns = 1; columns <= 70; ++columns) {
-      const int64_t rows = random.Between(1, 4);
-      const int64_t stride = columns + random.Between(0, 3);
-      GuardedBuffer<float> x(static_cast<size_t>((rows - 1) * stride + columns),
-                             random.Between(0, 1) != 0);
-      for (size_t i = 0; i < x.size(); ++i) {
-        x[i] = std::numeric_limits<float>::quiet_NaN();  // gaps are not looked at
-      }
-      std::vector<MinMaxState> expected(static_cast<size_t>(rows));
-      MinMaxState whole;
-      const auto widen = [](float value, MinMaxState* state) {
-        if (state->empty || Less(value, state->min)) state->min = value;
-        if (state->empty || Less(state->max, value)) state->max = value;
-        state->empty = false;
-      };
-      for (int64_t i = 0; i < rows; ++i) {
-        for (int64_t j = 0; j < columns; ++j) {
-          float value = AnyFinite(random);
-          if (random.Between(0, 3) == 0) value = std::copysign(0.0f, value);
-          x[static_cast<size_t>(i * stride + j)] = value;
-          widen(value, &whole);
-          widen(value, &expected[static_cast<size_t>(i)]);
-        }
-      }
-      const ConstMatrix batch = Matrix(x.data(), rows, columns, stride);
-      MinMaxState state;
-      ASSERT_TRUE(ObserveMinMax(batch, {&state, 1}).ok());
-      ASSERT_TRUE(SameBits(state.min, whole.min) && SameBits(state.max, whole.max));
-      std::vector<MinMaxState> states(static_cast<size_t>(rows));
-      ASSERT_TRUE(ObserveMinMax(batch, states).ok());
-      for (size_t i = 0; i < states.size(); ++i) {
-        ASSERT_TRUE(SameBits(states[i].min, expected[i].min));
-        ASSERT_TRUE(SameBits(states[i].max, expected[i].max));
-      }
-    }
-  });
 }
 
 TEST(Observer, MinMaxGoesOn) {

@@ -205,41 +205,6 @@ inline int64_t InverseModulo(int64_t a, int64_t m) {
   return (coefficient % m + m) % m;
 }
 
-// A valid scale for each hard region: powers of two, short and long mantissas, denormals, extremes.
-inline std::vector<float> HardScales() {
-  std::vector<float> scales = {1.0f,
-                               0.5f,
-                               2.0f,
-                               0x1p-7f,
-                               0.1f,
-                               1.0f / 255,
-                               1.0f / 127,
-                               3.7f,
-                               0x1p-126f,
-                               0x1p-127f,
-                               0x1p-149f,
-                               0x1p127f,
-                               0x1p100f,
-                               0x1p-100f,
-                               0x1.fffffep127f,
-                               0x1.fffffep-1f,
-                               0x1.8p-148f,
-                               0x1.123456p-130f,
-                               0x1.fffffcp-127f,
-                               0x1.000002p0f,
-                               0.75f,
-                               3 * 0x1p-7f,
-                               255 * 0x1p-16f,
-                               0x1.5555p-6f,
-                               0x1.6a09e6p-5f,
-                               1e-9f,
-                               1e9f,
-                               12345.678f};
-  Random random(11);
-  for (int i = 0; i < 8; ++i) scales.push_back(random.Scale(-20, 3));
-  return scales;
-}
-
 }  // namespace qualm::kernels::test
 
 #endif  // QUALM_KERNELS_COMMON_TEST_SUPPORT_H_

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our own kernels, judged as `qualm check` judges anybody's: drawn cases, all properties, exact
+// answers of the oracle. One test per operation and instruction set of this machine,
+// Judged/linear_AVX2. What no case can say of a kernel (memory that a call may not touch, threads,
+// packing, refusals) is tested beside it, in kernels/.
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "adapters/registry.h"
+#include "core/io/case_json.h"
+#include "core/op.h"
+#include "core/subject.h"
+#include "properties/engine.h"
+
+namespace qualm {
+namespace {
+
+struct Kernel {
+  Op op;
+  std::string subject;          // native@avx2
+  std::string instruction_set;  // AVX2
+};
+void PrintTo(const Kernel& kernel, std::ostream* out) {
+  *out << Name(kernel.op) << " of " << kernel.subject;
+}
+
+std::vector<Kernel> Kernels() {
+  RegisterAllSubjects();
+  std::vector<Kernel> kernels;
+  for (const std::string& name : SubjectRegistry::Get().Expand("native@all")) {
+    const std::string instruction_set = SubjectRegistry::Get().Make(name)->InstructionSet();
+    for (const Op op : AllOps()) kernels.push_back({op, name, instruction_set});
+  }
+  return kernels;
+}
+
+class Judged : public testing::TestWithParam<Kernel> {};
+
+TEST_P(Judged, ByEveryProperty) {
+  const Kernel& kernel = GetParam();
+  CheckOptions options;
+  options.subjects = {kernel.subject};
+  options.ops = {kernel.op};
+  options.seed = 36;
+  options.cases = QUALM_KERNEL_CASES;
+  const CheckResult result = Check(options);
+  for (const Finding& finding : result.findings) {
+    ADD_FAILURE() << finding.full_property() << ": " << finding.explanation << "\n"
+                  << CaseToJson(finding.test_case);
+  }
+  // A kernel that refuses what is drawn is not judged.
+  const auto judged = result.judged.find({kernel.subject, kernel.op});
+  ASSERT_NE(judged, result.judged.end());
+  EXPECT_GE(judged->second, QUALM_KERNEL_CASES * 9 / 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Judged, testing::ValuesIn(Kernels()), [](const auto& info) {
+  return std::string(Name(info.param.op)) + "_" + info.param.instruction_set;
+});
+
+}  // namespace
+}  // namespace qualm

@@ -274,7 +274,7 @@ Verdict RowOrder(const Case& c, Subject& subject) {
   if (after.verdict) return *after.verdict;
   for (int64_t i = 0; i < c.M * c.N; ++i) {
     const int64_t from = rows[static_cast<size_t>(i / c.N)] * c.N + i % c.N;
-    if (after.y.BitsAt(i) == before.y.BitsAt(from)) continue;
+    if (after.y.SameAt(i, before.y, from)) continue;
     return relation::FailedAt(permuted, before.y, from, after.y, i,
                               "a row changes when the rows change places");
   }

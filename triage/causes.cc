@@ -1568,8 +1568,7 @@ Tensor RightOutput(const Case& c, const Convention* model) {
 namespace {
 
 void CopyOutput(const Tensor& from, int64_t at, Tensor& to, int64_t i) {
-  const auto size = static_cast<int64_t>(SizeOf(to.dtype()));
-  std::copy_n(from.bytes().begin() + at * size, size, to.bytes().begin() + i * size);
+  to.CopyFrom(from, at, 1, i);
 }
 
 // The model's output of the edited case. Sums that the stages moved are moved by another int32

@@ -363,7 +363,7 @@ std::vector<Property> MetamorphicProperties() {
        "by 128, changes nothing (operations with two inputs: both together). Moving the type, the "
        "clamp and the zero point of the output by 128 moves its codes by 128 (max_pool and "
        "softmax: input and output together).",
-       EveryOpOnElements(), false, ZeroPointShift},
+       OpsWhere([](Op op) { return IsOnElements(op) && op != Op::kCast; }), false, ZeroPointShift},
       {"gauge",
        "Doubling the scales of input (of add, sub and concat: of both) and output (and a float "
        "bias; x itself for quantize) changes nothing where all stay finite; for f32 outputs "

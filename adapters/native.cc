@@ -19,6 +19,7 @@
 #include "core/enclosure.h"
 #include "core/status.h"
 #include "kernels/binary.h"
+#include "kernels/cast.h"
 #include "kernels/common/fused.h"
 #include "kernels/concat.h"
 #include "kernels/conv.h"
@@ -49,12 +50,26 @@ ElementType TypeOf(DType dtype) {
     case DType::kS8: return ElementType::kS8;
     case DType::kS32: return ElementType::kS32;
     case DType::kF32: return ElementType::kF32;
-    case DType::kU4:
-    case DType::kS4: break;
+    default: break;
   }
-  QUALM_CHECK(!"kernels have no codes of 4 bits");
+  QUALM_CHECK(!"kernels lack this type");
   return ElementType::kF32;
 }
+
+kernels::FloatType FloatTypeOf(DType dtype) {
+  const FloatFormat& f = InfoOf(dtype).floating;
+  return {BitsOf(dtype),
+          f.exponent_bits,
+          f.fraction_bits,
+          f.bias,
+          static_cast<kernels::FloatEnds>(f.top),
+          f.has_sign};
+}
+static_assert(
+    static_cast<int>(FloatFormat::Top::kFinite) == static_cast<int>(kernels::FloatEnds::kFinite) &&
+        static_cast<int>(FloatRounding::kUp) == static_cast<int>(kernels::CastRounding::kUp) &&
+        static_cast<int>(FloatOverflow::kNan) == static_cast<int>(kernels::CastOverflow::kNan),
+    "choices of casts are passed on by their number");
 
 kernels::Requantization RequantizationOf(Requant requant) {
   switch (requant) {
@@ -291,6 +306,13 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
 
   std::string Execute(const Placed& placed, const RunContext& context) override {
     const Case& c = *placed.problem;
+    if (c.op == Op::kCast) {
+      return kernels::Cast({placed.x, FloatTypeOf(c.x.dtype()), c.M, c.N, placed.x_stride},
+                           static_cast<kernels::CastRounding>(c.rounding),
+                           static_cast<kernels::CastOverflow>(c.overflow),
+                           {placed.y, FloatTypeOf(c.out_dtype), c.M, c.N, placed.y_stride})
+          .error;
+    }
     const Rows x_rows = RowsOf(c.x.shape());
     const ConstMatrix x{placed.x, TypeOf(c.x.dtype()), x_rows.count, x_rows.columns,
                         placed.x_stride};
@@ -338,6 +360,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
         });
       case Op::kChooseQParams: return ChooseQParams(placed, context);
       case Op::kDynamicLinear: return DynamicLinear(placed, context, x, y);
+      case Op::kCast: break;  // above
     }
     return "no native kernel has this operation";
   }

@@ -44,10 +44,36 @@ extern "C" {
 #define QUALM_HAS(pointer, field) \
   ((size_t)((const char*)(&(pointer)->field + 1) - (const char*)(pointer)) <= (pointer)->size)
 
-/* Element types. Codes are u8 or s8; real = scale * (code - zero_point). u4 and s4 are reserved: no
- * operation has them yet. Two of them share a byte, the element of even index in its low half,
- * where the index of an element is the sum of its position times the strides. */
-enum { QUALM_U8 = 0, QUALM_S8 = 1, QUALM_S32 = 2, QUALM_F32 = 3, QUALM_U4 = 4, QUALM_S4 = 5 };
+/* Element types. Codes are u8 or s8; real = scale * (code - zero_point). s16, u4, s4, u2 and s2 are
+ * reserved: no operation has them yet. The floats of 16 bits and fewer are named as in MLIR
+ * (docs/quantization.md); cast has them. Elements of fewer than 8 bits lie one behind the other in a
+ * stream of bits, the lowest bit of a byte first: of 4 bits the element of even index in the low
+ * half. Their rows are dense. */
+enum {
+  QUALM_U8 = 0,
+  QUALM_S8 = 1,
+  QUALM_S32 = 2,
+  QUALM_F32 = 3,
+  QUALM_U4 = 4,
+  QUALM_S4 = 5,
+  QUALM_S16 = 6,
+  QUALM_U2 = 7,
+  QUALM_S2 = 8,
+  QUALM_F16 = 9,
+  QUALM_BF16 = 10,
+  QUALM_F8E4M3FN = 11,
+  QUALM_F8E5M2 = 12,
+  QUALM_F8E4M3FNUZ = 13,
+  QUALM_F8E5M2FNUZ = 14,
+  QUALM_F8E4M3 = 15,
+  QUALM_F8E3M4 = 16,
+  QUALM_F8E4M3B11FNUZ = 17,
+  QUALM_F6E2M3FN = 18,
+  QUALM_F6E3M2FN = 19,
+  QUALM_F4E2M1FN = 20,
+  QUALM_F8E8M0FNU = 21,
+  QUALM_UE4M3 = 22
+};
 /* Sets of element types (numbers up to 31), for qualm_capability. */
 #define QUALM_TYPE_BIT(dtype) (UINT32_C(1) << (dtype))
 
@@ -68,6 +94,7 @@ enum { QUALM_U8 = 0, QUALM_S8 = 1, QUALM_S32 = 2, QUALM_F32 = 3, QUALM_U4 = 4, Q
  *   softmax     x codes [M,N]                  -> y codes [M,N], of one type
  *   dynamic_linear
  *               x f32 [M,K], w codes [N,K]     -> y f32 [M,N]
+ *   cast        x floats of one type [M,N]     -> y floats of one type [M,N]
  * A plugin is only ever asked for operations for which capability() answered. */
 enum {
   QUALM_QUANTIZE = 0,
@@ -87,7 +114,8 @@ enum {
   QUALM_SOFTMAX = 14,
   /* 15 is no operation of plugins. */
   QUALM_SUB = 16,
-  QUALM_DYNAMIC_LINEAR = 17
+  QUALM_DYNAMIC_LINEAR = 17,
+  QUALM_CAST = 18
 };
 
 /* What a table operation applies to the real value of a code. */
@@ -161,6 +189,11 @@ typedef struct qualm_window {
 /* dynamic_linear: how a scale and zero point follow from the values of x. */
 enum { QUALM_RULE_OBSERVER = 0, QUALM_RULE_ATEN = 1, QUALM_RULE_ONNX = 2 };
 
+/* cast: how a number between two values of the output type is rounded, and what becomes of one
+ * beyond its largest value (docs/quantization.md). */
+enum { QUALM_ROUND_NEAREST_EVEN = 0, QUALM_ROUND_TOWARD_ZERO = 1, QUALM_ROUND_UP = 2 };
+enum { QUALM_OVERFLOW_INFINITY = 0, QUALM_OVERFLOW_SATURATE = 1, QUALM_OVERFLOW_NAN = 2 };
+
 /* What dynamic_linear chooses the scale and zero point of x by. */
 typedef struct qualm_choice {
   size_t size;
@@ -216,6 +249,10 @@ typedef struct qualm_problem {
    * than 1. Not in the first headers of version 1. */
   int32_t threads;
   int32_t reserved; /* 0 */
+  /* cast: QUALM_ROUND_..., QUALM_OVERFLOW_...; a plugin that has one of them alone answers
+   * QUALM_UNSUPPORTED to others. Not in the first headers of version 1. */
+  int32_t rounding;
+  int32_t overflow;
 } qualm_problem;
 
 /* What a plugin can do beyond the plain case: bits of qualm_capability.features. */

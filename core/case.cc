@@ -126,6 +126,16 @@ std::string CheckDType(std::string_view field, DType dtype, const DTypeList& all
   return Wrong(field, "type not possible here, expected " + Join(allowed));
 }
 
+// Codes of ue4m3 end below its byte: the bit of the sign is padding.
+std::string CheckPadding(const Tensor& x) {
+  if (x.dtype() != DType::kUE4M3) return "";
+  for (int64_t i = 0; i < x.size(); ++i) {
+    if (x.IntAt(i) > RangeOf(x.dtype()).max)
+      return Wrong("x", "a code of ue4m3 has its highest bit, expected 0..127");
+  }
+  return "";
+}
+
 // Checks the parameters by which scales and zero points are chosen.
 std::string CheckChoice(const Observer& o) {
   if (!IsCode(o.dtype)) return Wrong("dtype", "type not possible here, expected u8 or s8");
@@ -477,6 +487,7 @@ std::string CheckTypes(const Case& c) {
   if (row.layout == Layout::kColumns && (c.x.shape().size() != 2 || c.x.shape()[1] > c.N))
     return Wrong("x", "does not have the shape [M,A] with A <= N");
   QUALM_RETURN_IF_ERROR(CheckTensor("x", c.x, ShapeOfX(c)));
+  QUALM_RETURN_IF_ERROR(CheckPadding(c.x));
   if (HasWeights(c.op)) {
     QUALM_RETURN_IF_ERROR(CheckDType("w_dtype", c.w.dtype(), kCodes));
   } else if (row.second == Second::kInput && c.w.dtype() != c.x.dtype()) {
@@ -550,8 +561,7 @@ std::string CheckClamp(const Case& c) {
   if (c.out_max < range.min || c.out_max > range.max)
     return Wrong("out_max", "outside the output type");
   if (c.out_min > c.out_max) return Wrong("out_min", "is greater than out_max");
-  if (c.out_dtype == DType::kF32 && IsClamped(c))
-    return Wrong("out_min", "an f32 output has no clamp");
+  if (IsFloat(c.out_dtype) && IsClamped(c)) return Wrong("out_min", "a float output has no clamp");
   return "";
 }
 
@@ -650,7 +660,8 @@ namespace {
 template <class T>
 std::string ParameterText(const Field& field, const T& value) {
   const std::string name(field.name);
-  if constexpr (std::is_same_v<T, DType> || std::is_same_v<T, Granularity>) {
+  if constexpr (std::is_same_v<T, DType> || std::is_same_v<T, Granularity> ||
+                std::is_same_v<T, FloatRounding> || std::is_same_v<T, FloatOverflow>) {
     return name + "=" + std::string(Name(value));
   } else if constexpr (NamedEnum<T>) {
     return std::string(Name(value));

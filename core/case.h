@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/float_format.h"
 #include "core/op.h"
 #include "core/tensor.h"
 #include "core/types.h"
@@ -180,8 +181,10 @@ struct Case {
   float negative_slope = 0.01f;         // table with kLeakyRelu only; finite, >= 0
   // choose_qparams. dynamic_linear has symmetric, reduce_range, dtype, quant_min and quant_max.
   Observer observer;
-  QParamsRule rule = QParamsRule::kObserver;  // dynamic_linear only
-  Granularity x_gran = Granularity::kTensor;  // dynamic_linear only
+  QParamsRule rule = QParamsRule::kObserver;             // dynamic_linear only
+  Granularity x_gran = Granularity::kTensor;             // dynamic_linear only
+  FloatRounding rounding = FloatRounding::kNearestEven;  // cast only
+  FloatOverflow overflow = FloatOverflow::kInfinity;     // cast only
 
   // At most one of the two; N entries. bias is in real units, bias_i32 in units x_scale*w_scale[n].
   std::optional<std::vector<float>> bias;
@@ -244,8 +247,9 @@ namespace internal {
 template <class C>
 [[gnu::always_inline]] constexpr auto FieldsOf(C& c) {
   auto& [op, M, N, K, x, w, window, x_q, w_q, out_q, per_channel, multiplier, function,
-         negative_slope, observer, rule, x_gran, bias, bias_i32, out_dtype, out_min, out_max, relu,
-         requant, property, contract, note, expected, observed, printed] = c;
+         negative_slope, observer, rule, x_gran, rounding, overflow, bias, bias_i32, out_dtype,
+         out_min, out_max, relu, requant, property, contract, note, expected, observed, printed] =
+      c;
   auto& [batch, in_h, in_w, in_c, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_bottom,
          pad_left, pad_right, dilation_h, dilation_w, groups, ceil_mode, count_include_pad] =
       window;
@@ -301,7 +305,9 @@ template <class C>
           FieldOf{{.name = "averaging_constant", .has = kObserver, .lowest = 0, .highest = 1},
                   averaging_constant},
           FieldOf{{.name = "qparams_rule", .has = &OpRow::dynamic, .required = true}, rule},
-          FieldOf{{.name = "x_gran", .has = &OpRow::dynamic}, x_gran}},
+          FieldOf{{.name = "x_gran", .has = &OpRow::dynamic}, x_gran},
+          FieldOf{{.name = "rounding", .has = &OpRow::cast}, rounding},
+          FieldOf{{.name = "overflow", .has = &OpRow::cast}, overflow}},
       std::tuple{FieldOf{{"property"}, property}, FieldOf{{"contract"}, contract},
                  FieldOf{{"note"}, note}, FieldOf{{"expected"}, expected},
                  FieldOf{{"observed"}, observed}, FieldOf{{"printed"}, printed}}};

@@ -43,6 +43,7 @@ enum class Op : uint8_t {
   kChooseQParams,
   kSub,
   kDynamicLinear,
+  kCast,
 };
 
 // How the shapes of x, w and the output y follow from the sizes M, N, K of a case, or from its
@@ -95,7 +96,7 @@ enum class PerChannel : uint8_t {
 
 // The element types of an operand. The first one is the default of case files.
 struct DTypeList {
-  std::array<DType, 4> list{};
+  std::array<DType, 15> list{};
   size_t count = 0;
   constexpr const DType* begin() const { return list.data(); }
   constexpr const DType* end() const { return list.data() + count; }
@@ -113,6 +114,11 @@ inline constexpr DTypeList kCodes{{DType::kU8, DType::kS8}, 2};
 inline constexpr DTypeList kWeightCodes{{DType::kS8, DType::kU8}, 2};
 inline constexpr DTypeList kReals{{DType::kF32}, 1};
 inline constexpr DTypeList kSums{{DType::kS32}, 1};
+inline constexpr DTypeList kFloats{
+    {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3FN, DType::kF8E5M2, DType::kF8E4M3FNUZ,
+     DType::kF8E5M2FNUZ, DType::kF8E4M3, DType::kF8E3M4, DType::kF8E4M3B11FNUZ, DType::kF6E2M3FN,
+     DType::kF6E3M2FN, DType::kF4E2M1FN, DType::kF8E8M0FNU, DType::kUE4M3},
+    15};
 inline constexpr DTypeList kAnyOutput{{DType::kU8, DType::kS8, DType::kS32, DType::kF32}, 4};
 
 struct OpRow {
@@ -142,6 +148,7 @@ struct OpRow {
   bool function = false;           // Case::function, negative_slope
   bool observer = false;           // Observer::kind, averaging_constant
   bool qparams = false;            // the other members of Observer: inputs of the choice
+  bool cast = false;               // Case::rounding, overflow
   bool dynamic = false;            // chooses scale and zero point of x itself: Case::rule, x_gran
 };
 
@@ -272,6 +279,17 @@ inline constexpr std::array kOpRows{
           .bias = true,
           .qparams = true,
           .dynamic = true},
+    // Larger inputs may overflow to NaN, and a NaN has no place in an order.
+    OpRow{.op = Op::kCast,
+          .name = "cast",
+          .x_types = kFloats,
+          .x_qparams = false,
+          .response = Response::kNone,
+          .out_types = kFloats,
+          .out_q = OutQParams::kNone,
+          .relu = false,
+          .clamp = false,
+          .cast = true},
 };
 inline constexpr size_t kOpCount = kOpRows.size();
 

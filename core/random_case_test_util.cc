@@ -57,6 +57,7 @@ Case RandomCase::Draw(Op op) {
   if (row.function) DrawFunction(&c);
   if (row.observer) DrawObserver(&c);
   if (row.dynamic) DrawRule(&c);
+  if (row.cast) DrawCast(&c);
   DrawSizes(&c);
   DrawTypes(&c);
   DrawClamp(&c);
@@ -139,6 +140,8 @@ std::string RandomCase::Text() {
 }
 
 Tensor RandomCase::AnyTensor(DType dtype, std::vector<int64_t> shape) {
+  // Some bits are no part of a code.
+  if (IsFloat(dtype) && dtype != DType::kF32) return Codes(dtype, std::move(shape));
   Tensor tensor(dtype, std::move(shape));
   for (uint8_t& byte : tensor.bytes()) byte = static_cast<uint8_t>(rng_.Next());
   return tensor;
@@ -325,6 +328,11 @@ void RandomCase::DrawRule(Case* c) {
   c->observer.reduce_range = reduce_range;
 }
 
+void RandomCase::DrawCast(Case* c) {
+  c->rounding = static_cast<FloatRounding>(rng_.Below(CountOf<FloatRounding>()));
+  c->overflow = static_cast<FloatOverflow>(rng_.Below(CountOf<FloatOverflow>()));
+}
+
 void RandomCase::DrawX(Case* c) {
   if (RowOf(c->op).observer) return DrawObserved(c);
   switch (c->x.dtype()) {
@@ -341,10 +349,7 @@ void RandomCase::DrawX(Case* c) {
         if (rng_.Chance(1, 20)) sum = rng_.Chance(1, 2) ? INT32_MIN : INT32_MAX;
       }
       return;
-    case DType::kU8:
-    case DType::kS8:
-    case DType::kU4:
-    case DType::kS4: c->x = Codes(c->x.dtype(), c->x.shape());
+    default: c->x = Codes(c->x.dtype(), c->x.shape());
   }
 }
 

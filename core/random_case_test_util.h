@@ -52,6 +52,7 @@ class RandomCase {
   void DrawFunction(Case* c);
   void DrawObserver(Case* c);
   void DrawRule(Case* c);
+  void DrawCast(Case* c);
   void DrawX(Case* c);
   float Real(float scale);
   void DrawObserved(Case* c);

@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "core/float_format.h"
+
 namespace qualm {
 
 int64_t ElementCount(std::span<const int64_t> shape, int64_t limit) {
@@ -48,7 +50,13 @@ void Tensor::Release() noexcept {
 }
 
 bool Tensor::EqualContents(const Tensor& other) const {
-  return shape() == other.shape() && std::ranges::equal(bytes(), other.bytes());
+  if (shape() != other.shape()) return false;
+  if (std::ranges::equal(bytes(), other.bytes())) return true;
+  if (!any_nan_ && !other.any_nan_) return false;
+  for (int64_t i = 0; i < size_; ++i) {
+    if (!SameAt(i, other)) return false;
+  }
+  return true;
 }
 
 const std::vector<int64_t>& Tensor::ShapeOfNone() {
@@ -56,8 +64,20 @@ const std::vector<int64_t>& Tensor::ShapeOfNone() {
   return none;
 }
 
+int32_t Tensor::SmallIntAt(size_t at) const {
+  QUALM_CHECK(dtype_ != DType::kF32);
+  const auto bits = static_cast<unsigned>(BitsOf(dtype_));
+  const size_t first = at * bits / 8, last = (at * bits + bits - 1) / 8;
+  const auto word = static_cast<uint32_t>(Data()[first] | Data()[last] << (last - first) * 8);
+  const uint32_t code = word >> (at * bits % 8) & ((1u << bits) - 1);
+  if (InfoOf(dtype_).format != DTypeRow::Format::kSigned) return static_cast<int32_t>(code);
+  const uint32_t sign = 1u << (bits - 1);
+  return static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign);
+}
+
 void Tensor::SetInt(int64_t i, int32_t value) {
   QUALM_CHECK(i >= 0 && i < size_);
+  QUALM_CHECK(dtype_ != DType::kF32);
   const auto at = static_cast<size_t>(i);
   const CodeRange range = RangeOf(dtype_);
   QUALM_CHECK_LE(range.min, value);
@@ -66,23 +86,49 @@ void Tensor::SetInt(int64_t i, int32_t value) {
     case DType::kU8: as<uint8_t>()[at] = static_cast<uint8_t>(value); return;
     case DType::kS8: as<int8_t>()[at] = static_cast<int8_t>(value); return;
     case DType::kS32: as<int32_t>()[at] = value; return;
-    case DType::kU4:
-    case DType::kS4: {
-      uint8_t& byte = OwnData()[at / 2];
-      const unsigned shift = at % 2 * 4;
-      byte = static_cast<uint8_t>((byte & (0xF0u >> shift)) | (static_cast<unsigned>(value) & 0xFu)
-                                                                  << shift);
-      return;
-    }
-    case DType::kF32: break;
+    default: break;
   }
-  QUALM_CHECK(!"SetInt of a float tensor");
+  const auto bits = static_cast<unsigned>(BitsOf(dtype_));
+  const size_t first = at * bits / 8, last = (at * bits + bits - 1) / 8;
+  const uint32_t mask = ((1u << bits) - 1) << (at * bits % 8);
+  uint8_t* const bytes = OwnData();
+  auto word = static_cast<uint32_t>(bytes[first] | bytes[last] << (last - first) * 8);
+  word = (word & ~mask) | (static_cast<uint32_t>(value) << (at * bits % 8) & mask);
+  bytes[first] = static_cast<uint8_t>(word);
+  if (last != first) bytes[last] = static_cast<uint8_t>(word >> 8);
+}
+
+double Tensor::ValueAt(int64_t i) const {
+  if (dtype_ == DType::kF32) return FloatAt(i);
+  return IsFloat(dtype_) ? DecodeFloat(dtype_, BitsAt(i)) : static_cast<double>(IntAt(i));
 }
 
 uint32_t Tensor::BitsAt(int64_t i) const {
   if (dtype_ == DType::kF32) return std::bit_cast<uint32_t>(FloatAt(i));
   return static_cast<uint32_t>(IntAt(i));
 }
+
+void Tensor::SetBits(int64_t i, uint32_t bits) {
+  if (dtype_ == DType::kF32) {
+    as<float>()[static_cast<size_t>(i)] = std::bit_cast<float>(bits);
+  } else {
+    SetInt(i, static_cast<int32_t>(bits));
+  }
+}
+
+void Tensor::CopyFrom(const Tensor& from, int64_t at, int64_t count, int64_t to) {
+  QUALM_CHECK(dtype_ == from.dtype_);
+  QUALM_CHECK(at >= 0 && to >= 0 && count <= from.size_ - at && count <= size_ - to);
+  if (BitsOf(dtype_) < 8) {
+    for (int64_t i = 0; i < count; ++i) SetInt(to + i, from.IntAt(at + i));
+  } else if (count > 0) {
+    const size_t size = SizeOf(dtype_);
+    std::memmove(OwnData() + static_cast<size_t>(to) * size,
+                 from.Data() + static_cast<size_t>(at) * size, static_cast<size_t>(count) * size);
+  }
+}
+
+bool Tensor::IsNanAt(int64_t i) const { return IsNanCode(dtype_, BitsAt(i)); }
 
 Tensor OtherSign(const Tensor& codes) {
   Tensor other(codes.dtype() == DType::kU8 ? DType::kS8 : DType::kU8, codes.shape());

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A dense row-major tensor, a value: no views, no broadcasting. Copies share their bytes until one
-// of them is asked for bytes to write, so that a copy of a case copies no tensor. Elements of 4
-// bits are packed two to a byte, the even element in the low half, without a gap between rows; the
-// unused half of the last byte is 0. This file is the one place that knows.
+// of them is asked for bytes to write, so that a copy of a case copies no tensor. Elements of fewer
+// than 8 bits are packed as one stream of bits, the lowest first (of 4 bits the even element in the
+// low half of a byte), without a gap between rows; unused bits of the last byte are 0. This file is
+// the one place that knows.
 #ifndef QUALM_CORE_TENSOR_H_
 #define QUALM_CORE_TENSOR_H_
 
@@ -46,16 +47,21 @@ class Tensor {
   // readers check the sizes that a file states before they come here.
   Tensor(DType dtype, std::vector<int64_t> shape);
   Tensor(const Tensor& other) noexcept
-      : dtype_(other.dtype_), size_(other.size_), storage_(other.storage_) {
+      : dtype_(other.dtype_),
+        any_nan_(other.any_nan_),
+        size_(other.size_),
+        storage_(other.storage_) {
     if (storage_ != nullptr) storage_->owners.fetch_add(1, std::memory_order_relaxed);
   }
   // What is moved from is empty.
   Tensor(Tensor&& other) noexcept
       : dtype_(other.dtype_),
+        any_nan_(other.any_nan_),
         size_(std::exchange(other.size_, 0)),
         storage_(std::exchange(other.storage_, nullptr)) {}
   Tensor& operator=(Tensor other) noexcept {
     std::swap(dtype_, other.dtype_);
+    std::swap(any_nan_, other.any_nan_);
     std::swap(size_, other.size_);
     std::swap(storage_, other.storage_);
     return *this;
@@ -96,22 +102,21 @@ class Tensor {
   }
 
   // Calls visit(std::span<const T>) with T the element type, for loops over all elements. Only
-  // types of whole bytes.
+  // types that C++ has.
   template <class Visit>
   decltype(auto) VisitElements(Visit&& visit) const {
     switch (dtype_) {
       case DType::kU8: return visit(as<uint8_t>());
       case DType::kS8: return visit(as<int8_t>());
       case DType::kS32: return visit(as<int32_t>());
-      case DType::kF32: return visit(as<float>());
-      case DType::kU4:
-      case DType::kS4: break;
+      default: break;
     }
-    QUALM_CHECK(!"VisitElements of a type without whole bytes");
+    QUALM_CHECK(dtype_ == DType::kF32);  // C++ lacks the others
     return visit(as<float>());
   }
 
-  // Integer element i of a tensor of integers.
+  // Integer element i of a tensor of integers. Of floats other than f32 the code: code that counts,
+  // compares, copies or shrinks codes takes them as unsigned integers.
   int32_t IntAt(int64_t i) const {
     const auto at = static_cast<size_t>(i);
     QUALM_CHECK(i >= 0 && i < size_);
@@ -119,24 +124,33 @@ class Tensor {
       case DType::kU8: return Data()[at];
       case DType::kS8: return static_cast<int8_t>(Data()[at]);
       case DType::kS32: return as<int32_t>()[at];
-      case DType::kU4: return NibbleAt(at);
-      case DType::kS4: return (NibbleAt(at) ^ 8) - 8;
-      case DType::kF32: break;
+      default: return SmallIntAt(at);
     }
-    QUALM_CHECK(!"IntAt of a float tensor");
-    return 0;
   }
-  // Stores an integer that fits the element type (checked).
+  // Stores an integer that fits the element type, or a code (checked).
   void SetInt(int64_t i, int32_t value);
   float FloatAt(int64_t i) const { return as<float>()[static_cast<size_t>(i)]; }
-  // Element i of any tensor: a double holds each of them.
-  double ValueAt(int64_t i) const {
-    return dtype_ == DType::kF32 ? FloatAt(i) : static_cast<double>(IntAt(i));
-  }
+  // The real value of element i of any tensor, or its NaN or infinity: a double holds each of them.
+  double ValueAt(int64_t i) const;
   // The 32 bits of element i: a float's pattern, an integer's two's complement value.
   uint32_t BitsAt(int64_t i) const;
+  // Stores what BitsAt gives.
+  void SetBits(int64_t i, uint32_t bits);
+  // Elements [at, at + count) of a tensor of this type take the places from `to` on.
+  void CopyFrom(const Tensor& from, int64_t at, int64_t count, int64_t to);
 
-  // Same type, shape and bits (so -0 and +0 differ, and NaN equals itself).
+  // Every NaN is right where this tensor has one: what the exact meaning gives
+  // (docs/quantization.md, cast). Comparisons of outputs go by it: == and SameAt below, whichever
+  // side says it.
+  void AcceptAnyNan() { any_nan_ = IsFloat(dtype_); }
+  // Whether element i is the same output as element j of `other`, a tensor of this type.
+  bool SameAt(int64_t i, const Tensor& other, int64_t j) const {
+    return BitsAt(i) == other.BitsAt(j) ||
+           ((any_nan_ || other.any_nan_) && IsNanAt(i) && other.IsNanAt(j));
+  }
+  bool SameAt(int64_t i, const Tensor& other) const { return SameAt(i, other, i); }
+
+  // Same type, shape and bits (so -0 and +0 differ, and NaN equals itself; AcceptAnyNan).
   friend bool operator==(const Tensor& a, const Tensor& b) {
     if (a.dtype_ != b.dtype_ || a.size_ != b.size_) return false;
     return a.storage_ == b.storage_ || a.EqualContents(b);
@@ -165,9 +179,11 @@ class Tensor {
   void Release() noexcept;
   bool EqualContents(const Tensor& other) const;
   static const std::vector<int64_t>& ShapeOfNone();
-  int32_t NibbleAt(size_t at) const { return Data()[at / 2] >> (at % 2 * 4) & 0xF; }
+  int32_t SmallIntAt(size_t at) const;
+  bool IsNanAt(int64_t i) const;
 
   DType dtype_ = DType::kU8;
+  bool any_nan_ = false;
   int64_t size_ = 0;
   Storage* storage_ = nullptr;  // none: shape [0]
 };

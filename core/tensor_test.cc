@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/rng.h"
+
 namespace qualm {
 namespace {
 
@@ -56,6 +58,46 @@ TEST(Tensor, PacksFourBits) {
     EXPECT_EQ(tensor.bytes()[0], 3 << 4 | (range.min & 0xF));
     EXPECT_EQ(tensor.bytes()[2] >> 4, 0);
   }
+}
+
+// Any type: random codes, some of them set again, beside neighbours that stay.
+TEST(Tensor, PacksEveryType) {
+  for (const DTypeRow& row : kDTypeRows) {
+    if (row.dtype == DType::kF32) continue;
+    Rng rng(7);
+    Tensor tensor(row.dtype, {1, 13});
+    EXPECT_EQ(tensor.bytes().size(), static_cast<size_t>(13 * row.bits + 7) / 8) << row.name;
+    std::vector<int32_t> codes(13);
+    for (int step = 0; step < 200; ++step) {
+      const size_t at = rng.Below(codes.size());
+      codes[at] = static_cast<int32_t>(rng.Between(row.range.min, row.range.max));
+      tensor.SetInt(static_cast<int64_t>(at), codes[at]);
+      for (size_t i = 0; i < codes.size(); ++i)
+        ASSERT_EQ(tensor.IntAt(static_cast<int64_t>(i)), codes[i]) << row.name << " " << i;
+    }
+    Tensor moved(row.dtype, {13});
+    moved.CopyFrom(tensor, 4, 9, 1);
+    for (int64_t i = 0; i < 9; ++i) EXPECT_EQ(moved.BitsAt(i + 1), tensor.BitsAt(i + 4));
+    EXPECT_EQ(moved.BitsAt(0), 0u);
+    EXPECT_EQ(moved.BitsAt(10), 0u);
+  }
+}
+
+TEST(Tensor, AcceptsAnyNanWhereItSaysSo) {
+  Tensor right(DType::kF8E5M2, {2}), given(DType::kF8E5M2, {2});
+  right.SetBits(0, 0x7E);
+  given.SetBits(0, 0xFD);
+  EXPECT_FALSE(right == given);
+  right.AcceptAnyNan();
+  EXPECT_TRUE(right == given);
+  EXPECT_TRUE(given == right);
+  EXPECT_TRUE(given.SameAt(0, right));
+  given.SetBits(1, 0x7E);  // where a number is right
+  EXPECT_FALSE(right == given);
+  EXPECT_FALSE(given.SameAt(1, right));
+  given.SetBits(1, 0);
+  given.SetBits(0, 0x7C);  // infinity
+  EXPECT_FALSE(right == given);
 }
 
 TEST(Tensor, VisitsElementsByType) {

@@ -2,19 +2,19 @@
 #include "core/verdict.h"
 
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
-#include "core/float_text.h"
+#include "core/float_format.h"
 
 namespace qualm {
 namespace {
 
-// Maps float bits to integers in value order, so that a difference counts representable values.
-int64_t OrderedBits(float value) {
-  const auto bits = std::bit_cast<int32_t>(value);
-  return bits < 0 ? int64_t{INT32_MIN} - bits : int64_t{bits};
+// Maps codes of floats to integers in value order, so that a difference counts representable
+// values.
+int64_t OrderedBits(const Tensor& tensor, int64_t i) {
+  const uint32_t bits = tensor.BitsAt(i), sign = SignOf(tensor.dtype());
+  return (bits & sign) != 0 ? -int64_t{bits & ~sign} : int64_t{bits};
 }
 
 }  // namespace
@@ -38,16 +38,14 @@ double DistanceLsb(const Tensor& expected, const Tensor& actual, int64_t i) {
 }
 
 double DistanceLsb(const Tensor& expected, int64_t i, const Tensor& actual, int64_t j) {
-  if (expected.dtype() == DType::kF32) {
-    return std::abs(
-        static_cast<double>(OrderedBits(expected.FloatAt(i)) - OrderedBits(actual.FloatAt(j))));
-  }
+  if (IsFloat(expected.dtype()))
+    return std::abs(static_cast<double>(OrderedBits(expected, i) - OrderedBits(actual, j)));
   return std::abs(static_cast<double>(int64_t{expected.IntAt(i)} - actual.IntAt(j)));
 }
 
 std::string ElementText(const Tensor& tensor, int64_t i) {
-  return tensor.dtype() == DType::kF32 ? FloatText(tensor.FloatAt(i))
-                                       : std::to_string(tensor.IntAt(i));
+  return IsFloat(tensor.dtype()) ? CodeText(tensor.dtype(), tensor.BitsAt(i))
+                                 : std::to_string(tensor.IntAt(i));
 }
 
 std::optional<Divergence> FirstDivergence(const Tensor& expected, const Tensor& actual) {
@@ -55,7 +53,7 @@ std::optional<Divergence> FirstDivergence(const Tensor& expected, const Tensor& 
   QUALM_CHECK(expected.shape() == actual.shape());
   if (expected == actual) return std::nullopt;
   for (int64_t i = 0; i < expected.size(); ++i) {
-    if (expected.BitsAt(i) == actual.BitsAt(i)) continue;
+    if (expected.SameAt(i, actual)) continue;
     return Divergence{i, ElementText(expected, i), ElementText(actual, i),
                       DistanceLsb(expected, actual, i)};
   }

@@ -116,6 +116,7 @@ NamedTexts Export(std::string_view kind, const Case& c, const Finding& finding,
     Require(c.x.size() + c.w.size() <= kMostNumbers,
             fmt::format("room: the case has {} numbers, expected at most {} (see qualm minimize)",
                         c.x.size() + c.w.size(), kMostNumbers));
+    Require(c.op != Op::kCast || kind == "case" || kind == "issue", "casts between float types");
     const Evidence evidence{c, finding, environment, exact::Evaluate(c)};
     if (row.exporter.folder) return row.write_folder(evidence);
     return {{std::string(row.file), row.write(evidence)}};

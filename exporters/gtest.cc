@@ -143,6 +143,7 @@ Call CallOf(const Case& c) {
     case Op::kSoftmax: return {"softmax.h", kSoftmax};
     case Op::kChooseQParams: return {"observer.h", kChooseQParams};
     case Op::kDynamicLinear: return {"dynamic_linear.h", kDynamicLinear};
+    case Op::kCast: break;
   }
   return {};
 }

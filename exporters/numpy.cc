@@ -456,6 +456,7 @@ std::string Operation(const Case& c) {
     case Op::kSoftmax: return std::string(kSoftmax);
     case Op::kChooseQParams: return ChooseQParams(c);
     case Op::kDynamicLinear: return DynamicLinear(c);
+    case Op::kCast: break;
   }
   return "";
 }

@@ -168,10 +168,9 @@ std::string_view TypeIn(Language language, DType dtype) {
     case DType::kS8: return "int8_t";
     case DType::kS32: return "int32_t";
     case DType::kF32: return "float";
-    case DType::kU4:
-    case DType::kS4: break;
+    default: break;
   }
-  QUALM_CHECK(!"a type of 4 bits");
+  QUALM_CHECK(!"a type that C++ lacks");
   return "";
 }
 

@@ -105,7 +105,26 @@ float ScaleFrom(uint32_t bits) {
 
 uint32_t BitsOf(float value) { return std::bit_cast<uint32_t>(value); }
 
+// An element of a float of 16 bits or fewer: as many bytes as hold it, the rest of their bits unread.
+bool IsSmallFloat(DType dtype) { return IsFloat(dtype) && dtype != DType::kF32; }
+void ReadSmallFloats(Reader& reader, Tensor& tensor) {
+  const auto mask = static_cast<uint32_t>(RangeOf(tensor.dtype()).max);
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    uint32_t code = reader.Byte();
+    if (mask > 0xFF) code |= static_cast<uint32_t>(reader.Byte()) << 8;
+    tensor.SetBits(i, code & mask);
+  }
+}
+void WriteSmallFloats(Writer& writer, const Tensor& tensor) {
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    const uint32_t code = tensor.BitsAt(i);
+    writer.Byte(static_cast<uint8_t>(code));
+    if (BitsOf(tensor.dtype()) > 8) writer.Byte(static_cast<uint8_t>(code >> 8));
+  }
+}
+
 void ReadElements(Reader& reader, Tensor& tensor) {
+  if (IsSmallFloat(tensor.dtype())) return ReadSmallFloats(reader, tensor);
   if (SizeOf(tensor.dtype()) == 1) {
     for (uint8_t& byte : tensor.bytes()) byte = reader.Byte();
     return;
@@ -117,6 +136,7 @@ void ReadElements(Reader& reader, Tensor& tensor) {
 }
 
 void WriteElements(Writer& writer, const Tensor& tensor) {
+  if (IsSmallFloat(tensor.dtype())) return WriteSmallFloats(writer, tensor);
   for (int64_t i = 0; i < tensor.size(); ++i) {
     if (SizeOf(tensor.dtype()) == 1) {
       writer.Byte(tensor.bytes()[static_cast<size_t>(i)]);
@@ -264,7 +284,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   }
   c.window.ceil_mode = (form & kCeilMode) != 0;
   c.window.count_include_pad = (form & kCountIncludePad) != 0;
-  const DType x_dtype = XType(op, (flags & kOtherX) != 0);
+  DType x_dtype = XType(op, (flags & kOtherX) != 0);
   c.out_dtype = OutType(op, x_dtype, (flags >> kOutShift) & 3);
   const int32_t out_min = reader.Int();
   const int32_t out_max = reader.Int();
@@ -274,6 +294,11 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   c.out_q = ReadQParams(reader);
   if (HasWindow(op)) ReadWindow(reader, sizes, c);
   ForEachOwnField(c, [&](auto& value) { Read(reader, value); });
+  if (row.cast) {  // of more types than flags has room for
+    x_dtype = row.x_types.list[reader.Byte() % row.x_types.count];
+    c.out_dtype = row.out_types.list[reader.Byte() % row.out_types.count];
+    OpenClamp(&c);
+  }
 
   // FitCase takes a size that no field holds from the shape of x.
   c.x = Tensor(x_dtype, {0});
@@ -328,12 +353,12 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   writer.Dim(sizes.k, limits.k);
   const auto out =
       static_cast<unsigned>(std::ranges::find(kAnyOutput, c.out_dtype) - kAnyOutput.begin());
-  unsigned flags = out << kOutShift;
+  unsigned flags = (row.cast ? 0 : out) << kOutShift;
   if (c.per_channel) flags |= kPerChannel;
   if (c.relu) flags |= kRelu;
   if (c.bias) flags |= 1u << kBiasShift;
   if (c.bias_i32) flags |= 2u << kBiasShift;
-  if (c.x.dtype() != row.x_types.front()) flags |= kOtherX;
+  if (!row.cast && c.x.dtype() != row.x_types.front()) flags |= kOtherX;
   if (HasWeights(c.op) && c.w.dtype() != kWeightCodes.front()) flags |= kOtherW;
   writer.Byte(static_cast<uint8_t>(flags));
   const bool clamp = IsClamped(c);
@@ -352,6 +377,13 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   WriteQParams(writer, stored.out_q);
   if (HasWindow(c.op)) WriteWindow(writer, c);
   ForEachOwnField(std::as_const(stored), [&](const auto& value) { Write(writer, value); });
+  if (row.cast) {
+    const auto place = [&](const DTypeList& types, DType dtype) {
+      writer.Byte(static_cast<uint8_t>(std::ranges::find(types, dtype) - types.begin()));
+    };
+    place(row.x_types, c.x.dtype());
+    place(row.out_types, c.out_dtype);
+  }
   WriteElements(writer, c.x);
   WriteElements(writer, c.w);
   if (c.per_channel && HasChannelList(c.op)) {

@@ -18,8 +18,10 @@
 //                    float32 four bytes, and successive flags share a byte, the lowest bit first.
 //                    table: function, negative_slope. choose_qparams: kind, flags (bit 0 symmetric,
 //                    1 reduce_range, 2 s8), quant_min, quant_max, averaging_constant.
-//                    dynamic_linear: the same flags, quant_min, quant_max, qparams_rule, x_gran
-//   x, w             the elements
+//                    dynamic_linear: the same flags, quant_min, quant_max, qparams_rule, x_gran.
+//                    cast: rounding, overflow, then the places of the types of x and the output in
+//                    the row, for which flags has no room
+//   x, w             the elements, each in as many bytes as hold it
 //   channels         scale and zero point of channels 0..N-1, if there is one per channel
 //   bias             N values
 // Bytes that are missing read as 0; bytes beyond are ignored.

@@ -138,11 +138,13 @@ void FillRow(Case& c, Rng& rng) {
 void SwapElements(Case& c, Rng& rng) {
   Tensor& tensor = AnyOperand(c, rng);
   if (tensor.empty()) return;
-  const size_t width = SizeOf(tensor.dtype());
-  uint8_t* bytes = tensor.bytes().data();
-  uint8_t* a = bytes + width * rng.Below(static_cast<uint64_t>(tensor.size()));
-  uint8_t* b = bytes + width * rng.Below(static_cast<uint64_t>(tensor.size()));
-  if (a != b) std::swap_ranges(a, a + width, b);
+  const auto any = [&] {
+    return static_cast<int64_t>(rng.Below(static_cast<uint64_t>(tensor.size())));
+  };
+  const int64_t a = any(), b = any();
+  const uint32_t kept = tensor.BitsAt(a);
+  tensor.SetBits(a, tensor.BitsAt(b));
+  tensor.SetBits(b, kept);
 }
 
 void ChangeDims(Case& c, Rng& rng) {
@@ -294,6 +296,7 @@ void ChangeForm(Case& c, Rng& rng) {
     case 1: c.relu = !c.relu; break;
     case 2: SetOutType(c, row.out_types.list[rng.Below(row.out_types.count)]); break;
     case 3:
+      if (row.cast) c.x = Reshaped(c.x, row.x_types.list[rng.Below(row.x_types.count)], c.x.shape());
       if (!IsCode(c.x.dtype())) break;
       c.x = Reshaped(c.x, OtherCodes(c.x.dtype()), c.x.shape());
       if (KeepsType(c.op)) SetOutType(c, c.x.dtype());

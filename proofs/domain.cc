@@ -79,7 +79,8 @@ Inputs InputsOf(const Case& c) {
     case Op::kConcat:
     case Op::kSoftmax:
     case Op::kChooseQParams:
-    case Op::kDynamicLinear: break;
+    case Op::kDynamicLinear:
+    case Op::kCast: break;
   }
   throw InputError(
       fmt::format("op: is {}, expected quantize, dequantize, requantize, rescale, add, sub, mul, "

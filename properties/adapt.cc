@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/float_format.h"
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
 #include "properties/relation.h"
@@ -71,10 +72,18 @@ void WithRule(Case& c, QParamsRule rule) {
   c.observer = {.reduce_range = reduce_range};
 }
 
+// The nearest values of another float type.
+void CastFrom(Case& c, DType dtype) {
+  if (!RowOf(c.op).cast) return;
+  Tensor x(dtype, c.x.shape());
+  for (int64_t i = 0; i < x.size(); ++i) x.SetBits(i, EncodeFloat(dtype, c.x.ValueAt(i)));
+  c.x = std::move(x);
+}
+
 // Each change is one thing; changes that alter less of the problem come first. After all of these
 // AdaptTo gives each parameter its default, also one that nobody thought of here.
-const std::vector<Change>& Changes() {
-  static const std::vector<Change> changes{
+std::vector<Change> ChangesOfAll() {
+  return {
       [](Case& c) { c.relu = false; },
       FullRange,
       [](Case& c) { c.requant = Requant::kExact; },
@@ -133,6 +142,19 @@ const std::vector<Change>& Changes() {
       [](Case& c) { WithRule(c, QParamsRule::kAten); },
       [](Case& c) { WithRule(c, QParamsRule::kOnnx); },
   };
+}
+
+const std::vector<Change>& Changes() {
+  static const std::vector<Change> changes = [] {
+    std::vector<Change> all = ChangesOfAll();
+    for (const DType dtype : kFloats) {
+      all.emplace_back([dtype](Case& c) { CastFrom(c, dtype); });
+      all.emplace_back([dtype](Case& c) {
+        if (RowOf(c.op).cast) OutputAs(c, dtype);
+      });
+    }
+    return all;
+  }();
   return changes;
 }
 

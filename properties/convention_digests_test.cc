@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/float_format.h"
 #include "core/kept_rows_test_util.h"
 #include "core/random_case_test_util.h"
 #include "core/rng.h"
@@ -572,6 +573,44 @@ std::vector<Case> EdgeCases(Op op) {
 
 // The cases that every convention is asked for. They are drawn by random_case_test_util.h and
 // properties/gen/library.h alone: the generators of `qualm check` change more often.
+// From each wide type to each type by each policy, what lies at and between its values, at its ends
+// and beyond; and every code of a small type to f32.
+std::vector<Case> Casts() {
+  std::vector<Case> casts;
+  const DTypeList& types = RowOf(Op::kCast).out_types;
+  for (const DType from : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const DType to : types) {
+      std::vector<double> values{0,     1,        1.5,        480,      496,
+                                 61440, 0x1p-127, 0x1.4p-127, 0x1p-130, 0x1p127};
+      const uint32_t largest = LargestCode(to);
+      for (const uint32_t code : {0u, 1u, 2u, largest / 2, largest - 1, largest}) {
+        const double value = DecodeFloat(to, code);
+        for (const double part : {1.0, 1.0625, 1.125, 1.5, 2.0}) values.push_back(value * part);
+      }
+      Tensor x(from, {2, static_cast<int64_t>(values.size()) + 2});
+      for (int64_t i = 0; i < x.size(); ++i) {
+        const auto at = static_cast<size_t>(i % x.shape()[1]);
+        const uint32_t code = at < values.size()
+                                  ? EncodeFloat(from, values[at])
+                                  : NanCode(from) - static_cast<uint32_t>(at - values.size());
+        x.SetBits(i, code | (i < x.shape()[1] ? 0 : SignOf(from)));
+      }
+      for (int policy = 0; policy < 9; ++policy) {
+        casts.push_back(CaseOver(Op::kCast, x, to));
+        casts.back().rounding = static_cast<FloatRounding>(policy / 3);
+        casts.back().overflow = static_cast<FloatOverflow>(policy % 3);
+      }
+    }
+  }
+  for (const DType from : types) {
+    if (BitsOf(from) > 8) continue;
+    Tensor codes(from, {1, int64_t{RangeOf(from).max} + 1});
+    for (int64_t i = 0; i < codes.size(); ++i) codes.SetBits(i, static_cast<uint32_t>(i));
+    casts.push_back(CaseOver(Op::kCast, codes, DType::kF32));
+  }
+  return casts;
+}
+
 const std::vector<Case>& CasesOf(Op op) {
   static std::map<Op, std::vector<Case>> drawn;
   std::vector<Case>& cases = drawn[op];
@@ -593,6 +632,9 @@ const std::vector<Case>& CasesOf(Op op) {
     }
   }
   for (Case& c : EdgeCases(op)) cases.push_back(std::move(c));
+  if (op == Op::kCast) {
+    for (Case& c : Casts()) cases.push_back(std::move(c));
+  }
   if (HasTwoOperands(op)) {
     // oneDNN's binary primitives have no zero points, and three of three are seldom drawn as 0.
     test::RandomCase plain(seed + 4);

@@ -15,7 +15,10 @@ namespace {
 // The operations that a hazard is about.
 bool Any(Op) { return true; }
 bool HasK(Op op) { return HasWeights(op) || IsPool(op); }
-bool HasRounding(Op op) { return op != Op::kChooseQParams && op != Op::kMaxPool; }
+// Ties of casts lie between floats, where no distance is measured.
+bool HasRounding(Op op) {
+  return op != Op::kChooseQParams && op != Op::kMaxPool && op != Op::kCast;
+}
 bool HasPairSums(Op op) { return HasSums(op) || HasTwoInputs(op); }
 bool HasClamp(Op op) { return RowOf(op).clamp || RowOf(op).relu; }
 bool HasLists(Op op) { return RowOf(op).per_channel != PerChannel::kNone; }
@@ -120,6 +123,9 @@ bool IsSpecial(float value) {
 
 bool HasSpecialFloat(const Case& c) {
   if (c.x.dtype() == DType::kF32 && std::ranges::any_of(c.x.as<float>(), IsSpecial)) return true;
+  for (int64_t i = 0; RowOf(c.op).cast && i < c.x.size(); ++i) {
+    if (IsSpecial(static_cast<float>(c.x.ValueAt(i)))) return true;
+  }
   for (const auto* scales : {&c.x_q.scale, &c.w_q.scale, &c.out_q.scale, &c.multiplier}) {
     if (std::ranges::any_of(*scales, IsSpecial)) return true;
   }

@@ -26,6 +26,10 @@ class Key {
   }
   // Elements [from, from + count).
   void Add(const Tensor& tensor, int64_t from, int64_t count) {
+    if (BitsOf(tensor.dtype()) < 8) {
+      for (int64_t i = 0; i < count; ++i) Add(tensor.IntAt(from + i));
+      return;
+    }
     const auto size = static_cast<int64_t>(SizeOf(tensor.dtype()));
     key_.append(reinterpret_cast<const char*>(tensor.bytes().data()) + from * size,
                 static_cast<size_t>(count * size));
@@ -93,6 +97,13 @@ void AddColumn(const Case& c, int64_t n, Key& key) {
 
 Tensor Distinct::Expanded(const Tensor& y, std::vector<int64_t> shape) const {
   Tensor expanded(y.dtype(), std::move(shape));
+  if (BitsOf(y.dtype()) < 8) {
+    int64_t to = 0;
+    for (const int64_t row : row_of) {
+      for (const int64_t column : column_of) expanded.CopyFrom(y, row * c.N + column, 1, to++);
+    }
+    return expanded;
+  }
   const size_t size = SizeOf(y.dtype());
   uint8_t* to = expanded.bytes().data();
   for (const int64_t row : row_of) {

@@ -318,6 +318,20 @@ std::vector<Plant> Plants() {
                        std::function<RunFunction()> make) {
     plants.push_back({claim, op, fault, std::move(make)});
   };
+  add("matches_exact", Op::kCast, "subnormals become zero", [] {
+    return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+      const uint32_t sign = SignOf(c.out_dtype);
+      const uint32_t normal = 1u << InfoOf(c.out_dtype).floating.fraction_bits;
+      for (int64_t i = 0; i < y.size(); ++i) {
+        if ((y.BitsAt(i) & ~sign) < normal && !IsNanCode(c.out_dtype, y.BitsAt(i)))
+          y.SetBits(i, y.BitsAt(i) & sign);
+      }
+    });
+  });
+  add("matches_exact", Op::kCast, "what overflows becomes infinity",
+      [] { return Instead([](Case& c) { c.overflow = FloatOverflow::kInfinity; }); });
+  add("matches_exact", Op::kCast, "fractions are cut off",
+      [] { return Instead([](Case& c) { c.rounding = FloatRounding::kTowardZero; }); });
   for (Op op : AllOps()) {
     add("matches_exact", op, "one output is off by one", [] {
       return Afterwards([](const Case& c, const RunContext&, Tensor& y) {

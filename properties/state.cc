@@ -317,12 +317,12 @@ Verdict ConcurrentCalls(const Case& c, Subject& subject) {
 // then, so that a thread that reads the row of another one reads something else.
 void TurnRows(int64_t rows, int64_t period, Tensor& x) {
   if (x.empty()) return;
-  const std::span<uint8_t> bytes = x.bytes();
-  const auto row = static_cast<int64_t>(bytes.size()) / rows;
-  const auto element = static_cast<int64_t>(SizeOf(x.dtype()));
+  const Tensor before = x;
+  const int64_t row = x.size() / rows;
   for (int64_t i = period; i < rows; ++i) {
-    const auto begin = bytes.begin() + i * row;
-    std::rotate(begin, begin + i / period * element % row, begin + row);
+    const int64_t by = i / period % row;
+    x.CopyFrom(before, i * row + by, row - by, i * row);
+    x.CopyFrom(before, i * row, by, i * row + row - by);
   }
 }
 

@@ -231,7 +231,7 @@ Result Run(const Case& c, Subject& subject, const std::vector<int32_t>& codes) {
   Result result;
   result.subject = subject.name();
   result.codes = codes;
-  if (base.out_dtype == DType::kF32) throw InputError("out_dtype: a sweep needs an integer output");
+  if (IsFloat(base.out_dtype)) throw InputError("out_dtype: a sweep needs an integer output");
   const Case expanded = Expand(base, codes);
   result.skipped = subject.CannotRun(expanded);
   if (!result.skipped.empty()) return result;

@@ -193,7 +193,7 @@ Verdict StrideIsSubsample(const Case& c, Subject& subject) {
     if (y >= dense_h || x >= dense_w) continue;  // windows that only ceil mode has
     const int64_t image = m / (v.out_w() * v.out_h());
     const int64_t from = ((image * dense_h + y) * dense_w + x) * c.N + i % c.N;
-    if (every.y.BitsAt(from) == base.y.BitsAt(i)) continue;
+    if (every.y.SameAt(from, base.y, i)) continue;
     return relation::FailedAt(c, every.y, from, base.y, i,
                               "an output differs from that of the same window with stride 1");
   }

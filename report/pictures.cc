@@ -23,7 +23,7 @@ std::vector<std::pair<double, double>> PointsOf(const std::vector<int32_t>& code
 }
 
 bool AreCodes(const Tensor& exact, const Tensor& answer) {
-  return exact.dtype() != DType::kF32 && exact.dtype() == answer.dtype() &&
+  return !IsFloat(exact.dtype()) && exact.dtype() == answer.dtype() &&
          exact.size() == answer.size();
 }
 

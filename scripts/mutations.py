@@ -52,9 +52,19 @@ table = of("table.cc", "table")
 softmax = of("softmax.cc", "softmax")
 observer = of("observer.cc", "choose_qparams")
 dynamic = of("dynamic_linear.cc", "dynamic_linear")
+cast = of("cast.cc", "cast")
 parallel = of("common/parallel.cc", "linear")
 
 MUTATIONS = [
+    cast("cast-tie", "const V odd = f == 0 ? one : hn::And(kept, one);", "const V odd = one;",
+         "ties go away from zero"),
+    cast("cast-subnormal", "const V below = hn::Sub(hn::Max(least, e), e);", "const V below = zero;",
+         "subnormals keep a digit too many"),
+    cast("cast-inward", "if (goes_inward) beyond = inward;", "if (false) beyond = inward;",
+         "toward zero a number beyond the largest one is infinite"),
+    cast("cast-minus-zero",
+         "if (p.ends == FloatEnds::kMinusZero) y = hn::IfThenZeroElse(is_zero, y);",
+         "if (false) y = hn::IfThenZeroElse(is_zero, y);", "a negative number that rounds to zero is NaN"),
     quantize("quantize-tail", "const size_t n = count - i;", "const size_t n = count - i - 1;",
              "the last element of a row is not written"),
     quantize("quantize-rounding", "constexpr double kGrid = 0x1.8p22;  // spacing 2^-30",

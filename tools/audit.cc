@@ -116,7 +116,7 @@ JsonValue PrintedJson(const std::string& file, const Case& c, const std::string&
   int64_t departing = 0;
   double worst_lsb = 0;
   for (int64_t i = 0; i < exact.size(); ++i) {
-    if (exact.BitsAt(i) != printed.BitsAt(i)) ++departing;
+    if (!exact.SameAt(i, printed)) ++departing;
     worst_lsb = std::max(worst_lsb, DistanceLsb(exact, printed, i));
   }
   return JsonObject{{"case", file},

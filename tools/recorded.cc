@@ -93,7 +93,7 @@ AnsweredLayer LayerOf(const std::string& file, const std::string& who, const Cas
 
 std::string FarText(const Case& c, const triage::RecordedAnswer& answer) {
   if (answer.exact()) return "0";
-  const bool real = c.out_dtype == DType::kF32;
+  const bool real = IsFloat(c.out_dtype);
   return CodesText(answer.worst_lsb) + (real ? " ulp" : "");
 }
 

@@ -194,7 +194,7 @@ int RunSweep(const Options& options) {
   };
   if (!HasSums(base.op))
     refuse("op: is " + std::string(Name(base.op)) + ", expected linear, conv2d or depthwise");
-  if (base.out_dtype == DType::kF32) refuse("out_dtype: is f32, expected codes or s32");
+  if (IsFloat(base.out_dtype)) refuse("out_dtype: is a float, expected codes or s32");
   if (IsConv(base.op)) {
     if (base.M == 0) refuse("N: there is no output pixel, expected one");
     base = sweep::OneRow(base);

@@ -82,12 +82,9 @@ int64_t Work(const Case& c) { return c.M * c.N * std::max<int64_t>(1, c.K); }
 
 Tensor RowsOf(const Tensor& tensor, const std::vector<int64_t>& rows) {
   const int64_t columns = tensor.shape()[1];
-  const auto size = static_cast<int64_t>(SizeOf(tensor.dtype()));
   Tensor selected(tensor.dtype(), {static_cast<int64_t>(rows.size()), columns});
-  auto to = selected.bytes().begin();
-  for (int64_t row : rows) {
-    to = std::copy_n(tensor.bytes().begin() + row * columns * size, columns * size, to);
-  }
+  int64_t to = 0;
+  for (const int64_t row : rows) selected.CopyFrom(tensor, row * columns, columns, columns * to++);
   return selected;
 }
 
@@ -100,10 +97,10 @@ struct Agreement {
 Agreement Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& replayed) {
   Agreement agreement;
   for (int64_t i = 0; i < exact_y.size(); ++i) {
-    const uint32_t right = exact_y.BitsAt(i), given = actual.BitsAt(i), said = replayed.BitsAt(i);
-    agreement.departures += given != right ? 1 : 0;
-    agreement.explained += given != right && given == said ? 1 : 0;
-    agreement.spoiled += given == right && said != right ? 1 : 0;
+    const bool right = actual.SameAt(i, exact_y);
+    agreement.departures += right ? 0 : 1;
+    agreement.explained += !right && actual.SameAt(i, replayed) ? 1 : 0;
+    agreement.spoiled += right && !replayed.SameAt(i, exact_y) ? 1 : 0;
   }
   return agreement;
 }
@@ -123,7 +120,7 @@ class Evidence {
            const Convention* model = nullptr)
       : c_(c), actual_(actual), exact_y_(exact_y), model_(model) {
     for (int64_t i = 0; i < actual.size(); ++i) {
-      if (actual.BitsAt(i) == exact_y.BitsAt(i)) continue;
+      if (actual.SameAt(i, exact_y)) continue;
       if (departures_++ == 0) first_ = i;
     }
     // The rows of M are no rows of x if they are pixels or belong to choose_qparams. Where scales
@@ -176,8 +173,8 @@ class Evidence {
       const auto is_at = PlaceIn(c_, place);
       bool fits = is_at != nullptr;
       for (int64_t i = 0; fits && i < actual_.size(); ++i) {
-        const uint32_t right = exact_y_.BitsAt(i);
-        if (y->BitsAt(i) != right) fits = is_at(i / c_.N, i % c_.N) == (actual_.BitsAt(i) != right);
+        if (!y->SameAt(i, exact_y_))
+          fits = is_at(i / c_.N, i % c_.N) == !actual_.SameAt(i, exact_y_);
       }
       if (fits) places.push_back(&place);
     }
@@ -420,7 +417,7 @@ int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   const int64_t columns = c.output_shape().back();
   int64_t first = columns;
   for (int64_t i = 0; i < actual.size(); ++i) {
-    if (actual.BitsAt(i) != exact_y.BitsAt(i)) first = std::min(first, i % columns);
+    if (!actual.SameAt(i, exact_y)) first = std::min(first, i % columns);
   }
   for (int64_t width : {64, 32, 16, 8, 4}) {
     if (columns > width && first >= columns - columns % width) return width;
@@ -451,7 +448,7 @@ bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   bool moved = false;
   for (int64_t i = 0; i < actual.size(); ++i) {
     const uint32_t bits = actual.BitsAt(i);
-    if (bits == exact_y.BitsAt(i)) continue;
+    if (actual.SameAt(i, exact_y)) continue;
     bool elsewhere = false;
     for (int64_t j = i - i % columns; j < i - i % columns + columns && bits != 0; ++j) {
       elsewhere |= exact_y.BitsAt(j) == bits;
@@ -778,7 +775,7 @@ bool DepartsOnTies(const Case& c, const Tensor& right, const Tensor& actual) {
   if (c.op == Op::kChooseQParams)
     return Counterfactual(c, CauseNamed("zero point half away")) == actual;
   for (int64_t i = 0; i < actual.size(); ++i) {
-    if (actual.BitsAt(i) != right.BitsAt(i) && exact::TieDistance(c, i) != 0.0) return false;
+    if (!actual.SameAt(i, right) && exact::TieDistance(c, i) != 0.0) return false;
   }
   return true;
 }
@@ -815,11 +812,11 @@ std::optional<Tensor> AskFresh(const Subject& subject, const Case& c) {
 Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& second) {
   const Attribution of_memory =
       Stated(FindingKind::kMemory, "the answer depends on what its memory held before", true);
-  const size_t size = SizeOf(c.out_dtype);
+  const auto bits = static_cast<size_t>(BitsOf(c.out_dtype));
   for (int64_t i = 0; i < first.size(); ++i) {
-    if (first.BitsAt(i) == second.BitsAt(i)) continue;
-    for (size_t byte = static_cast<size_t>(i) * size; byte < static_cast<size_t>(i + 1) * size;
-         ++byte) {
+    if (first.SameAt(i, second)) continue;
+    const auto at = static_cast<size_t>(i);
+    for (size_t byte = at * bits / 8; byte <= ((at + 1) * bits - 1) / 8; ++byte) {
       if (first.bytes()[byte] != kPoison || second.bytes()[byte] != kSecondPoison) return of_memory;
     }
   }
@@ -915,8 +912,7 @@ std::optional<Attribution> DependsOnAlignment(const Case& problem, const Tensor&
     answers.push_back(*std::move(y));
   }
   for (int64_t i = 0; i < right.size(); ++i) {
-    if (std::ranges::none_of(answers,
-                             [&](const Tensor& y) { return y.BitsAt(i) == right.BitsAt(i); }))
+    if (std::ranges::none_of(answers, [&](const Tensor& y) { return y.SameAt(i, right); }))
       return std::nullopt;
   }
   // Asked again, so that an answer that varies by chance does not pass for one that follows them.
@@ -936,8 +932,9 @@ std::optional<Attribution> DependsOnAlignment(const Case& problem, const Tensor&
 // Element i of the result is element (i + by) mod size of the tensor.
 Tensor Rotated(const Tensor& tensor, int64_t by) {
   Tensor rotated = tensor;
-  const auto middle = by % tensor.size() * static_cast<int64_t>(SizeOf(tensor.dtype()));
-  std::ranges::rotate(rotated.bytes(), rotated.bytes().begin() + middle);
+  const int64_t middle = by % tensor.size();
+  rotated.CopyFrom(tensor, middle, tensor.size() - middle, 0);
+  rotated.CopyFrom(tensor, 0, middle, tensor.size() - middle);
   return rotated;
 }
 
@@ -975,7 +972,7 @@ std::optional<Attribution> WrongAtTheEnd(const Recorded& answer, Subject& subjec
     // If an element that was wrong at the end is wrong in the middle too, its value is the cause.
     if (FlatTailWidth(size, *again) != width) return std::nullopt;
     const int64_t before = (again->index + by) % size;
-    if (answer.y.BitsAt(before) != exact_y.BitsAt(before)) continue;  // moved inside the tail
+    if (!answer.y.SameAt(before, exact_y)) continue;  // moved inside the tail
     Attribution attribution =
         Stated(FindingKind::kTail,
                fmt::format("only the last {} of {} outputs are wrong, whatever they are of",
@@ -1015,8 +1012,7 @@ std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject
     bool other = false;
     for (int64_t i = 0; i < expected.size(); ++i) {
       const int64_t before = i - i % c.N + channels[static_cast<size_t>(i % c.N)];
-      other |= actual->BitsAt(i) != expected.BitsAt(i) &&
-               answer.y.BitsAt(before) == right.BitsAt(before);
+      other |= !actual->SameAt(i, expected) && answer.y.SameAt(before, right);
     }
     of_others += other;
   }

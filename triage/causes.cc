@@ -995,6 +995,17 @@ const Cause kCauses[] = {
     {Stage::kClamp, Kind::kClamp, "int8 distance",
      "saturates the distance from the largest code at int8", Is<Op::kSoftmax>,
      Set<&SoftmaxHooks::most_distance, 127>},
+    {Stage::kClamp, Kind::kClamp, "cast saturates",
+     "gives the largest value where infinity or NaN is asked for", Is<Op::kCast>,
+     [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kSaturate); }},
+    {Stage::kClamp, Kind::kClamp, "cast overflows",
+     "gives infinity or NaN where the largest value or NaN is asked for", Is<Op::kCast>,
+     [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kInfinity); }},
+    {Stage::kRound, Kind::kRounding, "cast truncates", "rounds toward zero", Is<Op::kCast>,
+     [](Stages& s) { return Replace(s.c.rounding, FloatRounding::kTowardZero); }},
+    {Stage::kRound, Kind::kRounding, "cast rounds to nearest",
+     "rounds to nearest even, whatever is asked for", Is<Op::kCast>,
+     [](Stages& s) { return Replace(s.c.rounding, FloatRounding::kNearestEven); }},
     {Stage::kClamp, Kind::kClamp, "relu at code 0",
      "clamps the fused relu at code 0 instead of the output zero point", HasCodesOut,
      ReluAtCodeZero},
@@ -1071,9 +1082,8 @@ const Cause kCauses[] = {
      "drops the last K % 32 terms, in the zero-point sums too", HasTail<32>, DropTerms<32>},
     {Stage::kRound, Kind::kRounding, "float32 scale product",
      "rounds x_scale*w_scale to float32 first",
-     [](const Case& c) {
-       return (HasSums(c.op) || c.op == Op::kRequantize) && c.requant == Requant::kExact;
-     },
+     [](const Case&
+            c) { return (HasSums(c.op) || c.op == Op::kRequantize) && c.requant == Requant::kExact; },
      RoundScaleProduct},
     {Stage::kOperands, Kind::kRounding, "denormals are zero", "takes denormals for 0",
      [](const Case& c) {
@@ -1568,8 +1578,7 @@ Tensor RightOutput(const Case& c, const Convention* model) {
 namespace {
 
 void CopyOutput(const Tensor& from, int64_t at, Tensor& to, int64_t i) {
-  const auto size = static_cast<int64_t>(SizeOf(to.dtype()));
-  std::copy_n(from.bytes().begin() + at * size, size, to.bytes().begin() + i * size);
+  to.CopyFrom(from, at, 1, i);
 }
 
 // The model's output of the edited case. Sums that the stages moved are moved by another int32

@@ -14,7 +14,7 @@ namespace {
 // The sign of a departure and its size, in Elias's gamma code, but never more than the number
 // takes.
 double ValueBits(const Tensor& predicted, const Tensor& actual, int64_t i) {
-  const double whole = 8 * static_cast<double>(SizeOf(actual.dtype()));
+  const double whole = BitsOf(actual.dtype());
   double distance = DistanceLsb(predicted, actual, i);
   if (predicted.dtype() == DType::kF32) {  // zero points stand beside scales in one output
     const float a = predicted.FloatAt(i), b = actual.FloatAt(i);
@@ -35,7 +35,7 @@ double Log2Choose(int64_t n, int64_t k) {
 void CodeLength::Add(const Tensor& predicted, const Tensor& actual) {
   outputs_ += actual.size();
   for (int64_t i = 0; i < actual.size(); ++i) {
-    if (predicted.BitsAt(i) == actual.BitsAt(i)) continue;
+    if (predicted.SameAt(i, actual)) continue;
     ++departures_;
     values_ += ValueBits(predicted, actual, i);
   }
@@ -47,7 +47,7 @@ double MostBits(const Case& c, const Tensor& right, const Tensor& actual) {
   if (!IsCode(actual.dtype())) return INFINITY;
   std::vector<size_t> departures;
   for (int64_t i = 0; i < actual.size(); ++i) {
-    if (actual.BitsAt(i) == right.BitsAt(i)) continue;
+    if (actual.SameAt(i, right)) continue;
     if (DistanceLsb(right, actual, i) > 1) return INFINITY;
     departures.push_back(static_cast<size_t>(i));
   }

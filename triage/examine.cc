@@ -288,10 +288,8 @@ class Examiner {
   // What comes nearest to the answer: the hypothesis alone, or with the established faults.
   static Tensor Nearest(const Predicted& predicted, const Tensor& actual) {
     Tensor nearest = predicted.alone;
-    const auto size = static_cast<int64_t>(SizeOf(actual.dtype()));
     for (int64_t i = 0; i < actual.size(); ++i) {
-      if (predicted.together.BitsAt(i) == actual.BitsAt(i))
-        std::copy_n(actual.bytes().begin() + i * size, size, nearest.bytes().begin() + i * size);
+      if (predicted.together.SameAt(i, actual)) nearest.CopyFrom(actual, i, 1, i);
     }
     return nearest;
   }
@@ -304,8 +302,8 @@ class Examiner {
     for (int64_t i = 0; i < actual.size(); ++i) {
       const uint32_t is = actual.BitsAt(i);
       const bool said = predicted.Has(i, is), said_without = without.Has(i, is);
-      const bool acts = predicted.alone.BitsAt(i) != without.alone.BitsAt(i) ||
-                        predicted.together.BitsAt(i) != without.together.BitsAt(i);
+      const bool acts = !predicted.alone.SameAt(i, without.alone) ||
+                        !predicted.together.SameAt(i, without.together);
       if (!acts) {
         more += said_without ? 0 : 1;
       } else if (!said || !said_without) {  // else nothing is told

@@ -17,13 +17,10 @@ namespace {
 
 // Replaces each element of [from, from + count) by a random one of them.
 void Resample(Tensor& tensor, int64_t from, int64_t count, Rng& rng) {
-  const auto size = static_cast<int64_t>(SizeOf(tensor.dtype()));
-  const std::vector<uint8_t> old(tensor.bytes().begin() + from * size,
-                                 tensor.bytes().begin() + (from + count) * size);
+  const Tensor old = tensor;
   for (int64_t i = 0; i < count; ++i) {
     const auto other = static_cast<int64_t>(rng.Below(static_cast<uint64_t>(count)));
-    std::memcpy(tensor.bytes().data() + (from + i) * size, old.data() + other * size,
-                static_cast<size_t>(size));
+    tensor.CopyFrom(old, from + other, 1, from + i);
   }
 }
 
@@ -152,7 +149,7 @@ std::string SourceOf(const Experiment& experiment, const Case& c, const Tensor& 
       Case edited = each.edited;
       experiment.restore(edited, c, from);
       const std::optional<Tensor> answer = ask(edited);
-      return answer && answer->BitsAt(each.output) == y.BitsAt(each.output);
+      return answer && answer->SameAt(each.output, y);
     });
     if (is_source) return std::string(source.what);
   }
@@ -163,7 +160,7 @@ std::string SourceOf(const Experiment& experiment, const Case& c, const Tensor& 
 std::vector<int64_t> Departing(const Tensor& right, const Tensor& y) {
   std::vector<int64_t> all;
   for (int64_t i = 0; i < y.size(); ++i) {
-    if (y.BitsAt(i) != right.BitsAt(i)) all.push_back(i);
+    if (!y.SameAt(i, right)) all.push_back(i);
   }
   if (all.size() <= 3) return all;
   return {all.front(), all[all.size() / 2], all.back()};
@@ -195,7 +192,7 @@ std::optional<std::string> ForeignInfluence(const Case& c, const Tensor& right, 
         if (edited == c) continue;
         --left;
         const std::optional<Tensor> answer = ask(edited);
-        if (!answer || answer->BitsAt(output) == y.BitsAt(output)) continue;
+        if (!answer || answer->SameAt(output, y)) continue;
         ++seen, ++of_output;
         changed.push_back({output, std::move(edited)});
       }

@@ -184,11 +184,6 @@ void LongSums(const Case& c, const Visit& visit) {
   }
 }
 
-void SetZero(Tensor& tensor, int64_t i) {
-  const size_t size = SizeOf(tensor.dtype());
-  std::memset(tensor.bytes().data() + static_cast<size_t>(i) * size, 0, size);
-}
-
 // In long tensors a single code is tried once for each pair of its value and its factor's value:
 // one of hundreds of equal products is as good as another.
 void ZeroCodes(const Case& c, const Visit& visit) {
@@ -209,7 +204,7 @@ void ZeroCodes(const Case& c, const Visit& visit) {
         Case simpler = ProblemOf(c);
         for (int64_t i = from; i < to; ++i) {
           changes |= !IsZero(tensor, i);
-          SetZero(simpler.*field, i);
+          (simpler.*field).SetBits(i, 0);
         }
         if (changes && visit(simpler)) return;
       }

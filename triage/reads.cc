@@ -573,9 +573,7 @@ std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right,
     Asker asker(of, subject);
     return asker.Start() ? Readings(of, asker) : std::nullopt;
   };
-  const auto departs = [&](const auto& each) {
-    return y.BitsAt(each.first) != right.BitsAt(each.first);
-  };
+  const auto departs = [&](const auto& each) { return !y.SameAt(each.first, right); };
   std::optional<AllReadings> readings;
   const bool small = IsSmall(c);
   if (small) {

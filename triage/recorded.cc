@@ -137,7 +137,7 @@ RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y, const PrintedAnswer
   answer.first = FirstDivergence(exact, y);
   if (!answer.first) return answer;
   for (int64_t i = 0; i < exact.size(); ++i) {
-    if (exact.BitsAt(i) == y.BitsAt(i)) continue;
+    if (exact.SameAt(i, y)) continue;
     ++answer.departing;
     answer.worst_lsb = std::max(answer.worst_lsb, DistanceLsb(exact, y, i));
   }

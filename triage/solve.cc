@@ -94,7 +94,7 @@ bool Belongs(const Case& c, size_t length, int64_t entry, int64_t output) {
   return length == 1 || output % c.N == entry;
 }
 
-bool SameAt(const Tensor& a, const Tensor& b, int64_t i) { return a.BitsAt(i) == b.BitsAt(i); }
+bool SameAt(const Tensor& a, const Tensor& b, int64_t i) { return a.SameAt(i, b); }
 
 // A scale near those that give y: from the output that says most about it.
 float GuessOf(const exact::ScaleParts& parts, const Case& c, size_t length, int64_t entry,

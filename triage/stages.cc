@@ -375,6 +375,7 @@ std::optional<std::vector<__int128>> Stages::Moved() const {
 
 Tensor Stages::Evaluate() const {
   if (RowOf(c.op).dynamic) return DynamicOf();
+  if (c.op == Op::kCast) return exact::Evaluate(c);
   if (c.op == Op::kChooseQParams) return choice == ChoiceHooks{} ? exact::Evaluate(c) : QParamsOf();
   const exact::Integers integers = IntegersOfStages();
   Tensor y = real                   ? FloatsOf(integers)

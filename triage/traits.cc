@@ -223,7 +223,7 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
   Counted seen(traits.size());
   std::vector<Inside> inside;
   for (int64_t i = 0; i < right.size(); ++i) {
-    Output output{.c = c, .index = i, .wrong = y.BitsAt(i) != right.BitsAt(i), .is_code = is_code};
+    Output output{.c = c, .index = i, .wrong = !y.SameAt(i, right), .is_code = is_code};
     if (!output.wrong && i % step != 0) continue;
     output.integer = static_cast<double>(outputs.integers().values[static_cast<size_t>(i)]);
     if (output.wrong) {
@@ -388,7 +388,7 @@ std::optional<Case> NextCase(const Case& c, Subject& subject, uint64_t i) {
 std::optional<ShownOfSubject> FindCommonTrait(const Case& c, Subject& subject) {
   constexpr uint64_t kMostTries = 800;
   constexpr int64_t kMostAsked = 240, kLargest = 4096, kFewCases = 6;
-  if (c.op == Op::kChooseQParams || RowOf(c.op).dynamic) return std::nullopt;
+  if (c.op == Op::kChooseQParams || c.op == Op::kCast || RowOf(c.op).dynamic) return std::nullopt;
   const Convention* const model = ModelOf(subject.contract());
   const std::vector<Trait> traits = AllTraits(c);
   Counted counted(traits.size());

@@ -132,6 +132,7 @@ Rows RowsOf(const std::vector<int64_t>& shape) {
 
 size_t ScatteredBytes(DType dtype, int64_t rows, int64_t columns, int64_t gap) {
   if (rows == 0) return 0;
+  if (gap == 0) return BytesFor(dtype, static_cast<size_t>(rows * columns));
   return static_cast<size_t>((rows - 1) * (columns + gap) + columns) * SizeOf(dtype);
 }
 
@@ -140,6 +141,10 @@ void Scatter(const Tensor& tensor, int64_t gap, uint8_t* to) {
 }
 
 void Scatter(const Tensor& tensor, const Rows& of, int64_t gap, uint8_t* to) {
+  if (gap == 0) {
+    if (!tensor.empty()) std::memcpy(to, tensor.bytes().data(), tensor.bytes().size());
+    return;
+  }
   const auto rows = static_cast<size_t>(of.count);
   const size_t row_bytes = static_cast<size_t>(of.columns) * SizeOf(tensor.dtype());
   const size_t stride = row_bytes + static_cast<size_t>(gap) * SizeOf(tensor.dtype());
@@ -153,6 +158,10 @@ Tensor Gather(DType dtype, std::vector<int64_t> shape, int64_t gap, const uint8_
   if (shape.empty()) return {};
   const auto [rows, columns] = RowsOf(shape);
   Tensor tensor(dtype, std::move(shape));
+  if (gap == 0) {
+    if (!tensor.empty()) std::memcpy(tensor.bytes().data(), from, tensor.bytes().size());
+    return tensor;
+  }
   const size_t row_bytes = static_cast<size_t>(columns) * SizeOf(dtype);
   const size_t stride = row_bytes + static_cast<size_t>(gap) * SizeOf(dtype);
   if (row_bytes == 0) return tensor;
@@ -164,9 +173,9 @@ Tensor Gather(DType dtype, std::vector<int64_t> shape, int64_t gap, const uint8_
 
 bool GapsIntact(DType dtype, int64_t rows, int64_t columns, int64_t gap, uint8_t poison,
                 const uint8_t* at) {
+  if (gap == 0) return true;
   const size_t row_bytes = static_cast<size_t>(columns) * SizeOf(dtype);
   const size_t gap_bytes = static_cast<size_t>(gap) * SizeOf(dtype);
-  if (gap_bytes == 0) return true;
   for (int64_t i = 0; i + 1 < rows; ++i) {
     const uint8_t* from = at + static_cast<size_t>(i) * (row_bytes + gap_bytes) + row_bytes;
     if (!AllEqual(from, from + gap_bytes, poison)) return false;

@@ -88,11 +88,9 @@ std::string BeyondCodes(std::string_view field, const QParams& q, DType dtype,
 size_t BytesPerValue(DType dtype) {
   switch (dtype) {
     case DType::kU8:
-    case DType::kS8:
-    case DType::kU4:
-    case DType::kS4: return 6;  // "-128, "
+    case DType::kS8: return 6;  // "-128, "
     case DType::kS32: return 13;
-    case DType::kF32: break;
+    default: break;
   }
   return 22;  // "-0x1.fffffep-126" with quotes, ", "
 }

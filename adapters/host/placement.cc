@@ -24,6 +24,9 @@ std::string WhyNotLaid(const Case& c, const RunContext& context) {
   if (context.w_row_gap != 0 && !HasWeights(c.op)) return "has no weights";
   if (context.x_line_gap != 0 && (!HasWindow(c.op) || context.x_row_gap != 0))
     return "has no images of dense pixels";
+  const bool has_gaps = context.x_row_gap != 0 || context.y_row_gap != 0;
+  if (has_gaps && (BitsOf(c.x.dtype()) < 8 || BitsOf(c.out_dtype) < 8))
+    return "has elements of less than a byte, whose rows are dense";
   if (!context.over_w && !context.shared_inputs) return "";
   if (!HasTwoOperands(c.op)) return "has no second operand";
   if (context.over_w && context.in_place) return "the output lies over the first operand";
@@ -64,7 +67,7 @@ void Placement::LayInput(Slot slot, const Tensor& tensor, const Rows& rows, int6
   }
   const size_t bytes = BytesOf(*laid);
   if (gap == 0) {
-    laid->data = LayInput(slot, bytes, SizeOf(tensor.dtype()), tensor.bytes().data());
+    laid->data = LayInput(slot, bytes, AlignmentOf(tensor.dtype()), tensor.bytes().data());
     return;
   }
   laid->data = Prepare(slot, bytes, SizeOf(tensor.dtype()), GuardedBuffer::Inside::kPoisoned);
@@ -83,7 +86,7 @@ void Placement::LayFar(Slot slot, LaidTensor* laid) {
 
 void Placement::LayOutput(Slot slot, LaidTensor* laid) {
   if (laid->is_far()) return LayFar(slot, laid);
-  laid->data = Prepare(slot, BytesOf(*laid), SizeOf(laid->dtype), GuardedBuffer::Inside::kPoisoned);
+  laid->data = Prepare(slot, BytesOf(*laid), AlignmentOf(laid->dtype), GuardedBuffer::Inside::kPoisoned);
 }
 
 void Placement::Lay(const Case& c, const RunContext& context, BufferNeeds needs) {

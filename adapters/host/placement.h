@@ -36,7 +36,7 @@ struct LaidTensor {
   int64_t stride() const { return rows.columns + gap; }
   size_t row_bytes() const { return static_cast<size_t>(rows.columns) * SizeOf(dtype); }
   bool is_far() const {  // in FarRows
-    return rows.count != 0 && static_cast<size_t>(gap) * SizeOf(dtype) >= kFarGapBytes;
+    return rows.count != 0 && gap != 0 && static_cast<size_t>(gap) * SizeOf(dtype) >= kFarGapBytes;
   }
 };
 // The reason why the data of a case cannot lie as `context` wants, "" if they can: gaps and shared

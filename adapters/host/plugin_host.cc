@@ -30,7 +30,7 @@ constexpr std::array<int, kOpCount> kNumbers = std::to_array<int>(
     {QUALM_QUANTIZE, QUALM_DEQUANTIZE, QUALM_REQUANTIZE, QUALM_LINEAR, QUALM_CONV2D,
      QUALM_DEPTHWISE, QUALM_ADD, QUALM_MUL, QUALM_MAX_POOL, QUALM_AVG_POOL, QUALM_GLOBAL_AVG_POOL,
      QUALM_RESCALE, QUALM_CONCAT, QUALM_TABLE, QUALM_SOFTMAX, static_cast<int>(Op::kChooseQParams),
-     QUALM_SUB, QUALM_DYNAMIC_LINEAR});
+     QUALM_SUB, QUALM_DYNAMIC_LINEAR, QUALM_CAST});
 constexpr bool NumbersAreThoseOfOp() {
   for (size_t op = 0; op < kOpCount; ++op) {
     if (kNumbers.at(op) != static_cast<int>(op)) return false;
@@ -39,6 +39,12 @@ constexpr bool NumbersAreThoseOfOp() {
 }
 static_assert(NumbersAreThoseOfOp(), "adapters/qualm_plugin.h numbers an operation unlike Op");
 static_assert(QUALM_TANH + 1 == CountOf<Function>(), "functions are sent by their number");
+static_assert(QUALM_ROUND_UP + 1 == CountOf<FloatRounding>() &&
+                  QUALM_OVERFLOW_NAN + 1 == CountOf<FloatOverflow>(),
+              "roundings and overflows are sent by their number");
+static_assert(QUALM_UE4M3 + 1 == kDTypeCount && QUALM_F16 == static_cast<int>(DType::kF16) &&
+                  QUALM_F8E8M0FNU == static_cast<int>(DType::kF8E8M0FNU),
+              "element types are sent by their number");
 
 // Sizes above this are not a newer header but garbage.
 constexpr size_t kStructBytesMax = 4096;
@@ -332,6 +338,8 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   const qualm_granularity per_row{
       .size = sizeof per_row, .kind = QUALM_PER_ROW, .axis = 0, .block = 0};
   if (RowOf(c.op).dynamic) problem.choice = &choice;
+  problem.rounding = static_cast<int32_t>(c.rounding);
+  problem.overflow = static_cast<int32_t>(c.overflow);
   if (c.x_gran == Granularity::kRow) problem.x_granularity = &per_row;
   problem.threads = context.threads > 1 ? context.threads : 0;
   problem.out_min = c.out_min;

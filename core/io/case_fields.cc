@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/io/case_fields.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "core/float_format.h"
 #include "core/float_text.h"
 #include "core/io/case_json.h"
 #include "core/io/json_text.h"
@@ -76,6 +78,15 @@ std::string_view NearestKey(std::string_view key, bool inside_observed) {
   return NearestName(key, known);
 }
 
+// "nan:" and the code of a type of fewer bits than float32: which type, this reader does not know.
+bool IsShortNan(std::string_view text) {
+  return text.starts_with("nan:") && text.size() <= 8 &&
+         std::ranges::any_of(kDTypeRows, [&](const DTypeRow& type) {
+           return type.dtype != DType::kF32 && IsFloat(type.dtype) &&
+                  CodeOfText(type.dtype, text).has_value();
+         });
+}
+
 bool IsIntegerToken(std::string_view token) {
   return token.find_first_of(".eE") == std::string_view::npos;
 }
@@ -137,7 +148,11 @@ class Scanner {
       return Number("a string", "\"?\"", 1, 1);
     }
     if (!number_allowed || !SpellsFloat(text)) WrongType("the string " + Shown(text));
-    const std::optional<float> value = ParseFloatText(text);
+    std::optional<float> value = ParseFloatText(text);
+    if (!value && in_list_ && IsShortNan(text)) {
+      fields_.at(key_).nans.emplace_back(fields_.at(key_).size(), text);
+      value = std::numeric_limits<float>::quiet_NaN();
+    }
     if (!value) {
       Fail(Field(),
            Shown(text) + " is not exactly a float32, expected C99 hex such as \"0x1.8p-3\"");

@@ -35,6 +35,8 @@ namespace qualm {
   X(kAveragingConstant, "averaging_constant", kNumbers, kReal)               \
   X(kQParamsRule, "qparams_rule", kTexts, kString)                           \
   X(kXGran, "x_gran", kTexts, kString)                                       \
+  X(kRounding, "rounding", kTexts, kString)                                  \
+  X(kOverflow, "overflow", kTexts, kString)                                  \
   X(kBatches, "batches", kNumbers, kInteger)                                 \
   X(kM, "M", kNumbers, kInteger)                                             \
   X(kN, "N", kNumbers, kInteger)                                             \
@@ -119,6 +121,8 @@ struct CaseValue {
   bool is_wide = false;
   // Numbers of the list that somebody printed, with their index: "0.0160" of the string "0.0160~".
   std::vector<std::pair<int64_t, std::string>> printed;
+  // NaN codes of small floats with their index: "nan:7e", which counts as a float32 NaN.
+  std::vector<std::pair<int64_t, std::string>> nans;
   std::vector<int64_t> unknown;  // the indexes of "?", which counts as the number 1
 
   bool present() const { return type != Type::kAbsent; }

@@ -11,6 +11,8 @@
 
 #include "core/contract.h"
 #include "core/finding_kind.h"
+#include "core/float_format.h"
+#include "core/float_text.h"
 #include "core/io/case_fields.h"
 #include "core/io/case_keys.h"
 #include "core/io/json_text.h"
@@ -257,9 +259,38 @@ class Builder {
 
   std::vector<float> Floats(CaseKey key) const {
     const CaseValue& value = fields_.at(key);
+    for (const auto& [index, text] : value.nans)
+      FailAt(key, index, Shown(text) + " is not exactly a float32, expected C99 hex such as " +
+                             "\"0x1.8p-3\"");
     if (value.first_real >= 0) return value.floats;
     // int32 -> float32 rounds once, to nearest.
     return {value.ints.begin(), value.ints.end()};
+  }
+
+  [[noreturn]] void FailAt(CaseKey key, int64_t index, const std::string& what) const {
+    FailCase(name_, std::string(FieldName(key)) + "[" + std::to_string(index) + "]", what);
+  }
+
+  // The data of a float type other than f32: values of the type, or NaN with its code.
+  Tensor ReadSmallFloats(CaseKey key, DType dtype, std::vector<int64_t> shape) const {
+    const CaseValue& value = fields_.at(key);
+    const std::string expected = ", expected a value of " + std::string(Name(dtype));
+    if (!value.printed.empty())
+      FailAt(key, value.printed.front().first, "is a printed number" + expected);
+    Tensor tensor(dtype, std::move(shape));
+    auto nan = value.nans.begin();
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      const auto at = static_cast<size_t>(i);
+      const float real = value.first_real < 0 ? static_cast<float>(value.ints[at])
+                                              : value.floats[at];
+      const bool is_nan = nan != value.nans.end() && nan->first == i;
+      const std::string text = is_nan ? (nan++)->second : FloatText(real);
+      const std::optional<uint32_t> code =
+          is_nan ? CodeOfText(dtype, text) : CodeOf(dtype, real);
+      if (!code) FailAt(key, i, "is " + text + expected);
+      tensor.SetBits(i, *code);
+    }
+    return tensor;
   }
 
   // Data of the key as a tensor. Nothing is allocated before the claimed shape has been compared
@@ -277,6 +308,7 @@ class Builder {
                     std::to_string(want) + " for shape " + dims);
     }
     if (dtype == DType::kF32) return Tensor::Of<float>(std::move(shape), Floats(key));
+    if (IsFloat(dtype)) return ReadSmallFloats(key, dtype, std::move(shape));
     const std::vector<int32_t> codes =
         Ints(key, RangeOf(dtype), std::string(Name(dtype)) + " values");
     if (dtype == DType::kS32) return Tensor::Of<int32_t>(std::move(shape), codes);
@@ -421,7 +453,7 @@ class Builder {
 
   int32_t ReadBound(CaseKey key, DType dtype, int32_t otherwise) const {
     if (!Has(key)) return otherwise;
-    if (IsFloat(dtype)) Fail(key, "an f32 output has no clamp, expected no such key");
+    if (IsFloat(dtype)) Fail(key, "a float output has no clamp, expected no such key");
     if (!fields_.at(key).unknown.empty()) return otherwise;
     return Ints(key, RangeOf(dtype), std::string(Name(dtype)) + " values").front();
   }

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "core/float_format.h"
 #include "core/float_text.h"
 #include "core/io/case_fields.h"
 #include "core/io/case_json.h"
@@ -40,7 +41,7 @@ class Writer {
     Put(CaseKey::kOutDType, JsonQuote(Name(c.out_dtype)));
     WriteQParams(c);
     WriteParameters(c);
-    if (HasKey(c.op, CaseKey::kOutMin) && c.out_dtype != DType::kF32) {
+    if (HasKey(c.op, CaseKey::kOutMin) && !IsFloat(c.out_dtype)) {
       Put(CaseKey::kOutMin, Token(c.out_min));
       Put(CaseKey::kOutMax, Token(c.out_max));
     }
@@ -120,8 +121,10 @@ class Writer {
     for (int64_t i = 0; i < tensor.size(); ++i) {
       if (i != 0) text += lines && i % columns == 0 ? "," : ", ";
       if (lines && i % columns == 0) text += "\n    ";
-      if (tensor.dtype() != DType::kF32) {
+      if (!IsFloat(tensor.dtype())) {
         text += Token(tensor.IntAt(i));
+      } else if (tensor.dtype() != DType::kF32) {
+        text += JsonQuote(CodeText(tensor.dtype(), tensor.BitsAt(i)));
       } else {
         text += is_x ? TokenOf(Printed::List::kX, static_cast<size_t>(i), tensor.FloatAt(i))
                      : Token(tensor.FloatAt(i));

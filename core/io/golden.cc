@@ -158,6 +158,13 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override {
     if (!packed_) return true;
     const std::map<std::string, Value> packed = std::exchange(packed_, std::nullopt).value();
+    if (key_ == kOptions) {
+      for (const auto& [name, value] : packed) {
+        if (value.kind == Kind::kList) return Fail("field " + Printable(name) + ": a list");
+        fields[std::string(kOptions) + "." + name] = std::make_shared<const Value>(value);
+      }
+      return true;
+    }
     try {
       return Add(ListOf(packed));
     } catch (const InputError& failure) {
@@ -192,6 +199,9 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
+  // The one field that is a plain object: its members become fields "params.NAME".
+  static constexpr std::string_view kOptions = "params";
+
   static std::string Tail(const nlohmann::detail::exception& problem) {
     const std::string text = problem.what();
     const size_t colon = text.rfind(": ");
@@ -340,10 +350,13 @@ GoldenRecord ParseGoldenLine(std::string_view text, std::string_view file, int64
   if (!builder.error.empty()) throw InputError(record.where + ": " + builder.error);
   if (!read) throw InputError(record.where + ": not a JSON object");
   record.fields = std::move(builder.fields);
-  record.id = record.Text("id");
+  // Casts are told by their place; inputs that they share belong to no library.
+  const bool has_id = record.Has("id") || (!record.Has("bits_in") && !record.Has("codes"));
+  record.id = record.Text(has_id ? "id" : "op");
   record.where += ": " + Printable(record.id);
   // Recordings of November 2026 call the library a stack.
-  record.backend = record.Text(record.Has("backend") ? "backend" : "stack");
+  const bool is_shared = record.Has("op") && record.Text("op") == "input_set";
+  if (!is_shared) record.backend = record.Text(record.Has("backend") ? "backend" : "stack");
   record.op = record.Text("op");
   if (record.Has("isa")) record.isa = record.Text("isa");
   return record;
@@ -355,9 +368,18 @@ void ForEachGoldenRecord(const std::string& path,
   std::ifstream stream(path, std::ios::binary);
   if (!stream) throw InputError(path + ": cannot be opened");
   std::string text;
+  std::map<std::string, std::shared_ptr<const Value>> input_sets;
   for (int64_t line = 1; NextLine(stream, text); ++line) {
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    visit(ParseGoldenLine(text, path, line));
+    GoldenRecord record = ParseGoldenLine(text, path, line);
+    if (record.op == "input_set" && record.Has("bits"))
+      input_sets[record.Text("id")] = record.fields.at("bits");
+    if (record.Has("bits_in")) {
+      const auto at = input_sets.find(record.Text("bits_in"));
+      if (at == input_sets.end()) Wrong(record, "bits_in", "names no input_set of a line above");
+      record.fields["bits"] = at->second;
+    }
+    visit(record);
   }
   if (stream.bad()) throw InputError(path + ": cannot be read");
 }

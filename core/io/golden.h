@@ -41,7 +41,8 @@ class GoldenRecord {
 // Reads one line. Throws InputError.
 GoldenRecord ParseGoldenLine(std::string_view text, std::string_view file, int64_t line);
 
-// Calls `visit` for each non-empty line of a file. Throws InputError at the first malformed line.
+// Calls `visit` for each non-empty line of a file. A record whose `bits_in` names an input_set of a
+// line above gets its field `bits`. Throws InputError at the first malformed line.
 void ForEachGoldenRecord(const std::string& path,
                          const std::function<void(const GoldenRecord&)>& visit);
 

@@ -257,7 +257,7 @@ inline std::vector<Hostile> HostileTable() {
       {And(R"("out_min": -1)"), "out_min", "is -1"},
       {And(R"("out_max": 256)"), "out_max", "is 256"},
       {And(R"("out_min": 9, "out_max": 8)"), "out_min", "greater than out_max"},
-      {And(R"("out_min": 0, "out_dtype": "f32")"), "out_min", "an f32 output has no clamp"},
+      {And(R"("out_min": 0, "out_dtype": "f32")"), "out_min", "a float output has no clamp"},
       // Windows.
       {With(R"("N": 1)", R"("N": 1048577)", kConv), "N", "expected an integer in 0..1048576"},
       {With(R"("H": 2)", R"("H": -1)", kConv), "H", "is -1"},

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/float_format.h"
 #include "core/float_text.h"
 #include "core/io/case_json.h"
 #include "core/io/json_text.h"
@@ -63,9 +64,16 @@ class AnswerReader {
   }
   bool string(std::string& text) {
     if (tensor_ != nullptr) {
-      const std::optional<float> value = SpellsFloat(text) ? ParseFloatText(text) : std::nullopt;
-      if (!value) WrongType("the string " + Shown(text));
-      return Float("a string", *value);
+      if (!IsFloat(tensor_->dtype())) {
+        const bool is_number = SpellsFloat(text) && ParseFloatText(text).has_value();
+        WrongType(is_number ? "a string" : "the string " + Shown(text));
+      }
+      const std::optional<uint32_t> code =
+          SpellsFloat(text) ? CodeOfText(tensor_->dtype(), text) : std::nullopt;
+      if (!code) WrongType("the string " + Shown(text));
+      RequireRoom();
+      tensor_->SetBits(filled_++, *code);
+      return true;
     }
     if (depth_ != 1 || (key_ != kSkip && key_ != kError)) WrongType("a string");
     outcome_.detail = std::move(text);
@@ -135,8 +143,10 @@ class AnswerReader {
   [[noreturn]] void WrongType(const std::string& got) const {
     std::string expected = "an object";
     if (tensor_ != nullptr) {
-      expected =
-          tensor_->dtype() == DType::kF32 ? "a float32 (number or hex string)" : "an integer";
+      const std::string name(Name(tensor_->dtype()));
+      expected = tensor_->dtype() == DType::kF32 ? "a float32 (number or hex string)"
+                 : IsFloat(tensor_->dtype())     ? "a value of " + name
+                                                 : "an integer";
     } else if (depth_ == 1) {
       expected = key_ == kId ? std::to_string(id_) : key_ <= kAcc ? "a flat list" : "a string";
     }
@@ -151,7 +161,7 @@ class AnswerReader {
   bool Integer(int64_t value) {
     const DType dtype = tensor_->dtype();
     // From an integer a float32 is rounded once.
-    if (dtype == DType::kF32) return Float(std::to_string(value), static_cast<float>(value));
+    if (IsFloat(dtype)) return Float(std::to_string(value), static_cast<float>(value));
     RequireRoom();
     const CodeRange range = RangeOf(dtype);
     if (value < range.min || value > range.max) {
@@ -164,8 +174,10 @@ class AnswerReader {
   }
   bool Float(const std::string& got, float value) {
     RequireRoom();
-    if (tensor_->dtype() != DType::kF32) WrongType(got);
-    tensor_->as<float>()[static_cast<size_t>(filled_++)] = value;
+    const std::optional<uint32_t> code =
+        IsFloat(tensor_->dtype()) ? CodeOf(tensor_->dtype(), value) : std::nullopt;
+    if (!code) WrongType(got);
+    tensor_->SetBits(filled_++, *code);
     return true;
   }
 

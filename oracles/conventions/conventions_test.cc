@@ -134,7 +134,16 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
                            "plain@away",
                            "plain@truncate",
                            "plain@up",
-                           "onnx@reference"}) {
+                           "onnx@reference",
+                           "cuda-cast",
+                           "jax-cast@cpu",
+                           "jax-cast@gpu",
+                           "ml_dtypes-cast",
+                           "onnx-cast@reference",
+                           "onnxruntime1.30-cast",
+                           "ptx-cast",
+                           "torch2.11-cast@cpu",
+                           "torch2.11-cast@cuda"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   EXPECT_EQ(FindConvention("fbgemm"), nullptr);

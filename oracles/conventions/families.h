@@ -34,6 +34,7 @@
   ROW("TVM", TvmConventions)                           \
   ROW("tract", TractConventions)                       \
   ROW("Observers", ObserverConventions)                \
+  ROW("Casts", CastConventions)                        \
   ROW("NumPy by hand", NumpyConventions)               \
   ROW("Textbook", PlainConventions)
 

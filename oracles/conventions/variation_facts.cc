@@ -66,7 +66,7 @@ FactsOf::FactsOf(const Case& c)
       chosen_linear_(ChosenLinear(c)),
       c_(chosen_linear_ ? *chosen_linear_ : c),
       are_codes_(ZeroPointsAreCodes(c_)) {
-  if (RowOf(c_.op).layout == Layout::kBatches) {
+  if (RowOf(c_.op).layout == Layout::kBatches || RowOf(c_.op).cast) {
     chosen_ = exact::Evaluate(c_);
   } else {
     outputs_.emplace(c_);
@@ -92,6 +92,12 @@ Facts FactsOf::At(int64_t index) const {
   f.real = real.value;
   f.real_is_exact = real.is_exact;
   const OpRow& row = RowOf(c_.op);
+  if (row.cast) {  // the value that it is rounded to
+    f.real = chosen_.ValueAt(index);
+    f.real_is_exact = true;
+    f.terms = std::abs(f.real);
+    return f;
+  }
   switch (row.layout) {
     case Layout::kProducts:
     case Layout::kConv:

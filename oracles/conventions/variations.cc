@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "core/float_format.h"
 #include "core/slice.h"
 #include "core/status.h"
 #include "oracles/conventions/steps.h"
@@ -502,12 +503,21 @@ double FixedPointSoftmax(const Facts& f) {
   return f.terms * (count + 8) * 0x1p-19 + 0x1p-14 + (128 + count * f.terms / 2) / f.sum;
 }
 
+// Of what is no number of the output type, or next to the smallest of f8e8m0fnu.
+double CastEdges(const Facts& f) {
+  const Case& c = *f.c;
+  if (!RowOf(c.op).cast) return 0;
+  const double x = c.x.ValueAt(f.index);
+  if (!(std::abs(x) <= DecodeFloat(c.out_dtype, LargestCode(c.out_dtype)))) return kInfinity;
+  return c.out_dtype == DType::kF8E8M0FNU && x < 0x1p-126 ? kInfinity : 0;
+}
+
 struct Entry {
   Variation variation;
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 41> kEntries{{
+constexpr std::array<Entry, 42> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales, or of the sum and the scale "
       "of x, is no normal float32"},
@@ -645,6 +655,10 @@ constexpr std::array<Entry, 41> kEntries{{
       "point",
       "(codes + 8) * 2^-19 of the share, 2^-14, and half of each integer of the definition"},
      FixedPointSoftmax},
+    {{"V42", "edges of float types",
+      "casts give NaN other patterns, and what lies beyond the output type another value",
+      "none of NaN, beyond the largest value, and below 2^-126 of f8e8m0fnu; else 0"},
+     CastEdges},
 }};
 
 constexpr auto kVariations = [] {
@@ -659,6 +673,7 @@ double ReachOf(std::string_view id, const Facts& f) {
   // All others move codes, or what becomes of codes.
   const bool of_observers = entry->reach == RangeFormulas || entry->reach == OtherHistograms;
   if (RowOf(f.c->op).observer && !of_observers) return 0;
+  if (RowOf(f.c->op).cast != (entry->reach == CastEdges)) return 0;
   return entry->reach(f);
 }
 
@@ -721,8 +736,13 @@ std::vector<Permitted> PermittedOutputs(std::span<const std::string> variations,
       reach += ReachOf(id, facts);
     }
     if (!(reach < kInfinity)) {  // NaN: of an input that is NaN
-      list.push_back({c.out_dtype == DType::kF32 ? -kInfinity : range.min,
-                      c.out_dtype == DType::kF32 ? kInfinity : range.max});
+      list.push_back({IsFloat(c.out_dtype) ? -kInfinity : range.min,
+                      IsFloat(c.out_dtype) ? kInfinity : range.max});
+      continue;
+    }
+    if (RowOf(c.op).cast) {  // rounded already
+      const double infinite = std::isnan(facts.real) ? kInfinity : 0;
+      list.push_back({infinite > 0 ? -infinite : facts.real, infinite > 0 ? infinite : facts.real});
       continue;
     }
     if (c.out_dtype == DType::kF32) {  // one rounding more, as the exact result has too

@@ -50,8 +50,7 @@ Tensor EvaluateRational(const Case& c) {
           y.as<float>()[static_cast<size_t>(index)] =
               c.relu && value < 0 ? 0.0f : RoundToFloat32(value);
           break;
-        case DType::kU4:
-        case DType::kS4: QUALM_CHECK(!"no operation has an output of 4 bits"); break;
+        default: QUALM_CHECK(!"no output of this type is a rounded integer"); break;
       }
     }
   }

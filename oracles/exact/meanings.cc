@@ -8,7 +8,7 @@ namespace qualm::exact {
 // Each stands at the end of its operation's file.
 extern const Meaning kQuantize, kDequantize, kRequantize, kLinear, kConv2d, kDepthwise, kAdd, kSub,
     kMul, kMaxPool, kAvgPool, kGlobalAvgPool, kRescale, kConcat, kTable, kSoftmax, kChooseQParams,
-    kDynamicLinear;
+    kDynamicLinear, kCast;
 
 const Meaning& MeaningOf(Op op) {
   switch (op) {
@@ -30,6 +30,7 @@ const Meaning& MeaningOf(Op op) {
     case Op::kSoftmax: return kSoftmax;
     case Op::kChooseQParams: return kChooseQParams;
     case Op::kDynamicLinear: return kDynamicLinear;
+    case Op::kCast: return kCast;
   }
   QUALM_CHECK(!"unknown operation");
   return kQuantize;

@@ -44,9 +44,27 @@ std::string Torch211Name(const GoldenRecord& record, std::string_view label) {
   return std::ranges::all_of(zero_points, [](int32_t z) { return z == 0; }) ? onednns : fbgemms;
 }
 
+// The stack and, where it has several, the device of a cast. Another version may have other rules.
+std::string CastName(const GoldenRecord& record) {
+  static const std::map<std::string_view, std::string> names = {
+      {"torch-2.11.0+cu130 cpu", "torch2.11-cast@cpu"},
+      {"torch-2.11.0+cu130 cuda", "torch2.11-cast@cuda"},
+      {"ml_dtypes-0.6.0 cpu", "ml_dtypes-cast"},
+      {"jax-0.11.2 cpu", "jax-cast@cpu"},
+      {"jax-0.11.2 gpu", "jax-cast@gpu"},
+      {"cuda-13.0 cuda", "cuda-cast"},
+      {"cuda-13.0 cuda-headers-host", "cuda-cast"},
+      {"ptx-cvt.rn.satfinite cuda", "ptx-cast"},
+      {"onnx-reference-1.23.1 cpu", "onnx-cast@reference"},
+      {"onnxruntime-1.30.0 cpu", "onnxruntime1.30-cast"}};
+  const auto at = names.find(record.backend + " " + record.Text("device"));
+  return at == names.end() ? "" : at->second;
+}
+
 }  // namespace
 
 std::string ConventionName(const GoldenRecord& record) {
+  if (record.op == "cast" || record.op == "decode") return CastName(record);
   const std::string_view backend = record.backend;
   std::string_view isa = record.isa;
   if (backend.starts_with("fbgemm@")) {

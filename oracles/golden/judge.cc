@@ -52,12 +52,15 @@ const std::map<std::string_view, CaseReader>& CaseReaders() {
       {"DequantizeLinear", {OnnxDequantizeCase, "y"}},
       {"DynamicQuantizeLinear", {QuantizeCase, "y"}},
       {"MatMulInteger", {MatMulIntegerCase, "y"}},
+      {"cast", {CastCase, "codes_out"}},
+      {"decode", {DecodeCase, "f32_bits"}},
   };
   return readers;
 }
 
 // The recorded output of a case.
 Tensor Output(const GoldenRecord& record, const std::string& field, const Case& c) {
+  if (c.op == Op::kCast) return CastCodes(record, field, c.out_dtype);
   return c.out_dtype == DType::kF32 ? Reals(record, field, c.output_shape())
                                     : Codes(record, field, c.out_dtype, c.output_shape());
 }
@@ -118,6 +121,7 @@ class RecordJudge {
     }
   }
 
+  void Cast();
   void DirectConvolution();
   void Depthwise3d();
   void TfliteFullyConnected();
@@ -414,9 +418,16 @@ void RecordJudge::Mbqm() {
   });
 }
 
+void RecordJudge::Cast() {
+  const CaseReader& reader = CaseReaders().at(record_.op);
+  JudgeOutput(reader.output, ConventionName(record_), reader.read(record_));
+}
+
 const std::map<std::string_view, RecordJudge::Handler>& RecordJudge::Handlers() {
   static const std::map<std::string_view, Handler> handlers = {
+      {"cast", &RecordJudge::Cast},
       {"conv2d_s32", &RecordJudge::DirectConvolution},
+      {"decode", &RecordJudge::Cast},
       {"depthwise3d_7x7x7_const", &RecordJudge::Depthwise3d},
       {"linear_float_and_i32bias", &RecordJudge::FloatAndI32Bias},
       {"matmul", &RecordJudge::Matmul},

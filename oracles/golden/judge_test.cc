@@ -168,7 +168,7 @@ GoldenVerdict JudgeJson(const Json& record) { return JudgeText(record.dump()); }
 Json Unpacked(Json record) {
   const GoldenRecord read = RecordOf(record.dump());
   for (auto& [field, value] : record.items()) {
-    if (!value.is_object()) continue;
+    if (!value.is_object() || field == "params") continue;
     if (value["dtype"].get<std::string>().starts_with("float")) {
       value = Json::array();
       for (const float number : read.Floats(field)) value.push_back(FloatText(number));
@@ -186,8 +186,15 @@ void ForEachKind(
   std::set<std::string> kinds;
   for (const auto& path : Recordings()) {
     std::ifstream file(path);
+    std::map<std::string, Json> input_sets;
     for (std::string line; std::getline(file, line);) {
-      const Json record = Json::parse(line);
+      Json record = Json::parse(line);
+      if (record["op"] == "input_set") input_sets[record["id"]] = record["bits"];
+      if (record.contains("bits_in")) {  // each record is judged alone here
+        record["bits"] = input_sets.at(record["bits_in"]);
+        record.erase("bits_in");
+      }
+      if (!record.contains("id")) record["id"] = record["op"];
       std::string kind = record["op"];
       for (const auto& [field, value] : record.items()) {
         if (!value.is_null()) kind += " " + field;
@@ -209,6 +216,8 @@ std::vector<std::string> OutputsOf(const Json& record) {
   if (op == "DynamicQuantizeLinear") more = {"scale", "zp"};
   if (op == "decomposed.quantize_per_tensor") more = {"q"};
   if (op.starts_with("observer")) more.insert({"min_val", "max_val", "q"});
+  if (op == "cast") more = {"codes_out"};
+  if (op == "decode") more = {"f32_bits"};
   if (op == "aten_choose_qparams") more = {"scale_double", "zp"};
   if (op == "multiply_by_quantized_multiplier") more = {"quantized_multiplier", "shift"};
   if (op == "tflite_fully_connected") more = {"multiplier", "shift"};

@@ -60,6 +60,13 @@ Case DynamicLinearCase(const GoldenRecord& record);  // of ATen: float bias, f32
 Case OnnxQuantizeCase(const GoldenRecord& record);
 Case OnnxDequantizeCase(const GoldenRecord& record);
 Case MatMulIntegerCase(const GoldenRecord& record);  // s32 sums
+// A cast of the bits of an input set, and the way back: codes to f32.
+Case CastCase(const GoldenRecord& record);
+Case DecodeCase(const GoldenRecord& record);
+// The codes of a field, as one row.
+Tensor CastCodes(const GoldenRecord& record, const std::string& field, DType dtype);
+// BeyondCases of a cast or decode.
+std::string BeyondCasts(const GoldenRecord& record);
 // "" if a case can say the types and the grouping of the record, else what it cannot.
 std::string BeyondCases(const GoldenRecord& record);
 

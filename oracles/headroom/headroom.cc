@@ -191,6 +191,7 @@ Headroom Measure(const Case& c) {
     return result;
   }
   result.outputs = c.M * c.N;
+  if (c.op == Op::kCast) return result;
   if (HasPairs(c)) MeasurePairs(c, &result);
   const exact::Outputs outputs(c);
   if (HasSums(c.op)) {
@@ -238,7 +239,7 @@ Headroom Measure(const Case& c) {
 
 Reached ReachedBy(const Case& c, double near) {
   Reached reached;
-  if (c.op == Op::kChooseQParams) return reached;
+  if (c.op == Op::kChooseQParams || c.op == Op::kCast) return reached;
   reached.pair_saturates = HasPairs(c) && SomePairSaturates(c);
   const exact::Outputs outputs(c);
   if (HasSums(c.op)) {

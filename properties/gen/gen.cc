@@ -159,6 +159,15 @@ constexpr std::array<Weighted, 11> kDynamic{{{Theme::kUniform, 18},
                                              {Theme::kTails, 10},
                                              {Theme::kEmpty, 2}}};
 
+constexpr std::array<Weighted, 8> kCast{{{Theme::kUniform, 20},
+                                         {Theme::kTies, 20},
+                                         {Theme::kNearTies, 14},
+                                         {Theme::kClampEdges, 14},
+                                         {Theme::kScaleExtremes, 12},
+                                         {Theme::kSpecialFloats, 10},
+                                         {Theme::kTails, 8},
+                                         {Theme::kEmpty, 2}}};
+
 // How cases of an operation are drawn. `layers` and `edges` say how many of 1000 seeds with theme
 // uniform draw a layer, or edges of parameters, instead (0 if the operation has no multiplier). A
 // layer costs as much as many other cases: with these numbers half of the time of conv2d goes to
@@ -192,6 +201,7 @@ Generator GeneratorOf(Op op) {
   if (row.multiplier) return {kRequantize, internal::DrawRequantize, 32, 90};
   if (row.function) return {kTable, internal::DrawTable, 30, 40};
   if (row.out_q == OutQParams::kFixed) return {kSoftmax, internal::DrawSoftmax, 40, 0, 0, 20, 0};
+  if (row.cast) return {kCast, internal::DrawCast, 25, 0};
   if (!row.x_qparams) return {kQuantize, internal::DrawQuantize, 25, 50};
   if (row.out_q == OutQParams::kNone) return {kDequantize, internal::DrawDequantize, 18, 0};
   // Codes of one or two inputs become codes of the output.

@@ -52,6 +52,8 @@ uint64_t Mix(uint64_t hash, const Case& c) {
     mix(static_cast<uint64_t>(c.function));
     mix_float(c.negative_slope);
   }
+  if (RowOf(c.op).cast)
+    mix(static_cast<uint64_t>(c.rounding) << 2 | static_cast<uint64_t>(c.overflow));
   if (RowOf(c.op).dynamic)
     mix(static_cast<uint64_t>(c.rule) << 1 | static_cast<uint64_t>(c.x_gran));
   if (RowOf(c.op).qparams) {
@@ -146,7 +148,8 @@ TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
       {Op::kGlobalAvgPool, 0x38447843e8bbc917}, {Op::kRescale, 0x26bb6ed8e074574e},
       {Op::kConcat, 0xeb4d4c5bfbd383d1},        {Op::kTable, 0x2d2e75cfd683d166},
       {Op::kSoftmax, 0x2590d1582613892a},       {Op::kChooseQParams, 0x44e21c2ea4dc1b67},
-      {Op::kSub, 0x5ab38b1586fca7ce},           {Op::kDynamicLinear, 0xcf08aa3d23123da7}};
+      {Op::kSub, 0x5ab38b1586fca7ce},           {Op::kDynamicLinear, 0xcf08aa3d23123da7},
+      {Op::kCast, 0x2826332d54ec5e7e}};
   for (Op op : AllOps()) {
     uint64_t hash = 0;
     for (uint64_t seed = 0; seed < kCases; ++seed) hash = Mix(hash, Draw(op, seed));

@@ -55,7 +55,7 @@ int64_t DrawRun(Rng& rng) {
   return rng.Chance(1, 3) ? 65536 + rng.Between(-1, 1) : rng.Between(66100, 70000);
 }
 
-// [rows, columns] repeated to [to_rows, to_columns], of any element type of whole bytes.
+// [rows, columns] repeated to [to_rows, to_columns].
 Tensor Tiled(const Tensor& tensor, int64_t to_rows, int64_t to_columns) {
   const std::vector<int64_t>& shape = tensor.shape();
   const int64_t rows = shape[shape.size() - 2], columns = shape.back();
@@ -64,16 +64,10 @@ Tensor Tiled(const Tensor& tensor, int64_t to_rows, int64_t to_columns) {
   to_shape[shape.size() - 2] = to_rows;
   to_shape.back() = to_columns;
   Tensor tiled(tensor.dtype(), to_shape);
-  const auto size = static_cast<int64_t>(SizeOf(tensor.dtype()));
-  uint8_t* to = tiled.bytes().data();
   for (int64_t i = 0; i < batches * to_rows; ++i) {
     const int64_t row = i / to_rows * rows + i % to_rows % rows;
-    const uint8_t* const from = tensor.bytes().data() + row * columns * size;
-    for (int64_t j = 0; j < to_columns; j += columns) {
-      const auto bytes = static_cast<size_t>(std::min(columns, to_columns - j) * size);
-      std::memcpy(to, from, bytes);
-      to += bytes;
-    }
+    for (int64_t j = 0; j < to_columns; j += columns)
+      tiled.CopyFrom(tensor, row * columns, std::min(columns, to_columns - j), i * to_columns + j);
   }
   return tiled;
 }

@@ -111,6 +111,7 @@ Case DrawOperands(Rng& rng, Theme theme, Op op);  // codes of one or two inputs
 Case DrawConcat(Rng& rng, Theme theme, Op op);
 Case DrawTable(Rng& rng, Theme theme, Op op);
 Case DrawSoftmax(Rng& rng, Theme theme, Op op);
+Case DrawCast(Rng& rng, Theme theme, Op op);
 
 }  // namespace qualm::gen::internal
 

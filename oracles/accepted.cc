@@ -31,7 +31,7 @@ bool Accepted::Decides(int64_t i) const {
 }
 
 bool Accepted::Holds(const Tensor& y, int64_t i) const {
-  if (y.BitsAt(i) == nominal_.BitsAt(i)) return true;
+  if (y.SameAt(i, nominal_)) return true;
   if (each_.empty()) return false;
   const Permitted& permitted = each_[static_cast<size_t>(i)];
   const double value = y.ValueAt(i);

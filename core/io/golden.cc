@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -303,6 +304,26 @@ std::vector<int64_t> GoldenRecord::Ints(const std::string& field) const {
   if (value.kind != Kind::kList || !value.items.empty() || !value.reals.empty())
     Wrong(*this, field, "expected a list of integers");
   return value.integers;
+}
+
+std::vector<int64_t> GoldenRecord::Patterns(const std::string& field) const {
+  const Value& value = Find(*this, field);
+  if (value.reals.empty() && value.items.empty()) return Ints(field);
+  std::vector<int64_t> patterns;
+  for (const float real : Floats(field)) patterns.push_back(std::bit_cast<uint32_t>(real));
+  return patterns;
+}
+
+std::vector<std::string> GoldenRecord::Texts(const std::string& field) const {
+  const Value& value = Find(*this, field);
+  if (value.kind != Kind::kList || !value.integers.empty() || !value.reals.empty())
+    Wrong(*this, field, "expected a list of strings");
+  std::vector<std::string> texts;
+  for (const Value& item : value.items) {
+    if (item.kind != Kind::kText) Wrong(*this, field, "expected a list of strings");
+    texts.push_back(item.text);
+  }
+  return texts;
 }
 
 std::vector<float> GoldenRecord::Floats(const std::string& field) const {

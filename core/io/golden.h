@@ -30,6 +30,9 @@ class GoldenRecord {
   double Double(const std::string& field) const;              // float64 text
   std::vector<int64_t> Ints(const std::string& field) const;  // scalar counts as one entry
   std::vector<float> Floats(const std::string& field) const;
+  // A list of integers, or the bit patterns of a list of float32.
+  std::vector<int64_t> Patterns(const std::string& field) const;
+  std::vector<std::string> Texts(const std::string& field) const;              // list of strings
   std::vector<std::vector<float>> FloatLists(const std::string& field) const;  // list of lists
 
   std::string where;  // "FILE:LINE: id" for messages

@@ -209,8 +209,6 @@ Case DynamicLinearCase(const GoldenRecord& record) {
 std::string BeyondCases(const GoldenRecord& record) {
   if (record.op == "input_set") return "an input set, which has no output,";
   if (record.op == "cast" || record.op == "decode") return BeyondCasts(record);
-  // oneDNN's own matmul has a src_dtype; that of floating-point numbers has none.
-  if (record.op == "matmul" && record.Has("dtype")) return "matmul of " + record.Text("dtype");
   if (record.op == "DynamicQuantizeLinear" && !std::isfinite(record.Float("scale")))
     return "DynamicQuantizeLinear with the scale " + record.Text("scale");
   const bool quantizes = record.op == "QuantizeLinear";

@@ -217,6 +217,7 @@ std::vector<std::string> OutputsOf(const Json& record) {
   if (op == "decomposed.quantize_per_tensor") more = {"q"};
   if (op.starts_with("observer")) more.insert({"min_val", "max_val", "q"});
   if (op == "cast") more = {"codes_out"};
+  if (op == "mma") more = {"d_bits"};
   if (op == "decode") more = {"f32_bits"};
   if (op == "aten_choose_qparams") more = {"scale_double", "zp"};
   if (op == "multiply_by_quantized_multiplier") more = {"quantized_multiplier", "shift"};

@@ -80,6 +80,18 @@ Case RequantizeCase(const GoldenRecord& record);
 // Throws InputError, naming the record, unless the case is valid.
 void CheckCase(const GoldenRecord& record, const Case& c);
 
+// ---- Products of floats (products.cc), which no case can say yet.
+
+struct JudgedProduct {
+  std::string convention;  // whose arithmetic was computed
+  std::string skipped;     // or what is not known
+  std::string field;       // of the record
+  Tensor recorded, computed;
+};
+// oneDNN's own matmul, a record too, is one of codes: it has a src_dtype.
+bool IsProduct(const GoldenRecord& record);
+JudgedProduct JudgeProduct(const GoldenRecord& record);
+
 // ---- PyTorch's observers, and the codes that ATen makes with their results (observers.cc).
 
 // The results of a record's observer: one for op observer and observer_quantize, one for each row

@@ -20,8 +20,9 @@ SubjectKind NativeSubjects();
 SubjectKind ConventionSubjects();
 
 // faulty/faults.cc: "faulty:ID" for every ID of ListFaults() (registry.h), implementations with one
-// known fault each, and "faulty:none": the same implementation without a fault (the exact oracle), on
-// which no property may fail. They are the canaries: a suite that does not catch them tests nothing.
+// known fault each, and "faulty:none": the same implementation without a fault (the exact oracle),
+// on which no property may fail. They are the canaries: a suite that does not catch them tests
+// nothing.
 SubjectKind FaultySubjects();
 
 // contracts.cc: the departures from the exact meaning that are known, understood and documented

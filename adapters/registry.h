@@ -28,8 +28,8 @@ struct FaultInfo {
   std::string_view modelled_on;  // the upstream bug: "PyTorch issue 44939"
   std::string_view description;  // one line: what it does wrong
   std::vector<Op> ops;           // where it was planted; other ops are skipped
-  // The right diagnosis: the kind, and the cause (triage/causes.h), which is the fault itself; "" for
-  // a fault of memory, order, state or environment.
+  // The right diagnosis: the kind, and the cause (triage/causes.h), which is the fault itself; ""
+  // for a fault of memory, order, state or environment.
   FindingKind kind = FindingKind::kUnknown;
   std::string_view cause = {};
 };

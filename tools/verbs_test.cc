@@ -427,7 +427,8 @@ TEST_F(Verbs, WithinJudgesByIntervals) {
   };
   Qualm(0, with(check, {within, "--subject", "model:fbgemm@vnni"}));
   Qualm(1, with(check, {"within:V9", "--subject", "model:fbgemm@vnni"}));
-  Qualm(1, with(check, {within, "--subject", "faulty:k-tail", "--out", (folder() / "out").string()}));
+  Qualm(1,
+        with(check, {within, "--subject", "faulty:k-tail", "--out", (folder() / "out").string()}));
   const fs::path findings = folder() / "out" / "findings";
   for (const auto& entry : fs::directory_iterator(findings)) {
     const std::string small = (entry.path() / "minimized.case.json").string();

@@ -256,7 +256,7 @@ std::vector<Step> AtenToCode(bool vector, const Step& scale, AtenBuild build) {
 std::vector<Step> AtenThroughFloat(bool vector, bool fused, Step function, AtenBuild build) {
   std::vector<Step> steps = {
       vector && fused ? Step{Stage::kScale, "fused {a_scale}*x + fl({a_scale}*-{a_zp})", FusedA}
-             : Step{Stage::kScale, "fl({a_scale}*(x - {a_zp}))", DequantizeA},
+                      : Step{Stage::kScale, "fl({a_scale}*(x - {a_zp}))", DequantizeA},
       function};
   for (const Step& step : AtenToCode(vector, kTimesReciprocal, build)) steps.push_back(step);
   return steps;

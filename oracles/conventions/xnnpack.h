@@ -22,8 +22,8 @@ std::vector<Step> XnnpackFixedPointEnd();
 // (code - {a_zp}) * {a_scale} in float32.
 extern const Step kXnnpackCodeToReal;
 
-// Whether every C library gives these codes, by steps that rise or fall behind the one function of a
-// table that a library calls; these shares of a softmax.
+// Whether every C library gives these codes, by steps that rise or fall behind the one function of
+// a table that a library calls; these shares of a softmax.
 bool XnnpackCodesAreDecided(const Case& c, const std::vector<Step>& steps, Channel channel);
 bool XnnpackSharesAreDecided(const Case& c);
 

@@ -25,25 +25,27 @@ using u64 = uint64_t;
 using i128 = __int128;
 using u128 = unsigned __int128;
 
-#define MODES(X)                                                                                   \
-  X(none)                                                                                          \
-  X(lin_pair16_wrap)                                                                               \
-  X(lin_ksum_tail) X(lin_bias_float_s32) X(lin_rcp_outscale) X(lin_relu_zero) X(lin_stale_colsum)  \
-      X(lin_thread_bias) X(lin_k_overread) X(lin_race_scratch) X(lin_gemv_unwritten) X(            \
-          conv_pad_zero_stride2) X(conv_group_qparam) X(conv_im2col_stale) X(conv_1x1_stride_h)    \
-          X(conv_s8_border_comp) X(dw_acc16_wrap) X(dw_multiplier_index) X(dw_bias_each_pass)      \
-              X(add_sat_before_zp) X(add_over_second_alias) X(add_tail_scale_swap) X(sub_half_up)  \
-                  X(sub_equal_scale_sat_u8) X(mul_cross_term) X(mul_no_left_shift)                 \
-                      X(maxpool_s8_init0) X(maxpool_tail_unclamped) X(avgpool_ceil_divisor)        \
-                          X(avgpool_zp_full_window) X(gap_group7_zero_fill) X(gap_acc_not_cleared) \
-                              X(softmax_s8_wrap) X(softmax_diff_sat127) X(softmax_stale_max)       \
-                                  X(quant_tail_away) X(quant_zp_in_float) X(quant_huge_int_min)    \
-                                      X(deq_ftz) X(deq_axis_row) X(req_mantissa_mask)              \
-                                          X(req_left_shift_wrap) X(req_caller_rounding)            \
-                                              X(rescale_same_scale_copy) X(concat_float_bias)      \
-                                                  X(concat_second_stride) X(table_s8_index)        \
-                                                      X(leaky_slope_only) X(table_cache_key)       \
-                                                          X(dyn_zp_trunc) X(dyn_minmax_tail)
+// clang-format off: it breaks these lines otherwise each time.
+#define MODES(X)                                                                                  \
+  X(none)                                                                                         \
+  X(lin_pair16_wrap) X(lin_ksum_tail) X(lin_bias_float_s32) X(lin_rcp_outscale) X(lin_relu_zero)  \
+      X(lin_stale_colsum) X(lin_thread_bias) X(lin_k_overread) X(lin_race_scratch) X(             \
+          lin_gemv_unwritten) X(conv_pad_zero_stride2) X(conv_group_qparam) X(conv_im2col_stale)  \
+          X(conv_1x1_stride_h) X(conv_s8_border_comp) X(dw_acc16_wrap) X(dw_multiplier_index)     \
+              X(dw_bias_each_pass) X(add_sat_before_zp) X(add_over_second_alias) X(               \
+                  add_tail_scale_swap) X(sub_half_up) X(sub_equal_scale_sat_u8) X(mul_cross_term) \
+                  X(mul_no_left_shift) X(maxpool_s8_init0) X(maxpool_tail_unclamped)              \
+                      X(avgpool_ceil_divisor) X(avgpool_zp_full_window) X(gap_group7_zero_fill)   \
+                          X(gap_acc_not_cleared) X(softmax_s8_wrap) X(softmax_diff_sat127)        \
+                              X(softmax_stale_max) X(quant_tail_away) X(quant_zp_in_float)        \
+                                  X(quant_huge_int_min) X(deq_ftz) X(deq_axis_row)                \
+                                      X(req_mantissa_mask) X(req_left_shift_wrap)                 \
+                                          X(req_caller_rounding) X(rescale_same_scale_copy)       \
+                                              X(concat_float_bias) X(concat_second_stride)        \
+                                                  X(table_s8_index) X(leaky_slope_only)           \
+                                                      X(table_cache_key) X(dyn_zp_trunc)          \
+                                                          X(dyn_minmax_tail)
+// clang-format on
 enum Mode {
 #define X(name) name,
   MODES(X)

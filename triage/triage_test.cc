@@ -350,6 +350,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"range-without-zero", kDynamicLinear, kZeroPoint},
         {"scale-of-row-0", kDynamicLinear, kIndex, {}, "row_order"},
         {"zero-point-of-row-0", kDynamicLinear, kIndex, {}, "row_independence"},
+        {"cast-saturates", Op::kCast, kClamp},
         {"pair-saturation", kLinear, kPairSaturation, 2},
         {"relu-clamp-zero", kLinear, kClamp, 1},
         {"k-tail", kLinear, kTail, 1},

@@ -71,6 +71,7 @@ const std::vector<Planted>& Table() {
   const std::vector<Op> softmax{Op::kSoftmax};
   const std::vector<Op> chosen{Op::kChooseQParams, Op::kDynamicLinear};
   const std::vector<Op> dynamic{Op::kDynamicLinear};
+  const std::vector<Op> casts{Op::kCast};
   const std::vector<Op> products{Op::kLinear, Op::kConv2d, Op::kDepthwise};
   const std::vector<Op> pools{Op::kMaxPool, Op::kAvgPool};
   const std::vector<Op> images{Op::kConv2d, Op::kMaxPool, Op::kAvgPool};
@@ -247,6 +248,9 @@ const std::vector<Planted>& Table() {
       {{"reduce-range-ignored", "PyTorch issue 44939: codes past 127 in an 8-bit layer",
         "the range is spread over all codes although half of them were asked for", chosen,
         Kind::kClamp, "reduce_range ignored"}},
+      {{"cast-saturates", "PTX ISA, cvt: conversions to float8 need .satfinite",
+        "a number beyond the largest value becomes it, although infinity or NaN was asked for",
+        casts, Kind::kClamp, "cast saturates"}},
       {{"no-scale-floor", "PyTorch observers' eps, 2^-23",
         "a constant or tiny tensor gets a scale of 0 or nearly so", observers, Kind::kClamp,
         "no scale floor"}},
@@ -415,6 +419,8 @@ class FaultySubject final : public InProcessSubject {
     if (c.requant != Requant::kExact) {
       return "planted faults have no requantization " + std::string(Name(c.requant));
     }
+    if (BitsOf(c.x.dtype()) < 8 || BitsOf(c.out_dtype) < 8)
+      return "planted faults have elements of whole bytes";
     return "";
   }
   bool Offers(Op op) const override {

@@ -344,7 +344,8 @@ TEST(Faults, AreSilentOnDullCases) {
                                Conv(Op::kConv2d, plain, U8{1, 2, 3, 4}, 1, S8{1, 2, 3, 4}, 1),
                                Conv(Op::kDepthwise, plain, U8{1, 2, 3, 4}, 1, S8{1, 2, 3, 4}, 1),
                                Observing({-1, 4.1f, 0.5f}, 1, {}),
-                               Dynamic({-1, 4, 0.5f}, S8{1, 2, 3}, {})};
+                               Dynamic({-1, 4, 0.5f}, S8{1, 2, 3}, {}),
+                               CaseOver(Op::kCast, Quantize({1, 2}, 1, 0).x, DType::kF8E5M2)};
   for (const FaultInfo& info : ListFaults()) {
     SCOPED_TRACE(info.id);
     const std::unique_ptr<Subject> subject = Make(std::string(info.id));

@@ -176,19 +176,15 @@ void Steps(Teller& t) {
   }
   const FloatFormat& f = InfoOf(c.out_dtype).floating;
   const Rational rounded = *value == 0 ? Rational(0) : definition::ToDigits(f, c.rounding, *value);
+  const bool below = !f.has_sign && (rounded < 0 || (rounded == 0 && f.fraction_bits == 0));
+  const bool inside = !below && abs(rounded) <= definition::Largest(f);
   constexpr std::string_view kHow[] = {"nearest", "next toward zero", "next above"};
   std::string text = "round once to the ";
   text += kHow[static_cast<size_t>(c.rounding)];
-  t.Step(Stage::kRound,
-         text + " value of " + type + ": " + ApproximateText(*value) +
-             (rounded == *value ? ", which is exact" : ""),
-         rounded);
-  if (rounded == 0 && f.fraction_bits > 0) {
-    if (result.starts_with('-')) t.Step(Stage::kRound, "a negative number gives -0", result);
-    return;
-  }
-  const bool below = !f.has_sign && rounded <= 0;
-  if (!below && abs(rounded) <= definition::Largest(f)) return;
+  text += " value of " + type + ": " + ApproximateText(*value) + " gives " +
+          ApproximateText(rounded) + (rounded == *value ? ", which is exact" : "");
+  t.Step(Stage::kRound, std::move(text), inside ? result : ToText(rounded));
+  if (inside) return;
   t.Step(Stage::kClamp,
          (below ? type + " has no such number"
                 : "beyond the largest value of " + type + ", " +

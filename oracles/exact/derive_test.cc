@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/float_text.h"
 #include "core/random_case_test_util.h"
+#include "core/verdict.h"
 #include "oracles/exact/exact.h"
 
 namespace qualm::exact {
@@ -517,8 +517,7 @@ TEST(Derive, EndsInTheOutput) {
     for (int64_t at = 0; at < y.size(); ++at) {
       const Trace trace = Derive(c, at);
       ASSERT_FALSE(trace.empty());
-      const std::string expected =
-          c.out_dtype == DType::kF32 ? FloatText(y.FloatAt(at)) : std::to_string(y.IntAt(at));
+      const std::string expected = ElementText(y, at);
       EXPECT_EQ(trace.back().value, expected) << Describe(c) << ": " << trace.back().text;
       for (const TraceStep& step : trace) {
         EXPECT_FALSE(step.lossy);

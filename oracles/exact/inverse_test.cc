@@ -86,7 +86,8 @@ TEST(Inverse, TheEndsOfScalesAreTight) {
       std::ranges::fill(*ones.bias, 1.0f);
       ExpectEnds(c, List::kBias, BiasFactorsGiving(ones, y), y, &seen);
     }
-    if (op == Op::kTable || op == Op::kSoftmax || op == Op::kChooseQParams) continue;
+    if (op == Op::kTable || op == Op::kSoftmax || op == Op::kChooseQParams || op == Op::kCast)
+      continue;
     EXPECT_GT(seen.entries, 100) << Name(op);
     if (op != Op::kMaxPool) EXPECT_GT(seen.ends, 100) << Name(op);
   }

@@ -69,7 +69,7 @@ TEST(Headroom, AgainstASlowCount) {
     const bool pairs = sums && c.K > 0 && c.w.dtype() == DType::kS8;
     ASSERT_EQ(HasPairs(c), pairs);
     const Operand operand{c};
-    for (int64_t at = 0; at < c.M * c.N && c.op != Op::kChooseQParams; ++at) {
+    for (int64_t at = 0; at < c.M * c.N && c.op != Op::kChooseQParams && c.op != Op::kCast; ++at) {
       const int64_t m = at / c.N;
       const int64_t n = at % c.N;
       std::vector<Pair> found;

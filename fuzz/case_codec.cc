@@ -105,7 +105,8 @@ float ScaleFrom(uint32_t bits) {
 
 uint32_t BitsOf(float value) { return std::bit_cast<uint32_t>(value); }
 
-// An element of a float of 16 bits or fewer: as many bytes as hold it, the rest of their bits unread.
+// An element of a float of 16 bits or fewer: as many bytes as hold it, the rest of their bits
+// unread.
 bool IsSmallFloat(DType dtype) { return IsFloat(dtype) && dtype != DType::kF32; }
 void ReadSmallFloats(Reader& reader, Tensor& tensor) {
   const auto mask = static_cast<uint32_t>(RangeOf(tensor.dtype()).max);

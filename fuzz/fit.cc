@@ -296,7 +296,8 @@ Tensor Reshaped(const Tensor& from, DType dtype, const std::vector<int64_t>& sha
   if (from.dtype() == dtype && from.shape() == shape) return from;
   Tensor to(dtype, shape);
   const std::vector<int64_t>& old = from.shape();
-  if (old.size() != shape.size() || (from.dtype() == DType::kF32) != (dtype == DType::kF32)) return to;
+  if (old.size() != shape.size() || (from.dtype() == DType::kF32) != (dtype == DType::kF32))
+    return to;
   const CodeRange range = RangeOf(dtype);
   for (int64_t i = 0; i < to.size(); ++i) {
     // `place` of element i along every axis; `at`, the index of the same element in `from`.

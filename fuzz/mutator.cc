@@ -296,7 +296,8 @@ void ChangeForm(Case& c, Rng& rng) {
     case 1: c.relu = !c.relu; break;
     case 2: SetOutType(c, row.out_types.list[rng.Below(row.out_types.count)]); break;
     case 3:
-      if (row.cast) c.x = Reshaped(c.x, row.x_types.list[rng.Below(row.x_types.count)], c.x.shape());
+      if (row.cast)
+        c.x = Reshaped(c.x, row.x_types.list[rng.Below(row.x_types.count)], c.x.shape());
       if (!IsCode(c.x.dtype())) break;
       c.x = Reshaped(c.x, OtherCodes(c.x.dtype()), c.x.shape());
       if (KeepsType(c.op)) SetOutType(c, c.x.dtype());

@@ -169,8 +169,7 @@ std::optional<Verdict> CompareAlone(const Case& c, const Tensor& whole, const Ca
   const Answer alone = Ask(subject, part);
   if (alone.verdict) return alone.verdict;
   for (int64_t i = 0; i < alone.y.size(); ++i) {
-    if (!alone.y.SameAt(i, whole, place(i)))
-      return FailedAt(c, alone.y, i, whole, place(i), what);
+    if (!alone.y.SameAt(i, whole, place(i))) return FailedAt(c, alone.y, i, whole, place(i), what);
   }
   return std::nullopt;
 }

@@ -86,7 +86,8 @@ void Placement::LayFar(Slot slot, LaidTensor* laid) {
 
 void Placement::LayOutput(Slot slot, LaidTensor* laid) {
   if (laid->is_far()) return LayFar(slot, laid);
-  laid->data = Prepare(slot, BytesOf(*laid), AlignmentOf(laid->dtype), GuardedBuffer::Inside::kPoisoned);
+  laid->data =
+      Prepare(slot, BytesOf(*laid), AlignmentOf(laid->dtype), GuardedBuffer::Inside::kPoisoned);
 }
 
 void Placement::Lay(const Case& c, const RunContext& context, BufferNeeds needs) {

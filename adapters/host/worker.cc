@@ -154,7 +154,8 @@ Outcome Worker::Ask(const Case& c, const RunContext& context) {
   const Result sent = channel_->Send(MessageKind::kRun, sequence, payload_, options_.time_limit_ms);
   // Received even if sending failed: a worker that died may have sent its trap before.
   const size_t answer_bytes_max =
-      kHelloBytesMax + static_cast<size_t>(c.M * c.N) * (AlignmentOf(c.out_dtype) + SizeOf(DType::kS32));
+      kHelloBytesMax +
+      static_cast<size_t>(c.M * c.N) * (AlignmentOf(c.out_dtype) + SizeOf(DType::kS32));
   const size_t bytes_max = std::min(answer_bytes_max, kMessageBytesMax);
   const Result received =
       sent == Result::kTimeout ? channel_->Receive(bytes_max, 0) : Receive(bytes_max);

@@ -260,8 +260,8 @@ class Builder {
   std::vector<float> Floats(CaseKey key) const {
     const CaseValue& value = fields_.at(key);
     for (const auto& [index, text] : value.nans)
-      FailAt(key, index, Shown(text) + " is not exactly a float32, expected C99 hex such as " +
-                             "\"0x1.8p-3\"");
+      FailAt(key, index,
+             Shown(text) + " is not exactly a float32, expected C99 hex such as " + "\"0x1.8p-3\"");
     if (value.first_real >= 0) return value.floats;
     // int32 -> float32 rounds once, to nearest.
     return {value.ints.begin(), value.ints.end()};
@@ -281,12 +281,11 @@ class Builder {
     auto nan = value.nans.begin();
     for (int64_t i = 0; i < tensor.size(); ++i) {
       const auto at = static_cast<size_t>(i);
-      const float real = value.first_real < 0 ? static_cast<float>(value.ints[at])
-                                              : value.floats[at];
+      const float real =
+          value.first_real < 0 ? static_cast<float>(value.ints[at]) : value.floats[at];
       const bool is_nan = nan != value.nans.end() && nan->first == i;
       const std::string text = is_nan ? (nan++)->second : FloatText(real);
-      const std::optional<uint32_t> code =
-          is_nan ? CodeOfText(dtype, text) : CodeOf(dtype, real);
+      const std::optional<uint32_t> code = is_nan ? CodeOfText(dtype, text) : CodeOf(dtype, real);
       if (!code) FailAt(key, i, "is " + text + expected);
       tensor.SetBits(i, *code);
     }

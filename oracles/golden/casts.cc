@@ -14,21 +14,20 @@ namespace {
 
 // The types of casts, by the names of ml_dtypes without the word float and its bits.
 std::optional<DType> CastType(const std::string& name) {
-  static const std::map<std::string_view, DType> types = {
-      {"f32", DType::kF32},
-      {"f16", DType::kF16},
-      {"bf16", DType::kBF16},
-      {"e4m3fn", DType::kF8E4M3FN},
-      {"e5m2", DType::kF8E5M2},
-      {"e4m3fnuz", DType::kF8E4M3FNUZ},
-      {"e5m2fnuz", DType::kF8E5M2FNUZ},
-      {"e4m3", DType::kF8E4M3},
-      {"e3m4", DType::kF8E3M4},
-      {"e4m3b11fnuz", DType::kF8E4M3B11FNUZ},
-      {"e2m3fn", DType::kF6E2M3FN},
-      {"e3m2fn", DType::kF6E3M2FN},
-      {"e2m1fn", DType::kF4E2M1FN},
-      {"e8m0fnu", DType::kF8E8M0FNU}};
+  static const std::map<std::string_view, DType> types = {{"f32", DType::kF32},
+                                                          {"f16", DType::kF16},
+                                                          {"bf16", DType::kBF16},
+                                                          {"e4m3fn", DType::kF8E4M3FN},
+                                                          {"e5m2", DType::kF8E5M2},
+                                                          {"e4m3fnuz", DType::kF8E4M3FNUZ},
+                                                          {"e5m2fnuz", DType::kF8E5M2FNUZ},
+                                                          {"e4m3", DType::kF8E4M3},
+                                                          {"e3m4", DType::kF8E3M4},
+                                                          {"e4m3b11fnuz", DType::kF8E4M3B11FNUZ},
+                                                          {"e2m3fn", DType::kF6E2M3FN},
+                                                          {"e3m2fn", DType::kF6E3M2FN},
+                                                          {"e2m1fn", DType::kF4E2M1FN},
+                                                          {"e8m0fnu", DType::kF8E8M0FNU}};
   const auto at = types.find(name);
   return at == types.end() ? std::nullopt : std::optional(at->second);
 }
@@ -58,7 +57,7 @@ std::optional<CastPolicy> PolicyOf(const GoldenRecord& record) {
   for (const auto& [field, value] : record.fields) {
     if (!field.starts_with("params.")) continue;
     if (field == "params.saturate") {
-      if (!Flag(record, field)) policy.overflow = FloatOverflow::kInfinity;
+      policy.overflow = Flag(record, field) ? FloatOverflow::kSaturate : FloatOverflow::kInfinity;
     } else if (field == "params.round_mode" || field == "params.mode") {
       const std::string name = record.Text(field);
       const auto mode = modes.find(name);
@@ -90,13 +89,12 @@ std::string BeyondCasts(const GoldenRecord& record) {
 
 Tensor CastCodes(const GoldenRecord& record, const std::string& field, DType dtype) {
   const std::vector<int64_t> bits = record.Ints(field);
-  const int64_t most =
-      dtype == DType::kF32 ? int64_t{UINT32_MAX} : int64_t{RangeOf(dtype).max};
+  const int64_t most = dtype == DType::kF32 ? int64_t{UINT32_MAX} : int64_t{RangeOf(dtype).max};
   Tensor tensor(dtype, {1, static_cast<int64_t>(bits.size())});
   for (size_t i = 0; i < bits.size(); ++i) {
     if (bits[i] < 0 || bits[i] > most)
-      Wrong(record, field, "entry " + std::to_string(i) + " is no code of " +
-                               std::string(Name(dtype)));
+      Wrong(record, field,
+            "entry " + std::to_string(i) + " is no code of " + std::string(Name(dtype)));
     tensor.SetBits(static_cast<int64_t>(i), static_cast<uint32_t>(bits[i]));
   }
   return tensor;

@@ -56,7 +56,7 @@ cast = of("cast.cc", "cast")
 parallel = of("common/parallel.cc", "linear")
 
 MUTATIONS = [
-    cast("cast-tie", "const V odd = f == 0 ? one : hn::And(kept, one);", 
+    cast("cast-tie", "const V odd = f == 0 ? one : hn::And(kept, one);",
          "const V odd = f == 0 ? one : hn::Sub(one, hn::And(kept, one));", "ties go to the odd code"),
     cast("cast-subnormal", "const V below = hn::Sub(hn::Max(least, e), e);", "const V below = zero;",
          "subnormals keep a digit too many"),

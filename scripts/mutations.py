@@ -56,12 +56,12 @@ cast = of("cast.cc", "cast")
 parallel = of("common/parallel.cc", "linear")
 
 MUTATIONS = [
-    cast("cast-tie", "const V odd = f == 0 ? one : hn::And(kept, one);", "const V odd = one;",
-         "ties go away from zero"),
+    cast("cast-tie", "const V odd = f == 0 ? one : hn::And(kept, one);",
+         "const V odd = f == 0 ? one : hn::Sub(one, hn::And(kept, one));", "ties go to the odd code"),
     cast("cast-subnormal", "const V below = hn::Sub(hn::Max(least, e), e);", "const V below = zero;",
          "subnormals keep a digit too many"),
-    cast("cast-inward", "if (goes_inward) beyond = inward;", "if (false) beyond = inward;",
-         "toward zero a number beyond the largest one is infinite"),
+    cast("cast-inward", "if (goes_inward) beyond = inward;", "if (!goes_inward) beyond = inward;",
+         "a number beyond the largest one is infinite toward zero alone"),
     cast("cast-minus-zero",
          "if (p.ends == FloatEnds::kMinusZero) y = hn::IfThenZeroElse(is_zero, y);",
          "if (false) y = hn::IfThenZeroElse(is_zero, y);", "a negative number that rounds to zero is NaN"),

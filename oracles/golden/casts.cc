@@ -57,7 +57,7 @@ std::optional<CastPolicy> PolicyOf(const GoldenRecord& record) {
   for (const auto& [field, value] : record.fields) {
     if (!field.starts_with("params.")) continue;
     if (field == "params.saturate") {
-      if (!Flag(record, field)) policy.overflow = FloatOverflow::kInfinity;
+      policy.overflow = Flag(record, field) ? FloatOverflow::kSaturate : FloatOverflow::kInfinity;
     } else if (field == "params.round_mode" || field == "params.mode") {
       const std::string name = record.Text(field);
       const auto mode = modes.find(name);

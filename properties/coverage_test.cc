@@ -574,7 +574,7 @@ TEST(Hazards, SayWhichOperationsReachThem) {
     return a;
   };
   EXPECT_EQ(OpsAbout(Hazard::kPairSaturates), sums);
-  EXPECT_EQ(OpsAbout(Hazard::kExactTie), AllBut({kChooseQParams, kMaxPool}));
+  EXPECT_EQ(OpsAbout(Hazard::kExactTie), AllBut({kChooseQParams, kMaxPool, kCast}));
   EXPECT_EQ(OpsAbout(Hazard::kKTail), join(weights, pools));
   EXPECT_EQ(OpsAbout(Hazard::kNTail), AllBut({}));
   EXPECT_EQ(OpsAbout(Hazard::kZeroPointPair), join(sums, two));
@@ -587,7 +587,7 @@ TEST(Hazards, SayWhichOperationsReachThem) {
   EXPECT_EQ(OpsAbout(Hazard::kLongRow), Ops{kSoftmax});
   EXPECT_EQ(OpsAbout(Hazard::kBlockEdges), (Ops{kLinear, kDynamicLinear}));
   EXPECT_EQ(OpsAbout(Hazard::kLongRun),
-            join(two, {kQuantize, kDequantize, kRequantize, kRescale, kTable}));
+            join(two, {kQuantize, kDequantize, kRequantize, kRescale, kTable, kCast}));
   EXPECT_EQ(OpsAbout(Hazard::kPowerOfTwo),
             join(join(join(sums, two), averages), {kRequantize, kRescale}));
   EXPECT_EQ(OpsAbout(Hazard::kLongM), AllBut({kGlobalAvgPool}));

@@ -418,7 +418,7 @@ TEST(FarRows, OneWrongRunFailsAsMemoryAndARefusedOneDoesNot) {
         if (std::ranges::none_of(asked, meant) || c.M * c.N == 0) return;
         Spoiled wrong([&](size_t, const Case&, const RunContext& context, Outcome& outcome) {
           if (context.*gap == 0) return;
-          outcome.y.bytes().back() ^= 1;
+          Spoil(outcome.y, outcome.y.size() - 1);
         });
         const Verdict verdict = Judge(property, c, wrong);
         EXPECT_TRUE(verdict.failed()) << Describe(c);

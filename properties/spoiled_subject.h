@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/float_format.h"
 #include "core/subject.h"
 #include "properties/gen/gen.h"
 #include "properties/property.h"
@@ -49,9 +50,11 @@ inline Outcome Broken(RunStatus status, const char* detail) {
   return outcome;
 }
 
-// The smallest change that an output can have.
+// The smallest change that an output can have. A NaN that stays one is none.
 inline void Spoil(Tensor& y, int64_t i) {
-  if (y.dtype() == DType::kF32) {
+  if (IsNanCode(y.dtype(), y.BitsAt(i)) && IsNanCode(y.dtype(), y.BitsAt(i) ^ 1)) {
+    y.SetBits(i, 0);
+  } else if (y.dtype() == DType::kF32) {
     float& value = y.as<float>()[static_cast<size_t>(i)];
     value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ 1);
   } else {

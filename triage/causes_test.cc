@@ -187,6 +187,8 @@ Case PlainCase(Op op) {
   } else if (op == Op::kQuantize || op == Op::kRequantize) {
     Tensor x = op == Op::kQuantize ? Tensor(DType::kF32, {2, 2}) : Tensor(DType::kS32, {2, 2});
     c = CaseOver(op, std::move(x), kS8);
+  } else if (op == Op::kCast) {
+    c = CaseOver(op, Tensor(DType::kF32, {2, 2}), DType::kF16);
   } else if (row.dynamic) {
     c = Dynamic(Reals(14, 1), fourteen, 2);
     c.x_gran = Granularity::kRow;

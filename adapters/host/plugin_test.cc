@@ -712,8 +712,8 @@ TEST(Plugin, ContractThatIsNoneIsTurnedAway) {
     FAIL();
   } catch (const Unavailable& error) {
     EXPECT_STREQ(error.what(),
-                 "subject 'plugin:broken': its contract 'mostly right' is none, expected exact or "
-                 "model:NAME, and OP=CONTRACT for one operation");
+                 "subject 'plugin:broken': its contract 'mostly right' is none, expected exact, "
+                 "model:NAME or within:V1,V8, and OP=CONTRACT for one operation");
   }
 }
 

@@ -50,26 +50,30 @@ TEST(Accepted, NoIntervalHoldsNaN) {
 
 // What a convention answers lies where its own variations permit; a wrong zero point does not.
 TEST(AcceptedBy, JudgesByVariations) {
-  const Convention& convention = Get("fbgemm@vnni");
-  const Contract contract{.variations = convention.variations};
   int judged = 0, moved = 0, refused = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    const Case c = test::RandomCase(seed).Draw(Op::kRequantize);
-    if (!convention.cannot_run(c).empty()) continue;
-    const Accepted right = AcceptedBy(contract, c);
-    Tensor y = convention.run(c).y;
-    if (right.undecided() == y.size()) continue;
-    ++judged;
-    EXPECT_FALSE(right.First(y)) << Describe(c);
-    moved += y == exact::Evaluate(c) ? 0 : 1;
-    Case other = c;
-    other.out_q.zero_point[0] += 3;
-    if (!Validate(other).empty()) continue;
-    refused += right.First(convention.run(other).y) ? 1 : 0;
+  for (const char* const name : {"qnnpack", "onednn2@vnni", "gemmlowp"}) {
+    const Convention& convention = Get(name);
+    const Contract contract{.variations = convention.variations};
+    for (const Op op : convention.ops) {
+      for (uint64_t seed = 0; seed < 300; ++seed) {
+        const Case c = test::RandomCase(seed).Draw(op);
+        if (!convention.cannot_run(c).empty()) continue;
+        const Accepted right = AcceptedBy(contract, c);
+        const Tensor y = convention.run(c).y;
+        if (right.undecided() == y.size()) continue;
+        ++judged;
+        EXPECT_FALSE(right.First(y)) << Describe(c);
+        moved += y == exact::Evaluate(c) ? 0 : 1;
+        Case other = c;
+        other.out_q.zero_point[0] += 3;
+        if (!HasOutQParams(op) || !convention.cannot_run(other).empty()) continue;
+        refused += right.First(convention.run(other).y) ? 1 : 0;
+      }
+    }
   }
-  EXPECT_GT(judged, 100);
-  EXPECT_GT(moved, 0) << "or the intervals are not needed";
-  EXPECT_GT(refused, judged / 4);
+  EXPECT_GT(judged, 300);
+  EXPECT_GT(moved, 10) << "or the intervals are not needed";
+  EXPECT_GT(refused, 100);
 }
 
 TEST(WhyNotJudged, NamesWhatIsMissing) {

@@ -451,14 +451,14 @@ const std::map<std::string_view, RecordJudge::Handler>& RecordJudge::Handlers() 
 }
 
 GoldenVerdict RecordJudge::Run() {
-  if (IsProduct(record_)) {
-    JudgedProduct product = JudgeProduct(record_);
-    if (!product.skipped.empty()) {
-      Skip(product.skipped + " is not known yet");
+  if (const bool product = IsProduct(record_); product || IsOnnxOfOtherTypes(record_)) {
+    const JudgedRecord judged = product ? JudgeProduct(record_) : JudgeOnnxOfOtherTypes(record_);
+    if (!judged.skipped.empty()) {
+      Skip(judged.skipped + " is not known yet");
       return std::move(result_);
     }
-    result_.convention = product.convention;
-    Compare(product.field, product.recorded, product.computed);
+    result_.convention = judged.convention;
+    Compare(judged.field, judged.recorded, judged.computed);
     return std::move(result_);
   }
   if (const std::string beyond = BeyondCases(record_); !beyond.empty()) {

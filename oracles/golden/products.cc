@@ -135,10 +135,10 @@ std::optional<DType> Float8(const std::string& name) {
 using Element = std::function<uint32_t(int64_t m, int64_t n)>;
 
 // The recorded patterns, and those that `element` computes.
-JudgedProduct Judged(const GoldenRecord& record, const std::string& field, std::string convention,
-                     const Sizes& sizes, DType dtype, const Element& element) {
+JudgedRecord Judged(const GoldenRecord& record, const std::string& field, std::string convention,
+                    const Sizes& sizes, DType dtype, const Element& element) {
   const Matrix recorded(record, field, sizes.m, sizes.n, BitsOf(dtype));
-  JudgedProduct product{std::move(convention), "", field, {}, {}};
+  JudgedRecord product{std::move(convention), "", field, {}, {}};
   product.recorded = product.computed = Tensor(dtype, {sizes.m, sizes.n});
   for (int64_t m = 0; m < sizes.m; ++m) {
     for (int64_t n = 0; n < sizes.n; ++n) {
@@ -149,7 +149,7 @@ JudgedProduct Judged(const GoldenRecord& record, const std::string& field, std::
   }
   return product;
 }
-JudgedProduct Unknown(std::string why) { return {"", std::move(why), "", {}, {}}; }
+JudgedRecord Unknown(std::string why) { return {"", std::move(why), "", {}, {}}; }
 
 std::vector<std::string> Words(const std::string& text) {
   std::vector<std::string> words(1);
@@ -164,7 +164,7 @@ std::vector<std::string> Words(const std::string& text) {
 }
 
 // "mma.m16n8k16.f32.f16.f16.f32", "wgmma.m64n8k32.s32.s8.s8.satfinite": result, operands.
-JudgedProduct Mma(const GoldenRecord& record) {
+JudgedRecord Mma(const GoldenRecord& record) {
   const std::string instruction = record.Text("instruction");
   std::vector<std::string> words = Words(instruction);
   const bool saturates = std::erase(words, "satfinite") > 0;
@@ -212,7 +212,7 @@ JudgedProduct Mma(const GoldenRecord& record) {
 
 // A product of float8 in PyTorch: fast accumulation is one chain, else float32 takes over every 128
 // products. cuBLAS cuts a long K of a small product in slices, whose sizes nobody promises.
-JudgedProduct ScaledMm(const GoldenRecord& record) {
+JudgedRecord ScaledMm(const GoldenRecord& record) {
   const Sizes sizes = SizesOf(record);
   const auto x = FindTensorCoreType(record.Text("a_format")),
              y = FindTensorCoreType(record.Text("b_format"));
@@ -247,7 +247,7 @@ JudgedProduct ScaledMm(const GoldenRecord& record) {
 }
 
 // The recipes of blocks: 1 by 128 elements of an operand share a scale, or 128 by 128.
-JudgedProduct ScaledMmBlocks(const GoldenRecord& record) {
+JudgedRecord ScaledMmBlocks(const GoldenRecord& record) {
   const Sizes sizes = SizesOf(record);
   const auto x = FindTensorCoreType(record.Text("a_format")),
              y = FindTensorCoreType(record.Text("b_format"));
@@ -324,7 +324,7 @@ std::vector<float> RealsOf(DType dtype, std::span<const uint32_t> codes) {
 }
 
 // PyTorch's matmul of several rows on the CPU. That of one row adds in another order.
-JudgedProduct CpuMatmul(const GoldenRecord& record, DType dtype) {
+JudgedRecord CpuMatmul(const GoldenRecord& record, DType dtype) {
   const Sizes sizes = SizesOf(record);
   if (sizes.m < 2) return Unknown("matmul of one row on the CPU");
   const Matrix a(record, "a", sizes.m, sizes.k, BitsOf(dtype)),
@@ -336,7 +336,7 @@ JudgedProduct CpuMatmul(const GoldenRecord& record, DType dtype) {
   });
 }
 
-JudgedProduct Matmul(const GoldenRecord& record) {
+JudgedRecord Matmul(const GoldenRecord& record) {
   const Sizes sizes = SizesOf(record);
   const std::string type = record.Text("dtype");
   const bool tf32 = type == "f32 (allow_tf32)";
@@ -362,7 +362,7 @@ JudgedProduct Matmul(const GoldenRecord& record) {
 
 // What Triton 3.6 makes of a dot depends on its tile, so the instructions of the compiled kernel
 // say which arithmetic it is.
-JudgedProduct TritonDot(const GoldenRecord& record) {
+JudgedRecord TritonDot(const GoldenRecord& record) {
   const Sizes sizes = SizesOf(record);
   const std::string a_format = record.Text("a_format"), b_format = record.Text("b_format");
   const Matrix a(record, "a", sizes.m, sizes.k, WidthOf(a_format)),
@@ -411,7 +411,7 @@ JudgedProduct TritonDot(const GoldenRecord& record) {
 }
 
 // cuBLAS clamps the total, where the plain instruction wraps.
-JudgedProduct IntMm(const GoldenRecord& record) {
+JudgedRecord IntMm(const GoldenRecord& record) {
   const Sizes sizes = SizesOf(record);
   const Matrix a(record, "a", sizes.m, sizes.k, 8),
       b = Matrix(record, "b", sizes.k, sizes.n, 8).Transposed();
@@ -422,7 +422,7 @@ JudgedProduct IntMm(const GoldenRecord& record) {
 }
 
 // PyTorch's tinygemm: weights become bf16((q - 8) * scale + zero), then one chain.
-JudgedProduct Int4Pack(const GoldenRecord& record) {
+JudgedRecord Int4Pack(const GoldenRecord& record) {
   const Sizes sizes = SizesOf(record);
   const int64_t group = record.Int("group");
   if (group < 1 || sizes.k % group != 0) Wrong(record, "group", "must divide K");
@@ -457,7 +457,7 @@ bool IsProduct(const GoldenRecord& record) {
          (record.op == "matmul" && record.Has("dtype"));
 }
 
-JudgedProduct JudgeProduct(const GoldenRecord& record) {
+JudgedRecord JudgeProduct(const GoldenRecord& record) {
   if (record.op == "mma") return Mma(record);
   if (record.op == "scaled_mm") return ScaledMm(record);
   if (record.op == "scaled_mm_blocks") return ScaledMmBlocks(record);

@@ -80,17 +80,23 @@ Case RequantizeCase(const GoldenRecord& record);
 // Throws InputError, naming the record, unless the case is valid.
 void CheckCase(const GoldenRecord& record, const Case& c);
 
-// ---- Products of floats (products.cc), which no case can say yet.
+// ---- What no case can say yet.
 
-struct JudgedProduct {
-  std::string convention;  // whose arithmetic was computed
-  std::string skipped;     // or what is not known
-  std::string field;       // of the record
-  Tensor recorded, computed;
+struct JudgedRecord {
+  std::string convention = {};  // whose arithmetic was computed
+  std::string skipped = {};     // or what is not known
+  std::string field = {};       // of the record
+  Tensor recorded = {}, computed = {};
 };
+
+// Products of floats (products.cc).
 // oneDNN's own matmul, a record too, is one of codes: it has a src_dtype.
 bool IsProduct(const GoldenRecord& record);
-JudgedProduct JudgeProduct(const GoldenRecord& record);
+JudgedRecord JudgeProduct(const GoldenRecord& record);
+
+// ONNX's operators with other types than u8, s8 and f32, by blocks or along rows (onnx_types.cc).
+bool IsOnnxOfOtherTypes(const GoldenRecord& record);
+JudgedRecord JudgeOnnxOfOtherTypes(const GoldenRecord& record);
 
 // ---- PyTorch's observers, and the codes that ATen makes with their results (observers.cc).
 

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recorded QuantizeLinear and DequantizeLinear of ONNX Runtime 1.30 with types and groupings that
+// no case can say yet (onnxruntime130.jsonl): 4 and 16 bits, float16, float8, blocks, rows. Read in
+// onnxruntime 1.30.0 core/providers/cpu/quantization/quantize_linear.cc and
+// core/mlas/lib/quantize.cpp; every recorded bit agrees.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/float_format.h"
+#include "oracles/conventions/convention.h"
+#include "oracles/conventions/primitives.h"
+#include "oracles/golden/records.h"
+
+namespace qualm::golden {
+namespace {
+
+struct Range {
+  int64_t low, high;
+};
+std::optional<Range> RangeOfCodes(const std::string& name) {
+  static const std::map<std::string_view, Range> ranges = {{"u8", {0, 255}},
+                                                           {"s8", {-128, 127}},
+                                                           {"u16", {0, 65535}},
+                                                           {"s16", {-32768, 32767}},
+                                                           {"u4", {0, 15}},
+                                                           {"s4", {-8, 7}},
+                                                           {"s32", {INT32_MIN, INT32_MAX}}};
+  const auto at = ranges.find(name);
+  return at == ranges.end() ? std::nullopt : std::optional(at->second);
+}
+std::optional<DType> FloatType(const std::string& name) {
+  static const std::map<std::string_view, DType> types = {{"f32", DType::kF32},
+                                                          {"f16", DType::kF16},
+                                                          {"e4m3fn", DType::kF8E4M3FN},
+                                                          {"e5m2", DType::kF8E5M2},
+                                                          {"e4m3fnuz", DType::kF8E4M3FNUZ},
+                                                          {"e5m2fnuz", DType::kF8E5M2FNUZ}};
+  const auto at = types.find(name);
+  return at == types.end() ? std::nullopt : std::optional(at->second);
+}
+
+// Which scale and zero point an element has: one for all, one for each index along `axis`, or one
+// for each block of `block` elements along it.
+class Grouping {
+ public:
+  explicit Grouping(const GoldenRecord& record) : shape_(record.Ints("shape")) {
+    for (const int64_t dim : shape_) {
+      constexpr int64_t kMost = 1 << 20;
+      if (dim < 0 || dim > kMost || size_ * dim > kMost)
+        Wrong(record, "shape", "the tensor is too large to be judged");
+      size_ *= dim;
+    }
+    if (record.Has("axis")) {
+      axis_ = record.Int("axis");
+      if (axis_ < 0 || axis_ >= static_cast<int64_t>(shape_.size()))
+        Wrong(record, "axis", "is no axis of the shape");
+    }
+    if (record.Has("block_size")) {
+      block_ = record.Int("block_size");
+      if (block_ < 1 || axis_ < 0) Wrong(record, "block_size", "must be at least 1, with an axis");
+    }
+    groups_ = 1;
+    for (size_t d = 0; d < shape_.size(); ++d) groups_ *= GroupsAlong(static_cast<int64_t>(d));
+  }
+  int64_t size() const { return size_; }
+  int64_t groups() const { return groups_; }
+  bool by_blocks() const { return block_ > 0; }
+  bool along_last_axis() const { return axis_ == static_cast<int64_t>(shape_.size()) - 1; }
+  bool along_axis() const { return axis_ >= 0; }
+  size_t GroupOf(int64_t element) const {
+    int64_t group = 0, stride = 1;
+    for (auto d = static_cast<int64_t>(shape_.size()) - 1; d >= 0; --d) {
+      const int64_t dim = shape_[static_cast<size_t>(d)], at = element % dim;
+      element /= dim;
+      const int64_t along = GroupsAlong(d);
+      if (along > 1) group += (by_blocks() && d == axis_ ? at / block_ : at) * stride;
+      stride *= along;
+    }
+    return static_cast<size_t>(group);
+  }
+
+ private:
+  int64_t GroupsAlong(int64_t d) const {
+    const int64_t dim = shape_[static_cast<size_t>(d)];
+    if (axis_ < 0) return 1;
+    if (!by_blocks()) return d == axis_ ? dim : 1;
+    return d == axis_ ? (dim + block_ - 1) / block_ : dim;
+  }
+
+  std::vector<int64_t> shape_;
+  int64_t size_ = 1, axis_ = -1, block_ = 0, groups_ = 1;
+};
+
+template <class T>
+std::vector<T> AsMany(const GoldenRecord& record, const std::string& field, std::vector<T> list,
+                      int64_t count) {
+  if (static_cast<int64_t>(list.size()) != count)
+    Wrong(record, field,
+          "has " + std::to_string(list.size()) + " entries, expected " + std::to_string(count));
+  return list;
+}
+
+// The quotient is limited in float32 before it is rounded; NaN becomes the lowest code.
+int64_t LimitedFirst(float quotient, const Range& range, int64_t zero_point) {
+  const auto low = static_cast<float>(range.low - zero_point),
+             high = static_cast<float>(range.high - zero_point);
+  const float limited = std::min(quotient > low ? quotient : low, high);
+  return static_cast<int64_t>(conventions::RoundNearestEven(static_cast<double>(limited))) +
+         zero_point;
+}
+
+// The quotient is rounded to int32, which it leaves as INT32_MIN, and the zero point wraps.
+int64_t RoundedFirst(float quotient, const Range& range, int64_t zero_point) {
+  const bool fits = quotient >= -0x1p31f && quotient < 0x1p31f;
+  const int64_t rounded =
+      fits ? static_cast<int64_t>(conventions::RoundNearestEven(static_cast<double>(quotient)))
+           : INT32_MIN;
+  return std::clamp<int64_t>(conventions::Wrap32(rounded + zero_point), range.low, range.high);
+}
+
+JudgedRecord Quantize(const GoldenRecord& record) {
+  const Grouping grouping(record);
+  const std::string x_type = record.Text("x_type"), y_type = record.Text("y_type");
+  const auto range = RangeOfCodes(y_type);
+  const auto floats = FloatType(y_type);
+  if ((x_type != "f32" && x_type != "f16") || (!range && !floats) || record.Has("precision"))
+    return {.skipped = "QuantizeLinear of " + x_type + " to " + y_type};
+  const std::vector<float> x = AsMany(record, "x", record.Floats("x"), grouping.size());
+  const std::vector<float> scales =
+      AsMany(record, "scale", record.Floats("scale"), grouping.groups());
+  const std::vector<int64_t> zero_points =
+      AsMany(record, "zp", record.Ints("zp"), grouping.groups());
+  const std::vector<int64_t> y = AsMany(record, "y", record.Ints("y"), grouping.size());
+  JudgedRecord judged{.convention = "onnxruntime1.30", .field = "y"};
+  const bool of_4_bits = range && range->high - range->low < 16;
+  const bool rounded_first =
+      x_type == "f16" || (grouping.by_blocks() && !grouping.along_last_axis()) ||
+      (of_4_bits && !grouping.by_blocks() && grouping.along_axis() && grouping.along_last_axis());
+  judged.recorded = judged.computed = Tensor(DType::kS32, {grouping.size()});
+  Tensor quotients(DType::kF32, {1, grouping.size()});
+  for (int64_t i = 0; i < grouping.size(); ++i) {
+    const size_t at = static_cast<size_t>(i), group = grouping.GroupOf(i);
+    const float quotient = x[at] / scales[group];
+    quotients.as<float>()[at] = quotient;
+    if (y[at] < INT32_MIN || y[at] > INT32_MAX) Wrong(record, "y", "an entry is no code");
+    judged.recorded.SetInt(i, static_cast<int32_t>(y[at]));
+    if (!range) continue;
+    const int64_t zero_point = zero_points[group];
+    if (zero_point < range->low || zero_point > range->high)
+      Wrong(record, "zp", "an entry is no code of " + y_type);
+    judged.computed.SetInt(i, static_cast<int32_t>((rounded_first ? RoundedFirst : LimitedFirst)(
+                                  quotient, *range, zero_point)));
+  }
+  if (range) return judged;
+  Case cast = CaseOver(Op::kCast, std::move(quotients), *floats);
+  cast.overflow = !record.Has("saturate") || Flag(record, "saturate") ? FloatOverflow::kSaturate
+                                                                      : FloatOverflow::kInfinity;
+  const Tensor codes = FindConvention("onnxruntime1.30-cast")->run(cast).y;
+  for (int64_t i = 0; i < grouping.size(); ++i)
+    judged.computed.SetInt(i, static_cast<int32_t>(codes.BitsAt(i)));
+  return judged;
+}
+
+JudgedRecord Dequantize(const GoldenRecord& record) {
+  const Grouping grouping(record);
+  const std::string x_type = record.Text("x_type"), y_type = record.Text("y_type");
+  const auto floats = FloatType(x_type);
+  if ((y_type != "f32" && y_type != "f16") || (!RangeOfCodes(x_type) && !floats))
+    return {.skipped = "DequantizeLinear of " + x_type + " to " + y_type};
+  const std::vector<int64_t> x = AsMany(record, "x", record.Ints("x"), grouping.size());
+  const std::vector<float> scales =
+      AsMany(record, "scale", record.Floats("scale"), grouping.groups());
+  const std::vector<int64_t> zero_points =
+      AsMany(record, "zp", record.Ints("zp"), grouping.groups());
+  const std::vector<float> y = AsMany(record, "y", record.Floats("y"), grouping.size());
+  JudgedRecord judged{.convention = "onnxruntime1.30", .field = "y"};
+  judged.recorded = judged.computed = Tensor(DType::kF32, {grouping.size()});
+  for (int64_t i = 0; i < grouping.size(); ++i) {
+    const size_t at = static_cast<size_t>(i), group = grouping.GroupOf(i);
+    if (floats && (x[at] < 0 || x[at] > 255)) Wrong(record, "x", "an entry is no code");
+    judged.recorded.as<float>()[at] = y[at];
+    if (floats && IsNanCode(*floats, static_cast<uint32_t>(x[at]))) {  // keeps its sign
+      judged.computed.SetBits(i, 0x7FC00000u | static_cast<uint32_t>(x[at] >> 7) << 31);
+      continue;
+    }
+    const float real = floats
+                           ? static_cast<float>(DecodeFloat(*floats, static_cast<uint32_t>(x[at])))
+                           : static_cast<float>(x[at] - zero_points[group]);
+    float value = real * scales[group];
+    if (y_type == "f16")
+      value = static_cast<float>(DecodeFloat(DType::kF16, EncodeFloat(DType::kF16, value)));
+    judged.computed.as<float>()[at] = value;
+  }
+  return judged;
+}
+
+}  // namespace
+
+bool IsOnnxOfOtherTypes(const GoldenRecord& record) {
+  return (record.op == "QuantizeLinear" || record.op == "DequantizeLinear") &&
+         !BeyondCases(record).empty();
+}
+
+JudgedRecord JudgeOnnxOfOtherTypes(const GoldenRecord& record) {
+  return record.op == "QuantizeLinear" ? Quantize(record) : Dequantize(record);
+}
+
+}  // namespace qualm::golden

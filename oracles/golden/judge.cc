@@ -2,6 +2,7 @@
 #include "oracles/golden/judge.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -451,14 +452,16 @@ const std::map<std::string_view, RecordJudge::Handler>& RecordJudge::Handlers() 
 }
 
 GoldenVerdict RecordJudge::Run() {
-  if (const bool product = IsProduct(record_); product || IsOnnxOfOtherTypes(record_)) {
-    const JudgedRecord judged = product ? JudgeProduct(record_) : JudgeOnnxOfOtherTypes(record_);
-    if (!judged.skipped.empty()) {
-      Skip(judged.skipped + " is not known yet");
-      return std::move(result_);
-    }
+  constexpr std::array kWithoutCase{std::pair{&IsProduct, &JudgeProduct},
+                                    std::pair{&IsOnnxOfOtherTypes, &JudgeOnnxOfOtherTypes},
+                                    std::pair{&IsDecomposed, &JudgeDecomposed}};
+  for (const auto& [is, judge] : kWithoutCase) {
+    if (!is(record_)) continue;
+    const JudgedRecord judged = judge(record_);
+    if (!judged.skipped.empty()) Skip(judged.skipped + " is not known yet");
     result_.convention = judged.convention;
-    Compare(judged.field, judged.recorded, judged.computed);
+    for (const JudgedRecord::Output& output : judged.outputs)
+      Compare(output.field, output.recorded, output.computed);
     return std::move(result_);
   }
   if (const std::string beyond = BeyondCases(record_); !beyond.empty()) {

@@ -214,7 +214,8 @@ std::vector<std::string> OutputsOf(const Json& record) {
   std::set<std::string> more;
   if (op == "choose_qparams" || op.starts_with("observer")) more = {"scale", "zp"};
   if (op == "DynamicQuantizeLinear") more = {"scale", "zp"};
-  if (op == "decomposed.quantize_per_tensor") more = {"q"};
+  if (op.starts_with("decomposed.quantize")) more = {"q"};
+  if (op.starts_with("decomposed.choose")) more = {"scale", "zp", "q"};
   if (op.starts_with("observer")) more.insert({"min_val", "max_val", "q"});
   if (op == "cast") more = {"codes_out"};
   if (op == "mma") more = {"d_bits"};
@@ -286,7 +287,8 @@ TEST(GoldenJudgeTest, OutputsMayBeMissingButNotAll) {
       SCOPED_TRACE(record["id"].get<std::string>() + " " + field);
       Json less = record;
       less.erase(field);
-      const bool may_be_missing = optional.contains(field) ||
+      const bool whole = op.starts_with("decomposed.") && op != "decomposed.quantize_per_tensor";
+      const bool may_be_missing = (optional.contains(field) && !whole) ||
                                   (op == "tflite_fully_connected" && field == "shift") ||
                                   (op.ends_with("quantize") && field == "y");
       may_have_none = may_have_none && may_be_missing;

@@ -50,8 +50,8 @@ std::optional<DType> FloatType(const std::string& name) {
 class Grouping {
  public:
   explicit Grouping(const GoldenRecord& record) : shape_(record.Ints("shape")) {
+    constexpr int64_t kMost = 1 << 20;
     for (const int64_t dim : shape_) {
-      constexpr int64_t kMost = 1 << 20;
       if (dim < 0 || dim > kMost || size_ * dim > kMost)
         Wrong(record, "shape", "the tensor is too large to be judged");
       size_ *= dim;
@@ -63,7 +63,8 @@ class Grouping {
     }
     if (record.Has("block_size")) {
       block_ = record.Int("block_size");
-      if (block_ < 1 || axis_ < 0) Wrong(record, "block_size", "must be at least 1, with an axis");
+      if (block_ < 1 || block_ > kMost || axis_ < 0)
+        Wrong(record, "block_size", "must be from 1 to 2^20, with an axis");
     }
     groups_ = 1;
     for (size_t d = 0; d < shape_.size(); ++d) groups_ *= GroupsAlong(static_cast<int64_t>(d));
@@ -137,25 +138,27 @@ JudgedRecord Quantize(const GoldenRecord& record) {
   const std::vector<int64_t> zero_points =
       AsMany(record, "zp", record.Ints("zp"), grouping.groups());
   const std::vector<int64_t> y = AsMany(record, "y", record.Ints("y"), grouping.size());
-  JudgedRecord judged{.convention = "onnxruntime1.30", .field = "y"};
+  JudgedRecord judged{.convention = "onnxruntime1.30"};
   const bool of_4_bits = range && range->high - range->low < 16;
   const bool rounded_first =
       x_type == "f16" || (grouping.by_blocks() && !grouping.along_last_axis()) ||
       (of_4_bits && !grouping.by_blocks() && grouping.along_axis() && grouping.along_last_axis());
-  judged.recorded = judged.computed = Tensor(DType::kS32, {grouping.size()});
+  const Tensor empty(DType::kS32, {grouping.size()});
+  Tensor& recorded = judged.outputs.emplace_back("y", empty, empty).recorded;
+  Tensor& computed = judged.outputs.back().computed;
   Tensor quotients(DType::kF32, {1, grouping.size()});
   for (int64_t i = 0; i < grouping.size(); ++i) {
     const size_t at = static_cast<size_t>(i), group = grouping.GroupOf(i);
     const float quotient = x[at] / scales[group];
     quotients.as<float>()[at] = quotient;
     if (y[at] < INT32_MIN || y[at] > INT32_MAX) Wrong(record, "y", "an entry is no code");
-    judged.recorded.SetInt(i, static_cast<int32_t>(y[at]));
+    recorded.SetInt(i, static_cast<int32_t>(y[at]));
     if (!range) continue;
     const int64_t zero_point = zero_points[group];
     if (zero_point < range->low || zero_point > range->high)
       Wrong(record, "zp", "an entry is no code of " + y_type);
-    judged.computed.SetInt(i, static_cast<int32_t>((rounded_first ? RoundedFirst : LimitedFirst)(
-                                  quotient, *range, zero_point)));
+    computed.SetInt(i, static_cast<int32_t>((rounded_first ? RoundedFirst : LimitedFirst)(
+                           quotient, *range, zero_point)));
   }
   if (range) return judged;
   Case cast = CaseOver(Op::kCast, std::move(quotients), *floats);
@@ -163,7 +166,7 @@ JudgedRecord Quantize(const GoldenRecord& record) {
                                                                       : FloatOverflow::kInfinity;
   const Tensor codes = FindConvention("onnxruntime1.30-cast")->run(cast).y;
   for (int64_t i = 0; i < grouping.size(); ++i)
-    judged.computed.SetInt(i, static_cast<int32_t>(codes.BitsAt(i)));
+    computed.SetInt(i, static_cast<int32_t>(codes.BitsAt(i)));
   return judged;
 }
 
@@ -179,14 +182,19 @@ JudgedRecord Dequantize(const GoldenRecord& record) {
   const std::vector<int64_t> zero_points =
       AsMany(record, "zp", record.Ints("zp"), grouping.groups());
   const std::vector<float> y = AsMany(record, "y", record.Floats("y"), grouping.size());
-  JudgedRecord judged{.convention = "onnxruntime1.30", .field = "y"};
-  judged.recorded = judged.computed = Tensor(DType::kF32, {grouping.size()});
+  JudgedRecord judged{.convention = "onnxruntime1.30"};
+  const Tensor empty(DType::kF32, {grouping.size()});
+  Tensor& recorded = judged.outputs.emplace_back("y", empty, empty).recorded;
+  Tensor& computed = judged.outputs.back().computed;
   for (int64_t i = 0; i < grouping.size(); ++i) {
     const size_t at = static_cast<size_t>(i), group = grouping.GroupOf(i);
-    if (floats && (x[at] < 0 || x[at] > 255)) Wrong(record, "x", "an entry is no code");
-    judged.recorded.as<float>()[at] = y[at];
+    if (floats ? x[at] < 0 || x[at] > 255 : x[at] < INT32_MIN || x[at] > INT32_MAX)
+      Wrong(record, "x", "an entry is no code");
+    if (zero_points[group] < INT32_MIN || zero_points[group] > INT32_MAX)
+      Wrong(record, "zp", "an entry is no code");
+    recorded.as<float>()[at] = y[at];
     if (floats && IsNanCode(*floats, static_cast<uint32_t>(x[at]))) {  // keeps its sign
-      judged.computed.SetBits(i, 0x7FC00000u | static_cast<uint32_t>(x[at] >> 7) << 31);
+      computed.SetBits(i, 0x7FC00000u | static_cast<uint32_t>(x[at] >> 7) << 31);
       continue;
     }
     const float real = floats
@@ -195,7 +203,7 @@ JudgedRecord Dequantize(const GoldenRecord& record) {
     float value = real * scales[group];
     if (y_type == "f16")
       value = static_cast<float>(DecodeFloat(DType::kF16, EncodeFloat(DType::kF16, value)));
-    judged.computed.as<float>()[at] = value;
+    computed.as<float>()[at] = value;
   }
   return judged;
 }

@@ -138,18 +138,20 @@ using Element = std::function<uint32_t(int64_t m, int64_t n)>;
 JudgedRecord Judged(const GoldenRecord& record, const std::string& field, std::string convention,
                     const Sizes& sizes, DType dtype, const Element& element) {
   const Matrix recorded(record, field, sizes.m, sizes.n, BitsOf(dtype));
-  JudgedRecord product{std::move(convention), "", field, {}, {}};
-  product.recorded = product.computed = Tensor(dtype, {sizes.m, sizes.n});
+  JudgedRecord judged{.convention = std::move(convention)};
+  const Tensor empty(dtype, {sizes.m, sizes.n});
+  JudgedRecord::Output output{field, empty, empty};
   for (int64_t m = 0; m < sizes.m; ++m) {
     for (int64_t n = 0; n < sizes.n; ++n) {
       const int64_t i = m * sizes.n + n;
-      product.recorded.SetBits(i, recorded.At(m, n));
-      product.computed.SetBits(i, element(m, n));
+      output.recorded.SetBits(i, recorded.At(m, n));
+      output.computed.SetBits(i, element(m, n));
     }
   }
-  return product;
+  judged.outputs.push_back(std::move(output));
+  return judged;
 }
-JudgedRecord Unknown(std::string why) { return {"", std::move(why), "", {}, {}}; }
+JudgedRecord Unknown(std::string why) { return {.skipped = std::move(why)}; }
 
 std::vector<std::string> Words(const std::string& text) {
   std::vector<std::string> words(1);

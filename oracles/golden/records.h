@@ -85,8 +85,11 @@ void CheckCase(const GoldenRecord& record, const Case& c);
 struct JudgedRecord {
   std::string convention = {};  // whose arithmetic was computed
   std::string skipped = {};     // or what is not known
-  std::string field = {};       // of the record
-  Tensor recorded = {}, computed = {};
+  struct Output {
+    std::string field;  // of the record
+    Tensor recorded, computed;
+  };
+  std::vector<Output> outputs = {};
 };
 
 // Products of floats (products.cc).
@@ -97,6 +100,11 @@ JudgedRecord JudgeProduct(const GoldenRecord& record);
 // ONNX's operators with other types than u8, s8 and f32, by blocks or along rows (onnx_types.cc).
 bool IsOnnxOfOtherTypes(const GoldenRecord& record);
 JudgedRecord JudgeOnnxOfOtherTypes(const GoldenRecord& record);
+
+// What PT2E's choice of parameters, its quantization by tokens and groups, and fake quantization
+// compute (decomposed.cc).
+bool IsDecomposed(const GoldenRecord& record);
+JudgedRecord JudgeDecomposed(const GoldenRecord& record);
 
 // ---- PyTorch's observers, and the codes that ATen makes with their results (observers.cc).
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recorded casts between float types (casts.jsonl).
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/float_format.h"
 #include "oracles/golden/records.h"
@@ -80,8 +80,8 @@ std::optional<CastPolicy> PolicyOf(const GoldenRecord& record) {
 
 std::string BeyondCasts(const GoldenRecord& record) {
   const bool casts = record.op == "cast";
-  for (const char* field : casts ? std::initializer_list<const char*>{"from", "to"}
-                                 : std::initializer_list<const char*>{"format"}) {
+  const auto fields = casts ? std::vector<const char*>{"from", "to"} : std::vector{"format"};
+  for (const char* field : fields) {
     if (!CastType(record.Text(field))) return record.op + " of " + record.Text(field);
   }
   return casts && !PolicyOf(record) ? "a cast with such params" : "";

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads any bytes as a line of golden records: an InputError on one line, or a record. A field of
-// the record reads as some type, or asking for it throws an InputError. Traps at anything else.
+// the record reads as some type, or asking for it throws an InputError; so does judging the record.
+// Traps at anything else.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "core/io/golden.h"
 #include "fuzz/reads_or_refuses.h"
+#include "oracles/golden/judge.h"
 
 using namespace qualm;
 using fuzz::ReadsOrRefuses;
@@ -25,7 +27,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       ReadsOrRefuses([&] { record.Ints(name); });
       ReadsOrRefuses([&] { record.Floats(name); });
       ReadsOrRefuses([&] { record.FloatLists(name); });
+      ReadsOrRefuses([&] { record.Patterns(name); });
+      ReadsOrRefuses([&] { record.Texts(name); });
     }
+    ReadsOrRefuses([&] { JudgeGolden(record); });
   });
   return 0;
 }

@@ -146,6 +146,10 @@ class RecordJudge {
 
 void RecordJudge::Compare(const std::string& field, const Tensor& recorded,
                           const Tensor& computed) {
+  if (recorded.size() != computed.size())
+    Wrong(record_, field,
+          "has " + std::to_string(recorded.size()) + " entries, expected " +
+              std::to_string(computed.size()));
   judged_.insert(field);
   result_.outputs += recorded.size();
   if (done()) return;

@@ -248,6 +248,17 @@ std::string FileByFile(const Question& question, Op op) {
   return fmt::format("{}", fmt::join(lines, "; "));
 }
 
+// Whether the files hold so few outputs that the one convention which gives them all may do so by
+// chance: each output rules out some, and there are a hundred.
+bool MayFitByChance(const Question& question, const Identified& result) {
+  constexpr int64_t kFewOutputs = 8;
+  int64_t outputs = 0;
+  for (const triage::ObservedCase& file : question.observed) {
+    if (file.c.op == result.op) outputs += file.c.observed->y.size();
+  }
+  return result.bit_equal().size() == 1 && outputs < kFewOutputs;
+}
+
 // `files`: FileByFile of the operation.
 std::string ResultText(const Question& question, const Identified& result, bool between,
                        const std::string& files) {
@@ -278,6 +289,9 @@ std::string ResultText(const Question& question, const Identified& result, bool 
     if (between) equal += "\n    searched: " + comparison.domain.Text();
   }
   if (!equal.empty()) text += "  bit-equal to " + equal + "\n";
+  if (!equal.empty() && !files.empty()) {
+    text += "  so few outputs may as well follow one arithmetic in each file: " + files + "\n";
+  }
   if (equal.empty() && !between && result.any_compared()) {
     text += files.empty() ? "  bit-equal to no known convention\n"
                           : "  bit-equal to no one convention: " + files + "\n";
@@ -426,8 +440,9 @@ int RunIdentify(Options options) {
     if (std::string not_compared = NotCompared(result, options); !not_compared.empty())
       missing.push_back(std::move(not_compared));
     for (const Comparison& comparison : result.conventions) compared += comparison.cases;
-    const std::string files =
-        result.bit_equal().empty() ? FileByFile(question, result.op) : std::string();
+    const std::string files = result.bit_equal().empty() || MayFitByChance(question, result)
+                                  ? FileByFile(question, result.op)
+                                  : std::string();
     if (const auto finding = FindingOf(question, result, options, files)) {
       totals.Add(Judgement::kFailed);
       findings.push_back(*finding);

@@ -506,6 +506,10 @@ TEST_F(Verbs, IdentifyNamesTheArithmeticOfEachFile) {
   const Ran ran = Qualm(1, {"identify", half("up.case.json", 1, 1), half("down.case.json", 3, 1)});
   EXPECT_TRUE(Has(ran.out, "  bit-equal to no one convention: up.case.json to "));
   EXPECT_TRUE(Has(ran.out, "; down.case.json to plain@floor, "));
+  // Two codes, of two ties: among a hundred conventions one gives both, for a reason of its own.
+  const std::string ties = Corpus("reports/cases/14-trt-ties/");
+  const Ran few = Qualm(0, {"identify", ties + "k1.case.json", ties + "k3.case.json"});
+  EXPECT_TRUE(Has(few.out, "  so few outputs may as well follow one arithmetic in each file: "));
 }
 
 TEST_F(Verbs, ExplainAsksForTheCaseThatTellsExplanationsApart) {

@@ -288,9 +288,10 @@ std::string ResultText(const Question& question, const Identified& result, bool 
                          comparison.cases);
     if (between) equal += "\n    searched: " + comparison.domain.Text();
   }
-  if (!equal.empty()) text += "  bit-equal to " + equal + "\n";
-  if (!equal.empty() && !files.empty()) {
-    text += "  so few outputs may as well follow one arithmetic in each file: " + files + "\n";
+  if (!equal.empty()) {
+    if (!files.empty())
+      equal += "; so few outputs may as well follow one arithmetic in each file: " + files;
+    text += "  bit-equal to " + equal + "\n";
   }
   if (equal.empty() && !between && result.any_compared()) {
     text += files.empty() ? "  bit-equal to no known convention\n"

@@ -509,7 +509,7 @@ TEST_F(Verbs, IdentifyNamesTheArithmeticOfEachFile) {
   // Two codes, of two ties: among a hundred conventions one gives both, for a reason of its own.
   const std::string ties = Corpus("reports/cases/14-trt-ties/");
   const Ran few = Qualm(0, {"identify", ties + "k1.case.json", ties + "k3.case.json"});
-  EXPECT_TRUE(Has(few.out, "  so few outputs may as well follow one arithmetic in each file: "));
+  EXPECT_TRUE(Has(few.out, "; so few outputs may as well follow one arithmetic in each file: "));
 }
 
 TEST_F(Verbs, ExplainAsksForTheCaseThatTellsExplanationsApart) {

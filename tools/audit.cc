@@ -558,10 +558,8 @@ int RunAudit(const Options& options) {
   session.known = KnownFindings(options.known);
   Audit audit(options, session);
   session.Begin(fmt::format("seed {}; ", options.seed), options.seed);
-  Tell(
-      "about {:.0f} s: {} documented cases on {} subjects, {:.0f} s of drawn cases, then what they "
-      "found is minimized",
-      options.budget + 10, audit.documented_cases(), audit.subjects(), options.budget);
+  Tell("{} documented cases on {} subjects, then {:.0f} s of drawn cases, then what they found",
+       audit.documented_cases(), audit.subjects(), options.budget);
   audit.DocumentedCasesAgainstExact();
   audit.DeclaredDivergences();
   Tell("documented cases done, {:.0f} s; drawing cases for {:.0f} s", session.stopwatch.seconds(),

@@ -12,11 +12,15 @@
 namespace qualm {
 namespace {
 
-std::string EndText(const Tensor& like, double end) {
-  if (like.dtype() != DType::kF32) return std::to_string(static_cast<int64_t>(end));
-  Tensor one(DType::kF32, {1});
-  one.as<float>()[0] = static_cast<float>(end);
-  return ElementText(one, 0);
+// An end of an interval as an element of the type.
+Tensor EndOf(DType dtype, double end) {
+  Tensor one(dtype, {1});
+  if (dtype == DType::kF32) {
+    one.as<float>()[0] = static_cast<float>(end);
+  } else {
+    one.SetInt(0, static_cast<int32_t>(end));
+  }
+  return one;
 }
 
 }  // namespace
@@ -45,16 +49,10 @@ std::optional<Divergence> Accepted::First(const Tensor& y) const {
     if (Holds(y, i)) continue;
     const Permitted& permitted = each_[static_cast<size_t>(i)];
     const double value = y.ValueAt(i);
-    Tensor nearest(nominal_.dtype(), {1});
-    const double end = value < permitted.low ? permitted.low : permitted.high;
-    if (nominal_.dtype() == DType::kF32) {
-      nearest.as<float>()[0] = static_cast<float>(end);
-    } else {
-      nearest.SetInt(0, static_cast<int32_t>(end));
-    }
-    return Divergence{
-        i, "[" + EndText(nominal_, permitted.low) + ", " + EndText(nominal_, permitted.high) + "]",
-        ElementText(y, i), DistanceLsb(nearest, 0, y, i)};
+    const Tensor low = EndOf(nominal_.dtype(), permitted.low),
+                 high = EndOf(nominal_.dtype(), permitted.high);
+    return Divergence{i, "[" + ElementText(low, 0) + ", " + ElementText(high, 0) + "]",
+                      ElementText(y, i), DistanceLsb(value < permitted.low ? low : high, 0, y, i)};
   }
   return std::nullopt;
 }

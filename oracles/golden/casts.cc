@@ -12,26 +12,6 @@
 namespace qualm::golden {
 namespace {
 
-// The types of casts, by the names of ml_dtypes without the word float and its bits.
-std::optional<DType> CastType(const std::string& name) {
-  static const std::map<std::string_view, DType> types = {{"f32", DType::kF32},
-                                                          {"f16", DType::kF16},
-                                                          {"bf16", DType::kBF16},
-                                                          {"e4m3fn", DType::kF8E4M3FN},
-                                                          {"e5m2", DType::kF8E5M2},
-                                                          {"e4m3fnuz", DType::kF8E4M3FNUZ},
-                                                          {"e5m2fnuz", DType::kF8E5M2FNUZ},
-                                                          {"e4m3", DType::kF8E4M3},
-                                                          {"e3m4", DType::kF8E3M4},
-                                                          {"e4m3b11fnuz", DType::kF8E4M3B11FNUZ},
-                                                          {"e2m3fn", DType::kF6E2M3FN},
-                                                          {"e3m2fn", DType::kF6E3M2FN},
-                                                          {"e2m1fn", DType::kF4E2M1FN},
-                                                          {"e8m0fnu", DType::kF8E8M0FNU}};
-  const auto at = types.find(name);
-  return at == types.end() ? std::nullopt : std::optional(at->second);
-}
-
 // What a stack calls the policies of a cast. `mode` is CUDA's: saturation, then the rounding.
 struct CastPolicy {
   FloatRounding rounding = FloatRounding::kNearestEven;
@@ -82,7 +62,7 @@ std::string BeyondCasts(const GoldenRecord& record) {
   const bool casts = record.op == "cast";
   const auto fields = casts ? std::vector<const char*>{"from", "to"} : std::vector{"format"};
   for (const char* field : fields) {
-    if (!CastType(record.Text(field))) return record.op + " of " + record.Text(field);
+    if (!FloatTypeNamed(record.Text(field))) return record.op + " of " + record.Text(field);
   }
   return casts && !PolicyOf(record) ? "a cast with such params" : "";
 }
@@ -101,8 +81,8 @@ Tensor CastCodes(const GoldenRecord& record, const std::string& field, DType dty
 }
 
 Case CastCase(const GoldenRecord& record) {
-  Case c = CaseOver(Op::kCast, CastCodes(record, "bits", *CastType(record.Text("from"))),
-                    *CastType(record.Text("to")));
+  Case c = CaseOver(Op::kCast, CastCodes(record, "bits", *FloatTypeNamed(record.Text("from"))),
+                    *FloatTypeNamed(record.Text("to")));
   const CastPolicy policy = *PolicyOf(record);
   c.rounding = policy.rounding;
   c.overflow = policy.overflow;
@@ -111,7 +91,7 @@ Case CastCase(const GoldenRecord& record) {
 }
 
 Case DecodeCase(const GoldenRecord& record) {
-  Case c = CaseOver(Op::kCast, CastCodes(record, "codes", *CastType(record.Text("format"))),
+  Case c = CaseOver(Op::kCast, CastCodes(record, "codes", *FloatTypeNamed(record.Text("format"))),
                     DType::kF32);
   CheckCase(record, c);
   return c;

@@ -71,10 +71,7 @@ Rows RowsOf(const GoldenRecord& record, int64_t rows) {
 void Add(const GoldenRecord& record, const std::string& field, const std::vector<double>& computed,
          JudgedRecord& judged) {
   const std::vector<float> recorded = record.Floats(field);
-  if (recorded.size() != computed.size())
-    Wrong(record, field,
-          "has " + std::to_string(recorded.size()) + " entries, expected " +
-              std::to_string(computed.size()));
+  RequireEntries(record, field, recorded.size(), std::ssize(computed));
   JudgedRecord::Output output{field, Tensor::Of<float>({std::ssize(recorded)}, recorded), {}};
   output.computed = Tensor(DType::kF32, {std::ssize(computed)});
   for (size_t i = 0; i < computed.size(); ++i)

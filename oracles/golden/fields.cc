@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <map>
+
 #include "core/status.h"
 #include "oracles/golden/records.h"
 
@@ -6,6 +8,32 @@ namespace qualm::golden {
 
 void Wrong(const GoldenRecord& record, std::string_view field, const std::string& what) {
   throw InputError(record.where + ": " + std::string(field) + ": " + what);
+}
+
+void RequireEntries(const GoldenRecord& record, std::string_view field, size_t has,
+                    int64_t expected) {
+  if (static_cast<int64_t>(has) == expected) return;
+  Wrong(record, field,
+        "has " + std::to_string(has) + " entries, expected " + std::to_string(expected));
+}
+
+std::optional<DType> FloatTypeNamed(std::string_view name) {
+  static const std::map<std::string_view, DType> types = {{"f32", DType::kF32},
+                                                          {"f16", DType::kF16},
+                                                          {"bf16", DType::kBF16},
+                                                          {"e4m3fn", DType::kF8E4M3FN},
+                                                          {"e5m2", DType::kF8E5M2},
+                                                          {"e4m3fnuz", DType::kF8E4M3FNUZ},
+                                                          {"e5m2fnuz", DType::kF8E5M2FNUZ},
+                                                          {"e4m3", DType::kF8E4M3},
+                                                          {"e3m4", DType::kF8E3M4},
+                                                          {"e4m3b11fnuz", DType::kF8E4M3B11FNUZ},
+                                                          {"e2m3fn", DType::kF6E2M3FN},
+                                                          {"e3m2fn", DType::kF6E3M2FN},
+                                                          {"e2m1fn", DType::kF4E2M1FN},
+                                                          {"e8m0fnu", DType::kF8E8M0FNU}};
+  const auto at = types.find(name);
+  return at == types.end() ? std::nullopt : std::optional(at->second);
 }
 
 int64_t Dimension(const GoldenRecord& record, const std::string& field) {

@@ -146,10 +146,7 @@ class RecordJudge {
 
 void RecordJudge::Compare(const std::string& field, const Tensor& recorded,
                           const Tensor& computed) {
-  if (recorded.size() != computed.size())
-    Wrong(record_, field,
-          "has " + std::to_string(recorded.size()) + " entries, expected " +
-              std::to_string(computed.size()));
+  RequireEntries(record_, field, static_cast<size_t>(recorded.size()), computed.size());
   judged_.insert(field);
   result_.outputs += recorded.size();
   if (done()) return;

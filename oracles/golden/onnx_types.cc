@@ -35,18 +35,22 @@ std::optional<Range> RangeOfCodes(const std::string& name) {
   return at == ranges.end() ? std::nullopt : std::optional(at->second);
 }
 std::optional<DType> FloatType(const std::string& name) {
-  static const std::map<std::string_view, DType> types = {{"f32", DType::kF32},
-                                                          {"f16", DType::kF16},
-                                                          {"e4m3fn", DType::kF8E4M3FN},
-                                                          {"e5m2", DType::kF8E5M2},
-                                                          {"e4m3fnuz", DType::kF8E4M3FNUZ},
-                                                          {"e5m2fnuz", DType::kF8E5M2FNUZ}};
-  const auto at = types.find(name);
-  return at == types.end() ? std::nullopt : std::optional(at->second);
+  const auto type = FloatTypeNamed(name);
+  const bool known = type == DType::kF32 || type == DType::kF16 || type == DType::kF8E4M3FN ||
+                     type == DType::kF8E5M2 || type == DType::kF8E4M3FNUZ ||
+                     type == DType::kF8E5M2FNUZ;
+  return known ? type : std::nullopt;
 }
 
-// Which scale and zero point an element has: one for all, one for each index along `axis`, or one
-// for each block of `block` elements along it.
+template <class T>
+std::vector<T> AsMany(const GoldenRecord& record, const std::string& field, std::vector<T> list,
+                      int64_t count) {
+  RequireEntries(record, field, list.size(), count);
+  return list;
+}
+
+// The scales and zero points of a record, and which of them an element has: one for all, one for
+// each index along `axis`, or one for each block of `block` elements along it.
 class Grouping {
  public:
   explicit Grouping(const GoldenRecord& record) : shape_(record.Ints("shape")) {
@@ -66,11 +70,14 @@ class Grouping {
       if (block_ < 1 || block_ > kMost || axis_ < 0)
         Wrong(record, "block_size", "must be from 1 to 2^20, with an axis");
     }
-    groups_ = 1;
-    for (size_t d = 0; d < shape_.size(); ++d) groups_ *= GroupsAlong(static_cast<int64_t>(d));
+    int64_t groups = 1;
+    for (size_t d = 0; d < shape_.size(); ++d) groups *= GroupsAlong(static_cast<int64_t>(d));
+    scales_ = AsMany(record, "scale", record.Floats("scale"), groups);
+    zero_points_ = AsMany(record, "zp", record.Ints("zp"), groups);
   }
   int64_t size() const { return size_; }
-  int64_t groups() const { return groups_; }
+  float scale(size_t group) const { return scales_[group]; }
+  int64_t zero_point(size_t group) const { return zero_points_[group]; }
   bool by_blocks() const { return block_ > 0; }
   bool along_last_axis() const { return axis_ == static_cast<int64_t>(shape_.size()) - 1; }
   bool along_axis() const { return axis_ >= 0; }
@@ -95,17 +102,10 @@ class Grouping {
   }
 
   std::vector<int64_t> shape_;
-  int64_t size_ = 1, axis_ = -1, block_ = 0, groups_ = 1;
+  int64_t size_ = 1, axis_ = -1, block_ = 0;
+  std::vector<float> scales_;
+  std::vector<int64_t> zero_points_;
 };
-
-template <class T>
-std::vector<T> AsMany(const GoldenRecord& record, const std::string& field, std::vector<T> list,
-                      int64_t count) {
-  if (static_cast<int64_t>(list.size()) != count)
-    Wrong(record, field,
-          "has " + std::to_string(list.size()) + " entries, expected " + std::to_string(count));
-  return list;
-}
 
 // The quotient is limited in float32 before it is rounded; NaN becomes the lowest code.
 int64_t LimitedFirst(float quotient, const Range& range, int64_t zero_point) {
@@ -126,17 +126,13 @@ int64_t RoundedFirst(float quotient, const Range& range, int64_t zero_point) {
 }
 
 JudgedRecord Quantize(const GoldenRecord& record) {
-  const Grouping grouping(record);
   const std::string x_type = record.Text("x_type"), y_type = record.Text("y_type");
   const auto range = RangeOfCodes(y_type);
   const auto floats = FloatType(y_type);
   if ((x_type != "f32" && x_type != "f16") || (!range && !floats) || record.Has("precision"))
     return {.skipped = "QuantizeLinear of " + x_type + " to " + y_type};
+  const Grouping grouping(record);
   const std::vector<float> x = AsMany(record, "x", record.Floats("x"), grouping.size());
-  const std::vector<float> scales =
-      AsMany(record, "scale", record.Floats("scale"), grouping.groups());
-  const std::vector<int64_t> zero_points =
-      AsMany(record, "zp", record.Ints("zp"), grouping.groups());
   const std::vector<int64_t> y = AsMany(record, "y", record.Ints("y"), grouping.size());
   JudgedRecord judged{.convention = "onnxruntime1.30"};
   const bool of_4_bits = range && range->high - range->low < 16;
@@ -149,12 +145,12 @@ JudgedRecord Quantize(const GoldenRecord& record) {
   Tensor quotients(DType::kF32, {1, grouping.size()});
   for (int64_t i = 0; i < grouping.size(); ++i) {
     const size_t at = static_cast<size_t>(i), group = grouping.GroupOf(i);
-    const float quotient = x[at] / scales[group];
+    const float quotient = x[at] / grouping.scale(group);
     quotients.as<float>()[at] = quotient;
     if (y[at] < INT32_MIN || y[at] > INT32_MAX) Wrong(record, "y", "an entry is no code");
     recorded.SetInt(i, static_cast<int32_t>(y[at]));
     if (!range) continue;
-    const int64_t zero_point = zero_points[group];
+    const int64_t zero_point = grouping.zero_point(group);
     if (zero_point < range->low || zero_point > range->high)
       Wrong(record, "zp", "an entry is no code of " + y_type);
     computed.SetInt(i, static_cast<int32_t>((rounded_first ? RoundedFirst : LimitedFirst)(
@@ -171,16 +167,12 @@ JudgedRecord Quantize(const GoldenRecord& record) {
 }
 
 JudgedRecord Dequantize(const GoldenRecord& record) {
-  const Grouping grouping(record);
   const std::string x_type = record.Text("x_type"), y_type = record.Text("y_type");
   const auto floats = FloatType(x_type);
   if ((y_type != "f32" && y_type != "f16") || (!RangeOfCodes(x_type) && !floats))
     return {.skipped = "DequantizeLinear of " + x_type + " to " + y_type};
+  const Grouping grouping(record);
   const std::vector<int64_t> x = AsMany(record, "x", record.Ints("x"), grouping.size());
-  const std::vector<float> scales =
-      AsMany(record, "scale", record.Floats("scale"), grouping.groups());
-  const std::vector<int64_t> zero_points =
-      AsMany(record, "zp", record.Ints("zp"), grouping.groups());
   const std::vector<float> y = AsMany(record, "y", record.Floats("y"), grouping.size());
   JudgedRecord judged{.convention = "onnxruntime1.30"};
   const Tensor empty(DType::kF32, {grouping.size()});
@@ -190,7 +182,7 @@ JudgedRecord Dequantize(const GoldenRecord& record) {
     const size_t at = static_cast<size_t>(i), group = grouping.GroupOf(i);
     if (floats ? x[at] < 0 || x[at] > 255 : x[at] < INT32_MIN || x[at] > INT32_MAX)
       Wrong(record, "x", "an entry is no code");
-    if (zero_points[group] < INT32_MIN || zero_points[group] > INT32_MAX)
+    if (grouping.zero_point(group) < INT32_MIN || grouping.zero_point(group) > INT32_MAX)
       Wrong(record, "zp", "an entry is no code");
     recorded.as<float>()[at] = y[at];
     if (floats && IsNanCode(*floats, static_cast<uint32_t>(x[at]))) {  // keeps its sign
@@ -199,8 +191,8 @@ JudgedRecord Dequantize(const GoldenRecord& record) {
     }
     const float real = floats
                            ? static_cast<float>(DecodeFloat(*floats, static_cast<uint32_t>(x[at])))
-                           : static_cast<float>(x[at] - zero_points[group]);
-    float value = real * scales[group];
+                           : static_cast<float>(x[at] - grouping.zero_point(group));
+    float value = real * grouping.scale(group);
     if (y_type == "f16")
       value = static_cast<float>(DecodeFloat(DType::kF16, EncodeFloat(DType::kF16, value)));
     computed.as<float>()[at] = value;

@@ -35,10 +35,7 @@ class Matrix {
   Matrix(const GoldenRecord& record, const std::string& field, int64_t rows, int64_t columns,
          int bits)
       : columns_(columns), values_(record.Patterns(field)) {
-    if (static_cast<int64_t>(values_.size()) != rows * columns)
-      Wrong(record, field,
-            "has " + std::to_string(values_.size()) + " entries, expected " +
-                std::to_string(rows * columns));
+    RequireEntries(record, field, values_.size(), rows * columns);
     const int64_t low = -(int64_t{1} << (bits - 1)), high = (int64_t{1} << bits) - 1;
     for (const int64_t value : values_) {
       if (value < low || value > high)
@@ -113,12 +110,10 @@ uint32_t Rounded(DType dtype, float value) {
       dtype == DType::kF8E4M3FN ? FloatOverflow::kSaturate : FloatOverflow::kInfinity);
 }
 std::optional<DType> OutputType(const std::string& name) {
-  static const std::map<std::string_view, DType> types = {{"f32", DType::kF32},
-                                                          {"f16", DType::kF16},
-                                                          {"bf16", DType::kBF16},
-                                                          {"e4m3fn", DType::kF8E4M3FN}};
-  const auto at = types.find(name);
-  return at == types.end() ? std::nullopt : std::optional(at->second);
+  const auto type = FloatTypeNamed(name);
+  const bool known = type == DType::kF32 || type == DType::kF16 || type == DType::kBF16 ||
+                     type == DType::kF8E4M3FN;
+  return known ? type : std::nullopt;
 }
 // Bits of an operand of this type.
 int WidthOf(const std::string& name) {

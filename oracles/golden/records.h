@@ -6,6 +6,7 @@
 #define QUALM_ORACLES_GOLDEN_RECORDS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,13 @@ namespace qualm::golden {
 
 [[noreturn]] void Wrong(const GoldenRecord& record, std::string_view field,
                         const std::string& what);
+
+// Throws unless the field has as many entries as it should have.
+void RequireEntries(const GoldenRecord& record, std::string_view field, size_t has,
+                    int64_t expected);
+
+// A float type by its name in ml_dtypes without the word float and its bits; nullopt for others.
+std::optional<DType> FloatTypeNamed(std::string_view name);
 
 // 0..kMaxElements, as in case files.
 int64_t Dimension(const GoldenRecord& record, const std::string& field);

@@ -140,7 +140,7 @@ triage::Triaged Triage(const State& state, const Fault& fault, Subject& subject,
     if (row.identity != fault.row.identity || row.op != fault.row.op) continue;
     if (row.fingerprint() == own) continue;
     triage::Hypothesis causes = triage::CausesNamed(row.cause, row.op);
-    if (!causes.empty()) established.push_back(triage::Named(row.op, std::move(causes)));
+    if (!causes.empty()) established.push_back(triage::Named(row.op, std::move(causes), row.kind));
   }
   return {Finding(fault.found, PropertyOf(fault).claim, fault.row.subject, verdict), subject,
           nullptr, std::move(established)};

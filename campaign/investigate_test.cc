@@ -344,6 +344,36 @@ TEST_F(NarrowTwice, TheCauseOfAnotherSubjectOrOperationExplainsNothing) {
     EXPECT_EQ(fault.row.cause, fault.row.op == Op::kLinear ? "" : "truncating narrow");
 }
 
+// The arithmetic of a library departs in several ways. The one that its row was found by stays its
+// kind, however the next failure departs.
+TEST_F(InvestigateTest, AFailureThatALibrarysArithmeticExplainsKeepsTheKindOfItsRow) {
+  const std::string library = "onednn3.10@avx2";
+  const std::string subject = AddOwnSubject([&] {
+    return std::make_unique<TestSubject>(
+        [&](const Case& c, const RunContext&) {
+          return TestSubject::Good(FindConvention(library)->run(c).y);
+        },
+        "computes-as-onednn");
+  });
+  Case pairs = Ones(4);
+  pairs.K = 2;
+  pairs.x = Tensor(DType::kU8, {4, 2});
+  pairs.w = Tensor(DType::kS8, {1, 2});
+  for (int64_t i = 0; i < 8; ++i) pairs.x.SetInt(i, 255);
+  for (int64_t k = 0; k < 2; ++k) pairs.w.SetInt(k, 127);
+  pairs.out_q.scale = {512};
+  FaultRow known = RowOf(subject, FindingKind::kPairSaturation);
+  known.cause = library;
+  Take(known, pairs);
+  pairs.M = 1;
+  pairs.x = Tensor(DType::kU8, {1, 2});
+  for (int64_t k = 0; k < 2; ++k) pairs.x.SetInt(k, 254);
+  LookInto(subject, "", FindingKind::kUnknown, pairs);
+  EXPECT_EQ(Only().found.M, 1) << "the smaller case is shown";
+  EXPECT_EQ(Only().row.kind, FindingKind::kPairSaturation);
+  EXPECT_NE(Only().row.explanation.find("in pairs"), std::string::npos);
+}
+
 // As many cases are asked, and as many are counted in what is said.
 TEST_F(NarrowTwice, ARowWithoutACauseExplainsNothing) {
   const Fault alone = Alone();

@@ -511,6 +511,9 @@ Attribution Unexplained(Op op, const Evidence& evidence) {
 
 // ---- Which of the explanations that give every output is named.
 
+// What the sums of a convention that saturates pairs are told by.
+const Cause& Pairs() { return CauseNamed("pair saturation"); }
+
 // An explanation is named if it is worth so many bits: chance is worth as much in 1 of 2^7 answers.
 constexpr double kMargin = 7;
 // Explanations that are worth as much, but for so many bits, are not told apart.
@@ -655,12 +658,11 @@ class Decision {
     Attribution attribution = Shown(evidence_, told.empty() ? by_name : told[0]->causes);
     attribution.diagnosis =
         "the subject " + (told.empty() ? "computes " : Either(told) + ", ") + names;
-    const Cause& pairs = CauseNamed("pair saturation");
-    const Agreement of_pairs = evidence_.Explained(pairs).value_or(Agreement{});
+    const Agreement of_pairs = evidence_.Explained(Pairs()).value_or(Agreement{});
     if (told.empty() && convention.pair_saturates &&
         2 * of_pairs.explained >= evidence_.departures()) {
-      attribution.kind = pairs.kind;
-      attribution.diagnosis = "the subject " + pairs.sentence + ", " + names;
+      attribution.kind = Pairs().kind;
+      attribution.diagnosis = "the subject " + Pairs().sentence + ", " + names;
     }
     return attribution;
   }
@@ -1308,7 +1310,15 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
 }  // namespace
 
 Attribution Named(Op op, Hypothesis causes) {
-  Attribution named = Stated(KindOf(causes), Sentence(op, causes), true);
+  const FindingKind kind = KindOf(causes);
+  return Named(op, std::move(causes), kind);
+}
+
+Attribution Named(Op op, Hypothesis causes, FindingKind kind) {
+  Attribution named = Stated(kind, Sentence(op, causes), true);
+  if (IsConvention(causes) && kind == Pairs().kind)
+    named.diagnosis = fmt::format("the subject {}, as {} does", Pairs().sentence,
+                                  causes.front()->convention->name);
   named.causes = std::move(causes);
   return named;
 }

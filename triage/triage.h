@@ -54,8 +54,10 @@ struct Attribution {
   // Causes that give every output, and that further cases contradicted.
   std::vector<Hypothesis> contradicted;
 };
-// That the causes are at work, as something that is known.
+// That the causes are at work, as something that is known. `kind`: of the fault that they were
+// found for. A convention departs in several ways, and does not say which of them the fault is.
 Attribution Named(Op op, Hypothesis causes);
+Attribution Named(Op op, Hypothesis causes, FindingKind kind);
 // Adds what was found of a subject and operation, in the place of what it says better. What is not
 // complete, or has neither causes nor was shown of the subject, is not added.
 void Establish(const Attribution& found, std::vector<Attribution>& established);

@@ -34,6 +34,7 @@
 #include "kernels/table.h"
 #include "kernels/targets.h"
 #include "kernels/types.h"
+#include "kernels/unpack.h"
 #include "kernels/window.h"
 
 namespace qualm {
@@ -44,9 +45,14 @@ using kernels::ElementType;
 using kernels::MutableMatrix;
 using kernels::OutputRange;
 
+// Of weights of fewer than 8 bits, the type into which they are unpacked.
 ElementType TypeOf(DType dtype) {
   switch (dtype) {
+    case DType::kU2:
+    case DType::kU4:
     case DType::kU8: return ElementType::kU8;
+    case DType::kS2:
+    case DType::kS4:
     case DType::kS8: return ElementType::kS8;
     case DType::kS32: return ElementType::kS32;
     case DType::kF32: return ElementType::kF32;
@@ -304,8 +310,9 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
     return layer ? "" : "has nothing to pack";
   }
 
-  std::string Execute(const Placed& placed, const RunContext& context) override {
-    const Case& c = *placed.problem;
+  std::string Execute(const Placed& laid, const RunContext& context) override {
+    const Case& c = *laid.problem;
+    const Placed placed = WithWholeBytes(laid);
     if (c.op == Op::kCast) {
       return kernels::Cast({placed.x, FloatTypeOf(c.x.dtype()), c.M, c.N, placed.x_stride},
                            static_cast<kernels::CastRounding>(c.rounding),
@@ -371,6 +378,18 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   }
 
  private:
+  // The kernels take weights of whole bytes: narrower ones are unpacked first.
+  Placed WithWholeBytes(Placed placed) {
+    const Tensor& w = placed.problem->w;
+    if (!HasWeights(placed.problem->op) || BitsOf(w.dtype()) >= 8) return placed;
+    unpacked_.resize(static_cast<size_t>(w.size()));
+    kernels::Unpack({static_cast<const uint8_t*>(placed.w), BitsOf(w.dtype()),
+                     InfoOf(w.dtype()).format == DTypeRow::Format::kSigned},
+                    unpacked_);
+    placed.w = unpacked_.data();
+    return placed;
+  }
+
   bool Fuses() const {
     const kernels::ScopedTarget target(target_);
     return kernels::FusesMultiplyAdd();
@@ -551,6 +570,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   std::string name_;
   mutable PackedOnes packed_;
   std::string target_;
+  std::vector<uint8_t> unpacked_;  // weights
   GuardedBuffer scratch_;
   GuardedBuffer multipliers_;
 };

@@ -489,7 +489,7 @@ std::string CheckTypes(const Case& c) {
   QUALM_RETURN_IF_ERROR(CheckTensor("x", c.x, ShapeOfX(c)));
   QUALM_RETURN_IF_ERROR(CheckPadding(c.x));
   if (HasWeights(c.op)) {
-    QUALM_RETURN_IF_ERROR(CheckDType("w_dtype", c.w.dtype(), kCodes));
+    QUALM_RETURN_IF_ERROR(CheckDType("w_dtype", c.w.dtype(), kWeightCodes));
   } else if (row.second == Second::kInput && c.w.dtype() != c.x.dtype()) {
     return Wrong("w_dtype", "type not possible here, expected the type of x");
   }

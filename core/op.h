@@ -111,7 +111,8 @@ struct DTypeList {
 std::string Join(const DTypeList& types, std::string_view word = " or ");  // "u8 or s8"
 
 inline constexpr DTypeList kCodes{{DType::kU8, DType::kS8}, 2};
-inline constexpr DTypeList kWeightCodes{{DType::kS8, DType::kU8}, 2};
+inline constexpr DTypeList kWeightCodes{
+    {DType::kS8, DType::kU8, DType::kS4, DType::kU4, DType::kS2, DType::kU2}, 6};
 inline constexpr DTypeList kReals{{DType::kF32}, 1};
 inline constexpr DTypeList kSums{{DType::kS32}, 1};
 inline constexpr DTypeList kFloats{

@@ -141,7 +141,8 @@ std::string RandomCase::Text() {
 
 Tensor RandomCase::AnyTensor(DType dtype, std::vector<int64_t> shape) {
   // Some bits are no part of a code.
-  if (IsFloat(dtype) && dtype != DType::kF32) return Codes(dtype, std::move(shape));
+  if (BitsOf(dtype) < 8 || (IsFloat(dtype) && dtype != DType::kF32))
+    return Codes(dtype, std::move(shape));
   Tensor tensor(dtype, std::move(shape));
   for (uint8_t& byte : tensor.bytes()) byte = static_cast<uint8_t>(rng_.Next());
   return tensor;

@@ -131,9 +131,17 @@ void Tensor::CopyFrom(const Tensor& from, int64_t at, int64_t count, int64_t to)
 bool Tensor::IsNanAt(int64_t i) const { return IsNanCode(dtype_, BitsAt(i)); }
 
 Tensor OtherSign(const Tensor& codes) {
-  Tensor other(codes.dtype() == DType::kU8 ? DType::kS8 : DType::kU8, codes.shape());
+  Tensor other(OtherSign(codes.dtype()), codes.shape());
   std::ranges::copy(codes.bytes(), other.bytes().begin());
   return other;
+}
+
+Tensor InBytes(const Tensor& codes) {
+  const DTypeRow& row = InfoOf(codes.dtype());
+  if (row.bits >= 8 || row.format == DTypeRow::Format::kFloat) return codes;
+  Tensor wide(row.format == DTypeRow::Format::kSigned ? DType::kS8 : DType::kU8, codes.shape());
+  for (int64_t i = 0; i < codes.size(); ++i) wide.SetInt(i, codes.IntAt(i));
+  return wide;
 }
 
 }  // namespace qualm

@@ -188,8 +188,10 @@ class Tensor {
   Storage* storage_ = nullptr;  // none: shape [0]
 };
 
-// Codes of u8 with the same bytes as s8, or the reverse.
+// Codes of u8 with the same bytes as s8, or the reverse; so too those of 4 and 2 bits.
 Tensor OtherSign(const Tensor& codes);
+// Integers of fewer than 8 bits as the same numbers of 8 bits; other tensors as they are.
+Tensor InBytes(const Tensor& codes);
 
 // Product of dimensions, or -1 where it passes `limit` (so that no size is computed unchecked).
 int64_t ElementCount(std::span<const int64_t> shape, int64_t limit);

@@ -181,6 +181,22 @@ TEST(OtherSign, HasTheSameBytes) {
   EXPECT_EQ(OtherSign(s8), u8);
 }
 
+TEST(InBytes, HasTheSameNumbers) {
+  for (const DType dtype : {DType::kS4, DType::kU4, DType::kS2, DType::kU2}) {
+    const CodeRange range = RangeOf(dtype);
+    Tensor codes(dtype, {3, 5});
+    for (int64_t i = 0; i < codes.size(); ++i)
+      codes.SetInt(i, range.min + static_cast<int32_t>(i) % (range.max - range.min + 1));
+    const Tensor wide = InBytes(codes);
+    EXPECT_EQ(wide.dtype(), range.min < 0 ? DType::kS8 : DType::kU8);
+    EXPECT_EQ(wide.shape(), codes.shape());
+    for (int64_t i = 0; i < codes.size(); ++i) EXPECT_EQ(wide.IntAt(i), codes.IntAt(i)) << i;
+    EXPECT_EQ(InBytes(wide), wide);
+    EXPECT_EQ(OtherSign(OtherSign(codes)), codes);
+  }
+  EXPECT_EQ(InBytes(Tensor(DType::kF4E2M1FN, {3})).dtype(), DType::kF4E2M1FN);
+}
+
 using TensorDeath = testing::Test;
 
 TEST(TensorDeath, MistakesOfOursAbort) {

@@ -14,9 +14,9 @@
 namespace qualm {
 
 // Element type of a tensor. Codes are u8 or s8, accumulators s32, reals f32 (IEEE binary32). The
-// floats of 16 bits and fewer are taken by cast. s16, u4, s4, u2 and s2 can be stored; no operation
-// takes them yet. The values are the numbers of adapters/qualm_plugin.h: a new type goes to the
-// end.
+// floats of 16 bits and fewer are taken by cast, u4, s4, u2 and s2 as weights. s16 can be stored;
+// no operation takes it yet. The values are the numbers of adapters/qualm_plugin.h: a new type goes
+// to the end.
 enum class DType : uint8_t {
   kU8,
   kS8,
@@ -140,8 +140,20 @@ constexpr CodeRange RangeOf(DType dtype) { return InfoOf(dtype).range; }
 constexpr std::string_view Name(DType dtype) { return InfoOf(dtype).name; }
 std::optional<DType> ParseDType(std::string_view name);
 
-// The types of quantized tensors that operations take today.
+// The types of quantized inputs and outputs. Weights have further ones: kWeightCodes in core/op.h.
 constexpr bool IsCode(DType dtype) { return dtype == DType::kU8 || dtype == DType::kS8; }
+// The integer type of the same bits whose highest one is read the other way. Others stay.
+constexpr DType OtherSign(DType dtype) {
+  switch (dtype) {
+    case DType::kU8: return DType::kS8;
+    case DType::kS8: return DType::kU8;
+    case DType::kU4: return DType::kS4;
+    case DType::kS4: return DType::kU4;
+    case DType::kU2: return DType::kS2;
+    case DType::kS2: return DType::kU2;
+    default: return dtype;
+  }
+}
 // Any float type. Where the elements are read as float, ask for DType::kF32.
 constexpr bool IsFloat(DType dtype) { return InfoOf(dtype).format == DTypeRow::Format::kFloat; }
 

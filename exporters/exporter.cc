@@ -117,7 +117,13 @@ NamedTexts Export(std::string_view kind, const Case& c, const Finding& finding,
             fmt::format("room: the case has {} numbers, expected at most {} (see qualm minimize)",
                         c.x.size() + c.w.size(), kMostNumbers));
     Require(c.op != Op::kCast || kind == "case" || kind == "issue", "casts between float types");
-    const Evidence evidence{c, finding, environment, exact::Evaluate(c)};
+    // What states the definition itself computes with the numbers, whatever their type.
+    const bool by_numbers = kind == "numpy" || kind == "cpp";
+    Require(BitsOf(c.w.dtype()) >= 8 || by_numbers || kind == "case" || kind == "issue",
+            "weights of fewer than 8 bits");
+    Case shown = c;
+    if (by_numbers) shown.w = InBytes(c.w);
+    const Evidence evidence{shown, finding, environment, exact::Evaluate(c)};
     if (row.exporter.folder) return row.write_folder(evidence);
     return {{std::string(row.file), row.write(evidence)}};
   } catch (const CannotExpress& error) {

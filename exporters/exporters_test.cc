@@ -662,6 +662,10 @@ TEST(Export, RefusesWhatItCannotSay) {
   long_one.c.x = Tensor(DType::kU8, {1, 70'000});
   long_one.c.w = Tensor(DType::kS8, {1, 70'000});
   EXPECT_THROW(Text("cpp", long_one), InputError);
+  Found packed = found;
+  packed.c.w = Tensor(DType::kS4, packed.c.w.shape());
+  EXPECT_THROW(Text("onnx", packed), InputError);
+  EXPECT_NE(Text("issue", packed), "");
 }
 
 }  // namespace

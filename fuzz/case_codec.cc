@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "fuzz/fit.h"
@@ -30,6 +31,9 @@ constexpr uint8_t kOtherRequant = 0xFu << 4;
 static_assert(CountOf<Requant>() == 4, "Requant has two bits");
 constexpr uint8_t kCeilMode = 1u << 4;
 constexpr uint8_t kCountIncludePad = 1u << 5;
+// Behind this byte at the end stands the name of a type of weights that kOtherW has no room for. So
+// nearly all bytes mean what they meant before there were such types.
+constexpr uint8_t kNarrowWeights = 'w';
 // Only this byte means the dimension 0, so that random bytes rarely make an empty case.
 constexpr uint8_t kNoneByte = 255;
 
@@ -234,6 +238,15 @@ void ReadBias(Reader& reader, unsigned choice, Case& c) {
   }
 }
 
+// The weights, read as s8 or u8, become the nearest ones of the named type.
+void ReadNarrowWeights(Reader& reader, Case& c) {
+  if (reader.Byte() != kNarrowWeights) return;
+  std::string name;
+  for (int i = 0; i < 2; ++i) name += static_cast<char>(reader.Byte());
+  const std::optional<DType> dtype = ParseDType(name);
+  if (dtype && kWeightCodes.contains(*dtype)) c.w = Reshaped(c.w, *dtype, c.w.shape());
+}
+
 void SetClamp(bool given, int32_t out_min, int32_t out_max, Case& c) {
   OpenClamp(&c);
   if (!given || IsFloat(c.out_dtype)) return;
@@ -326,6 +339,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
     }
   }
   if (row.bias) ReadBias(reader, (flags >> kBiasShift) & 3, c);
+  if (HasWeights(op)) ReadNarrowWeights(reader, c);
   return c;
 }
 
@@ -360,7 +374,8 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   if (c.bias) flags |= 1u << kBiasShift;
   if (c.bias_i32) flags |= 2u << kBiasShift;
   if (!row.cast && c.x.dtype() != row.x_types.front()) flags |= kOtherX;
-  if (HasWeights(c.op) && c.w.dtype() != kWeightCodes.front()) flags |= kOtherW;
+  const bool narrow = HasWeights(c.op) && BitsOf(c.w.dtype()) < 8;
+  if (HasWeights(c.op) && c.w.dtype() == DType::kU8) flags |= kOtherW;
   writer.Byte(static_cast<uint8_t>(flags));
   const bool clamp = IsClamped(c);
   unsigned form = clamp ? kClamp : 0u;
@@ -386,7 +401,7 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
     place(row.out_types, c.out_dtype);
   }
   WriteElements(writer, c.x);
-  WriteElements(writer, c.w);
+  WriteElements(writer, narrow ? Reshaped(c.w, kWeightCodes.front(), c.w.shape()) : c.w);
   if (c.per_channel && HasChannelList(c.op)) {
     const QParams& q = ChannelQParams(stored);
     for (size_t n = 0; n < q.scale.size(); ++n) {
@@ -399,6 +414,10 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   }
   if (c.bias_i32) {
     for (const int32_t value : *c.bias_i32) writer.Int(value);
+  }
+  if (narrow) {
+    writer.Byte(kNarrowWeights);
+    for (const char letter : Name(c.w.dtype())) writer.Byte(static_cast<uint8_t>(letter));
   }
   return writer.Take();
 }

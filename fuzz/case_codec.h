@@ -24,6 +24,8 @@
 //   x, w             the elements, each in as many bytes as hold it
 //   channels         scale and zero point of channels 0..N-1, if there is one per channel
 //   bias             N values
+//   narrow           'w' and "s4", "u4", "s2" or "u2": w has this type, and its elements are the
+//                    nearest ones to those above
 // Bytes that are missing read as 0; bytes beyond are ignored.
 //
 // Cases of any size have bytes too if they are drawn: 254 (never written as m) and "draw", then the

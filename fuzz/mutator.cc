@@ -81,8 +81,6 @@ void SetReal(Tensor& tensor, int64_t i, float value) {
 // x, or, if the case has a w, one of the two.
 Tensor& AnyOperand(Case& c, Rng& rng) { return !c.w.empty() && rng.Chance(1, 2) ? c.w : c.x; }
 
-DType OtherCodes(DType dtype) { return dtype == DType::kU8 ? DType::kS8 : DType::kU8; }
-
 void SetOutType(Case& c, DType dtype) {
   c.out_dtype = dtype;
   OpenClamp(&c);
@@ -267,7 +265,7 @@ void ChangeBiasForm(Case& c, Rng& rng) {
 
 // Another value of a field; FitCase brings it into the domain of the operation.
 void Redraw(bool& flag, Rng& /*rng*/) { flag = !flag; }
-void Redraw(DType& codes, Rng& /*rng*/) { codes = OtherCodes(codes); }
+void Redraw(DType& codes, Rng& /*rng*/) { codes = OtherSign(codes); }
 void Redraw(int32_t& code, Rng& rng) {
   code = AnyInteger(rng, {RangeOf(DType::kS8).min, RangeOf(DType::kU8).max});
 }
@@ -299,11 +297,12 @@ void ChangeForm(Case& c, Rng& rng) {
       if (row.cast)
         c.x = Reshaped(c.x, row.x_types.list[rng.Below(row.x_types.count)], c.x.shape());
       if (!IsCode(c.x.dtype())) break;
-      c.x = Reshaped(c.x, OtherCodes(c.x.dtype()), c.x.shape());
+      c.x = Reshaped(c.x, OtherSign(c.x.dtype()), c.x.shape());
       if (KeepsType(c.op)) SetOutType(c, c.x.dtype());
       break;
     case 4:
-      if (HasWeights(c.op)) c.w = Reshaped(c.w, OtherCodes(c.w.dtype()), c.w.shape());
+      if (HasWeights(c.op))
+        c.w = Reshaped(c.w, kWeightCodes.list[rng.Below(kWeightCodes.count)], c.w.shape());
       break;
     case 5: Redraw(c.requant, rng); break;
     default:

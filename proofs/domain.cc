@@ -106,6 +106,8 @@ std::string_view Name(Inputs inputs) {
 }
 
 Domain::Domain(const Case& c) : problem_(ProblemOf(c)), inputs_(InputsOf(c)) {
+  if (HasWeights(c.op) && BitsOf(c.w.dtype()) < 8)
+    throw InputError("w_dtype: is " + std::string(Name(c.w.dtype())) + ", expected s8 or u8");
   size_ = SizeOfInputs(inputs_);
   if (inputs_ == Inputs::kActivations) {
     granule_ = static_cast<uint64_t>(c.N);

@@ -104,6 +104,7 @@ std::vector<Change> ChangesOfAll() {
       [](Case& c) { Symmetric(c.x_q); },
       [](Case& c) { Symmetric(c.w_q); },
       [](Case& c) { Symmetric(c.out_q); },
+      [](Case& c) { c.w = InBytes(c.w); },
       [](Case& c) { OtherCodes(c.x, c.x_q); },
       [](Case& c) { OtherCodes(c.w, c.w_q); },
       [](Case& c) { AllAs(c, DType::kU8); },

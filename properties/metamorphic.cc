@@ -87,8 +87,7 @@ bool Move(Case& c, Tensor Case::* tensor, QParams Case::* q, DType dtype, int32_
   return true;
 }
 
-DType OtherCodes(DType dtype) { return dtype == DType::kU8 ? DType::kS8 : DType::kU8; }
-int32_t ToOther(DType dtype) { return dtype == DType::kU8 ? -128 : 128; }
+int32_t ToOther(DType dtype) { return RangeOf(OtherSign(dtype)).min - RangeOf(dtype).min; }
 
 // Shifts codes within their type, if there are any, by as much as fits, in the direction with more
 // room.
@@ -102,21 +101,21 @@ void AddShiftWithin(const Case& c, Tensor Case::* tensor, QParams Case::* q,
   if (Move(shift.follow_up, tensor, q, codes.dtype(), by)) shifts.push_back(std::move(shift));
 }
 
-// Shifts codes by 128, into the other type.
+// Shifts codes by half of their range, into the type of the other sign.
 void AddShiftOfType(const Case& c, Tensor Case::* tensor, QParams Case::* q,
                     const std::string& name, std::vector<Shift>& shifts) {
   const DType dtype = (c.*tensor).dtype();
   if ((c.*tensor).empty()) return;
   Shift shift{ProblemOf(c), 0,
               "shifting " + name + " and its zero point by " + std::to_string(ToOther(dtype))};
-  if (Move(shift.follow_up, tensor, q, OtherCodes(dtype), ToOther(dtype)))
+  if (Move(shift.follow_up, tensor, q, OtherSign(dtype), ToOther(dtype)))
     shifts.push_back(std::move(shift));
 }
 
 bool MoveOutput(Shift& shift) {
   Case& c = shift.follow_up;
   shift.y_shift = ToOther(c.out_dtype);
-  c.out_dtype = OtherCodes(c.out_dtype);
+  c.out_dtype = OtherSign(c.out_dtype);
   c.out_min += shift.y_shift;
   c.out_max += shift.y_shift;
   for (int32_t& zero : c.out_q.zero_point) {
@@ -133,8 +132,7 @@ void AddShifts(const Case& c, std::vector<Shift>& shifts) {
   // fixes the zero point of the output.
   if (c.op == Op::kMaxPool || c.op == Op::kSoftmax) {
     Shift shift{ProblemOf(c), 0, "shifting both types and zero points by 128"};
-    if (Move(shift.follow_up, &Case::x, &Case::x_q, OtherCodes(c.x.dtype()),
-             ToOther(c.x.dtype())) &&
+    if (Move(shift.follow_up, &Case::x, &Case::x_q, OtherSign(c.x.dtype()), ToOther(c.x.dtype())) &&
         MoveOutput(shift))
       shifts.push_back(std::move(shift));
     return;
@@ -149,8 +147,8 @@ void AddShifts(const Case& c, std::vector<Shift>& shifts) {
   if (two) {  // operands have one type
     const DType dtype = c.x.dtype();
     Shift shift{ProblemOf(c), 0, "shifting both operands and their zero points by 128"};
-    if (Move(shift.follow_up, &Case::x, &Case::x_q, OtherCodes(dtype), ToOther(dtype)) &&
-        Move(shift.follow_up, &Case::w, &Case::w_q, OtherCodes(dtype), ToOther(dtype)))
+    if (Move(shift.follow_up, &Case::x, &Case::x_q, OtherSign(dtype), ToOther(dtype)) &&
+        Move(shift.follow_up, &Case::w, &Case::w_q, OtherSign(dtype), ToOther(dtype)))
       shifts.push_back(std::move(shift));
   }
   // If fixed_q31 overflows, another zero point makes it wrap elsewhere.

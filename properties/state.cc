@@ -59,7 +59,13 @@ void DropLastRow(Case& c) {
 
 // The highest bit of the last element, where a key made of the first ones does not look.
 void FlipLast(Tensor& tensor) {
-  if (!tensor.empty()) tensor.bytes().back() ^= 0x80;
+  if (tensor.empty()) return;
+  const int64_t last = tensor.size() - 1;
+  const int bits = BitsOf(tensor.dtype());
+  if (bits < 8)
+    return tensor.SetInt(
+        last, RangeOf(tensor.dtype()).min - tensor.IntAt(last) + RangeOf(tensor.dtype()).max);
+  tensor.bytes().back() ^= 0x80;
 }
 
 // The same bytes, as codes of the other type.
@@ -74,10 +80,8 @@ void SplitIntoGroups(Case& c) {
     return;
   v.groups = 2;
   Tensor half(c.w.dtype(), {c.N, v.kernel_h, v.kernel_w, v.in_c / 2});
-  const auto depth = static_cast<size_t>(v.in_c / 2);
-  for (size_t at = 0; at < half.bytes().size(); at += depth)
-    std::ranges::copy(c.w.bytes().subspan(2 * at, depth),
-                      half.bytes().begin() + static_cast<ptrdiff_t>(at));
+  const int64_t depth = v.in_c / 2;
+  for (int64_t at = 0; at < half.size(); at += depth) half.CopyFrom(c.w, 2 * at, depth, at);
   c.w = std::move(half);
   DeriveSizes(&c);
 }

@@ -54,8 +54,17 @@ observer = of("observer.cc", "choose_qparams")
 dynamic = of("dynamic_linear.cc", "dynamic_linear")
 cast = of("cast.cc", "cast")
 parallel = of("common/parallel.cc", "linear")
+unpack = of("unpack.cc", "linear")
 
 MUTATIONS = [
+    unpack("unpack-order", "const unsigned code = byte >> (i * kBits) & kMask;",
+           "const unsigned code = byte >> ((8 / kBits - 1 - i) * kBits) & kMask;",
+           "the last weight of a byte comes first"),
+    unpack("unpack-sign", "codes[i] = static_cast<uint8_t>((code ^ sign) - sign);",
+           "codes[i] = static_cast<uint8_t>((code ^ sign) + sign);", "s4 weights are 16 too large"),
+    unpack("unpack-tail", "if (rest != 0) unpack(from[whole], rest, &to[whole * kPerByte]);",
+           "if (rest > 1) unpack(from[whole], rest, &to[whole * kPerByte]);",
+           "a last weight that is alone in its byte is not written"),
     cast("cast-tie", "const V odd = f == 0 ? one : hn::And(kept, one);",
          "const V odd = f == 0 ? one : hn::Sub(one, hn::And(kept, one));", "ties go to the odd code"),
     cast("cast-subnormal", "const V below = hn::Sub(hn::Max(least, e), e);", "const V below = zero;",

@@ -83,6 +83,10 @@ Scheme PairingOption(const LayerOptions& options, const Case& layer, const std::
 Layer Prepared(const LayerOptions& options, const std::string& file, NamedLayer found) {
   Layer result{file, OneLine(found.name), std::move(found.layer), {}, {}};
   Case& layer = result.layer;
+  if (BitsOf(layer.w.dtype()) < 8) {
+    throw InputError(OneLine(result.title()) + ": w_dtype: is " +
+                     std::string(Name(layer.w.dtype())) + ", expected s8 or u8");
+  }
   if (layer.w.dtype() == DType::kF32) {
     if (options.quantize.empty()) {
       throw InputError(OneLine(result.title()) +

@@ -135,6 +135,19 @@ bool ReadWithOtherSign(Stages& s) {
   return true;
 }
 
+bool PackedWeights(const Case& c) { return BitsOf(c.w.dtype()) < 8; }
+
+// As a kernel does that takes the high half of a byte first. Bits that no weight has are 0.
+bool ReverseInBytes(Stages& s) {
+  const Tensor packed = s.c.w;
+  const int64_t in_byte = 8 / BitsOf(packed.dtype());
+  for (int64_t i = 0; i < packed.size(); ++i) {
+    const int64_t from = i / in_byte * in_byte + in_byte - 1 - i % in_byte;
+    s.c.w.SetInt(i, from < packed.size() ? packed.IntAt(from) : 0);
+  }
+  return s.c.w != packed;
+}
+
 bool SwapParameters(Stages& s) {
   std::swap(s.c.x_q, s.c.w_q);
   return s.c.x_q != s.c.w_q;
@@ -231,6 +244,11 @@ bool HasTail(const Case& c) {
 template <int64_t kLanes>
 int64_t TermsLeft(const Case& c) {
   return kLanes == 1 ? c.K - 1 : c.K - c.K % kLanes;
+}
+
+// Rows of 4 bits that a loop over pairs of them does not fill.
+bool EndsInsideAByte(const Case& c) {
+  return HasSums(c.op) && BitsOf(c.w.dtype()) == 4 && c.K % 2 != 0;
 }
 
 template <int64_t kLanes>
@@ -1060,6 +1078,9 @@ const Cause kCauses[] = {
     {Stage::kOffset, Kind::kInt32Overflow, "zero-point term negated in int32",
      "negates a zero point times a sum of codes in int32, where -2^31 is its own negative",
      SumsOfCodes, Set<&SumSteps::edit_terms, NegateTermsInInt32>},
+    {Stage::kTail, Kind::kTail, "last weight of an odd row dropped",
+     "drops the product of the last weight of a row that ends inside a byte", EndsInsideAByte,
+     DropProducts<2>},
     {Stage::kTail, Kind::kTail, "last product dropped", "drops the last product", HasTail<1>,
      DropProducts<1>},
     {Stage::kTail, Kind::kTail, "product tail of 4 dropped", "drops the last K % 4 products",
@@ -1179,6 +1200,8 @@ const Cause kCauses[] = {
     {Stage::kOperands, Kind::kIndex, "sign of both operands",
      "reads the codes of both operands with the other signedness", Of<HasTwoInputs>,
      ReadWithOtherSign<&Case::x, &Case::w>},
+    {Stage::kOperands, Kind::kIndex, "weights of a byte reversed",
+     "reads the weights that share a byte in the reverse order", PackedWeights, ReverseInBytes},
     {Stage::kOperands, Kind::kIndex, "{x_sign}", "reads the {x_codes} with the other signedness",
      CodesOfInput, ReadWithOtherSign<&Case::x>},
     {Stage::kOperands, Kind::kIndex, "{w_sign}", "reads the {w_codes} with the other signedness",

@@ -47,6 +47,7 @@ void Parameters(const Case& c, const Visit& visit) {
         s.negative_slope = Case().negative_slope;
       }))
     return;
+  if (BitsOf(c.w.dtype()) < 8 && offer([](Case& s) { s.w = InBytes(s.w); })) return;
   if (!c.per_channel) return;
   for (int64_t n = 0; n < std::min<int64_t>(c.N, 4); ++n) {
     if (visit(slice::WithParamsOf(c, n, false))) return;
@@ -107,7 +108,7 @@ void Terms(const Case& c, const Visit& visit) {
   if (c.bias_i32) {
     // Boldest for overflows of int32: a bias at the end of int32, and one product of 1 or -1.
     for (const auto& [product, end] : {std::pair{1, INT32_MAX}, std::pair{-1, INT32_MIN}}) {
-      if (product == -1 && c.w.dtype() == DType::kU8) break;
+      if (product < RangeOf(c.w.dtype()).min) break;
       Case simpler = slice::Terms(c, std::array{int64_t{0}});
       ReplaceCodes(simpler.x, 1, true);
       ReplaceCodes(simpler.w, product, true);

@@ -32,6 +32,8 @@ bool WeightZeroPointsAreU8(const Case& c) {
          });
 }
 
+bool HasNibbles(const Case& c) { return BitsOf(c.w.dtype()) == 4; }
+
 using Cases = bool (*)(const Case& c);
 bool All(const Case&) { return true; }
 
@@ -357,6 +359,17 @@ const std::vector<Planted>& Table() {
         linear, Kind::kInt32Overflow,
         "column sum in 8 int16 lanes that wrap, emptied every 257 additions"},
        [](const Case& c) { return c.w.dtype() == DType::kS8; }},
+      {{"nibbles-swapped", "the two orders of packed int4: ONNX low first, AWQ interleaved",
+        "the high half of a byte is taken for the first of its two weights", products, Kind::kIndex,
+        "weights of a byte reversed"},
+       HasNibbles},
+      {{"nibble-sign", "a mask with 15 where a shift up and an arithmetic shift down was meant",
+        "s4 weights are read as 0 to 15", products, Kind::kIndex, "weight sign"},
+       [](const Case& c) { return c.w.dtype() == DType::kS4; }},
+      {{"odd-nibble", "a loop over bytes of weights, K / 2 of each row",
+        "the last weight of a row of odd length is left out", products, Kind::kTail,
+        "last weight of an odd row dropped"},
+       HasNibbles},
   };
   return table;
 }
@@ -421,6 +434,8 @@ class FaultySubject final : public InProcessSubject {
     }
     if (BitsOf(c.x.dtype()) < 8 || BitsOf(c.out_dtype) < 8)
       return "planted faults have elements of whole bytes";
+    if (BitsOf(c.w.dtype()) < 8 && faults_.own.any())
+      return "this planted fault has weights of whole bytes";
     return "";
   }
   bool Offers(Op op) const override {

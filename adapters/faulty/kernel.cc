@@ -145,6 +145,10 @@ void Kernel::Read(const Placed& p) {
               c_.x);
   }
   if (c_.w.empty()) return;
+  if (BitsOf(c_.w.dtype()) < 8) {  // dense
+    std::memcpy(c_.w.bytes().data(), p.w, c_.w.bytes().size());
+    return;
+  }
   const int64_t rows = HasWeights(c_.op) ? c_.N : c_.M;
   CopyLines(p.w, {rows, c_.w.size() / rows, Has(Fault::kWeightStrideIgnored) ? c_.K : p.w_stride},
             c_.w);

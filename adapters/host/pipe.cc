@@ -73,7 +73,7 @@ PluginInfo InfoOf(const PipeHello& hello) {
 // "" or that a zero point is no code of the type of its tensor, where there is no stated range.
 std::string BeyondCodes(std::string_view field, const QParams& q, DType dtype,
                         const std::optional<CodeRange>& stated) {
-  if (stated || !IsCode(dtype)) return "";
+  if (stated || IsFloat(dtype) || dtype == DType::kS32) return "";
   const CodeRange codes = RangeOf(dtype);
   for (const int32_t zero_point : q.zero_point) {
     if (zero_point < codes.min || zero_point > codes.max) {

@@ -25,7 +25,8 @@ std::string WhyNotLaid(const Case& c, const RunContext& context) {
   if (context.x_line_gap != 0 && (!HasWindow(c.op) || context.x_row_gap != 0))
     return "has no images of dense pixels";
   const bool has_gaps = context.x_row_gap != 0 || context.y_row_gap != 0;
-  if (has_gaps && (BitsOf(c.x.dtype()) < 8 || BitsOf(c.out_dtype) < 8))
+  if ((has_gaps && (BitsOf(c.x.dtype()) < 8 || BitsOf(c.out_dtype) < 8)) ||
+      (context.w_row_gap != 0 && BitsOf(c.w.dtype()) < 8))
     return "has elements of less than a byte, whose rows are dense";
   if (!context.over_w && !context.shared_inputs) return "";
   if (!HasTwoOperands(c.op)) return "has no second operand";

@@ -56,11 +56,15 @@ TEST(WhyNotLaid, NamesWhatTheCaseLacks) {
     RunContext context;
     std::string why;
   };
+  Case packed = linear;
+  packed.w = Tensor(DType::kS4, linear.w.shape());
   const std::string no_weights = "has no weights", no_images = "has no images of dense pixels",
                     no_second = "has no second operand";
   for (const Row& row :
        {Row{linear, {}, ""},
         {linear, {.w_row_gap = 1}, ""},
+        {packed, {.x_row_gap = 1}, ""},
+        {packed, {.w_row_gap = 1}, "has elements of less than a byte, whose rows are dense"},
         {add, {.w_row_gap = 1}, no_weights},
         {conv, {.x_line_gap = 1}, ""},
         {conv, {.x_row_gap = 1, .x_line_gap = 1}, no_images},

@@ -58,7 +58,7 @@ std::string TextOf(const JsonNode& top, const char* key, std::string absent) {
 void ReadTypes(const JsonNode& op, const char* key, PipeOp::Types* types) {
   const std::optional<JsonNode> node = Find(op, key);
   if (!node) return;
-  const std::string expected = "a list of element types: u8, s8, s32, f32";
+  const std::string expected = "a list of element types: u8, s8, s32, f32, s4, ...";
   if (!node->value().is_array()) FailAs(*node, expected);
   if (node->value().empty()) node->Fail("is empty, expected " + expected);
   types->reset();

@@ -45,8 +45,8 @@ std::string_view Name(PipeFeature feature);  // "bias_f32"
 
 // Limits of one operation.
 struct PipeOp {
-  using Types = std::bitset<4>;  // by DType
-  Types x = 0xF;                 // a child that lists no types takes all
+  using Types = std::bitset<kDTypeCount>;  // by DType
+  Types x = 0xF;                           // a child that lists no types takes u8, s8, s32 and f32
   Types w = 0xF;
   Types out = 0xF;
   std::bitset<kPipeFeatureCount> features;

@@ -103,6 +103,18 @@ TEST(PipeHello, EveryFieldArrives) {
   EXPECT_EQ(op->out_zp, (CodeRange{7, 7}));
 }
 
+TEST(PipeHello, HasEveryElementType) {
+  for (const DTypeRow& row : kDTypeRows) {
+    const PipeHello hello =
+        ParsePipeHello(R"({"qualm_pipe": 1, "name": "n", "ops": {"linear": {"w": [")" +
+                       std::string(row.name) + R"("]}}})");
+    const std::optional<PipeOp>& op = hello.ops[static_cast<size_t>(Op::kLinear)];
+    ASSERT_TRUE(op.has_value());
+    EXPECT_EQ(op->w, PipeOp::Types(1u << static_cast<size_t>(row.dtype))) << row.name;
+    EXPECT_EQ(op->x, 0b1111u);
+  }
+}
+
 TEST(PipeHello, WhatIsHostileIsNamed) {
   const auto hello = [](const std::string& rest) {
     return R"({"qualm_pipe": 1, "name": "n", "ops": {"linear": {)" + rest + "}}}";

@@ -541,6 +541,12 @@ TEST(ConventionsTest, CasesOutsideAConventionAreRefusedWithAReason) {
   c = Dot({1}, {1});
   c.bias_i32 = std::vector<int32_t>{1};
   EXPECT_EQ(reason("onednn2@vnni", c), "the bias must be float");
+  c = Dot({1}, {1});
+  c.w = Tensor(DType::kS4, {1, 1});
+  for (const Convention& each : AllConventions()) {
+    if (std::ranges::count(each.ops, Op::kLinear) != 0)
+      EXPECT_EQ(reason(each.name, c), "no weights of fewer than 8 bits") << each.name;
+  }
   EXPECT_EQ(reason("fbgemm@avx2+acc16", Quantize({1}, 1, 0, DType::kU8)),
             "this convention has no quantize");
 }

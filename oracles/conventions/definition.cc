@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "oracles/conventions/requirements.h"
 
 namespace qualm::conventions {
 namespace {
@@ -207,7 +208,8 @@ Convention MakeConvention(Definition definition) {
     if (c.requant != Requant::kExact)
       return "a model has no requantization mode, the case asks for " +
              std::string(Name(c.requant));
-    return reason(c);
+    const std::string packed = WeightsAreBytes(c);
+    return packed.empty() ? reason(c) : packed;
   };
   convention.accumulation = definition.accumulation;
   const auto shared = std::make_shared<const Definition>(std::move(definition));

@@ -37,6 +37,10 @@ std::string ZeroPointsAreCodes(const Case& c) {
   return "";
 }
 
+std::string WeightsAreBytes(const Case& c) {
+  return Require(BitsOf(c.w.dtype()) >= 8, "no weights of fewer than 8 bits");
+}
+
 std::string WholeRange(const Case& c) {
   return Require(RangeOf(c.out_dtype) == CodeRange{c.out_min, c.out_max},
                  "the clamp must be the whole range of the output type");

@@ -13,8 +13,14 @@ std::vector<int16_t> Widen(const Tensor& tensor) {
     const auto codes = tensor.as<uint8_t>();
     return {codes.begin(), codes.end()};
   }
-  const auto codes = tensor.as<int8_t>();
-  return {codes.begin(), codes.end()};
+  if (tensor.dtype() == DType::kS8) {
+    const auto codes = tensor.as<int8_t>();
+    return {codes.begin(), codes.end()};
+  }
+  std::vector<int16_t> codes(static_cast<size_t>(tensor.size()));  // weights of 4 and 2 bits
+  for (size_t i = 0; i < codes.size(); ++i)
+    codes[i] = static_cast<int16_t>(tensor.IntAt(static_cast<int64_t>(i)));
+  return codes;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "properties/gen/layer.h"
+#include "properties/gen/sums.h"
 
 namespace qualm::gen::internal {
 namespace {
@@ -126,6 +127,7 @@ Case DrawDynamicLinear(Rng& rng, Theme theme, Op op) {
   } else {
     FillCodes(rng, theme, c.w);
   }
+  NarrowWeights(rng, c);
   c.per_channel = rng.Chance(1, 2);
   const auto channels = static_cast<size_t>(c.per_channel ? c.N : 1);
   c.w_q.scale.assign(channels, 1.0f);

@@ -167,6 +167,17 @@ TEST(Gen, SeedsGiveDifferentCases) {
   }
 }
 
+TEST(Gen, WeightsOfEveryType) {
+  for (const Op op : OpsWhere(HasWeights)) {
+    std::map<DType, int> drawn;
+    for (uint64_t seed = 0; seed < kCases; ++seed) ++drawn[Draw(op, seed).w.dtype()];
+    for (const DType dtype : kWeightCodes)
+      EXPECT_GE(drawn[dtype], static_cast<int>(kCases) / 1000) << Name(op) << " " << Name(dtype);
+    // The two of 4 bits together, for faults that only they have.
+    EXPECT_GE(drawn[DType::kS4] + drawn[DType::kU4], static_cast<int>(kCases) / 12) << Name(op);
+  }
+}
+
 class HazardRates : public testing::Test {
  protected:
   // Percentage of cases of `op` that reach a hazard.

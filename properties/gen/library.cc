@@ -18,6 +18,7 @@ using internal::ToInt32;
 using internal::ToScale;
 
 void Retype(Tensor& tensor, DType dtype) {
+  tensor = InBytes(tensor);
   if (tensor.dtype() == dtype) return;
   const int32_t by = dtype == DType::kS8 ? -128 : 128;
   Tensor moved(dtype, tensor.shape());

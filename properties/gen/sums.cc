@@ -474,6 +474,19 @@ int64_t DrawWideDepth(Rng& rng) {
   return style < 95 ? rng.Between(2, 130) : rng.Between(33026, 70000);
 }
 
+void NarrowWeights(const Rng& rng, Case& c) {
+  Rng own(MixSeed(Rng(rng).Next(), 4000));
+  if (!own.Chance(1, 6)) return;
+  const bool is_signed = c.w.dtype() == DType::kS8;
+  const bool two = own.Chance(1, 4);
+  Tensor narrow(is_signed ? (two ? DType::kS2 : DType::kS4) : (two ? DType::kU2 : DType::kU4),
+                c.w.shape());
+  // The highest bits keep signs, ends and equal codes.
+  for (int64_t i = 0; i < narrow.size(); ++i)
+    narrow.SetInt(i, c.w.IntAt(i) >> (8 - BitsOf(narrow.dtype())));
+  c.w = std::move(narrow);
+}
+
 void DrawTypes(Rng& rng, Case& c) {
   // Mostly the combination that every library has.
   c.x = Tensor(rng.Chance(3, 4) ? DType::kU8 : DType::kS8, {0, 0});

@@ -29,6 +29,9 @@ int64_t DrawWideDepth(Rng& rng);
 
 // Types of x, w (both still empty) and the output, and the granularity.
 void DrawTypes(Rng& rng, Case& c);
+// Now and then the filled weights become weights of 4 or 2 bits. A random generator of its own
+// decides, so that all other cases are drawn as before there were such weights.
+void NarrowWeights(const Rng& rng, Case& c);
 // Everything that follows values and shape: zero points, scales, clamp, bias.
 void DrawAroundSums(Rng& rng, Theme theme, Case& c);
 

@@ -106,7 +106,7 @@ std::string_view Name(Inputs inputs) {
 }
 
 Domain::Domain(const Case& c) : problem_(ProblemOf(c)), inputs_(InputsOf(c)) {
-  if (HasWeights(c.op) && BitsOf(c.w.dtype()) < 8)
+  if (HasWeights(c.op) && InfoOf(c.w.dtype()).bits < 8)
     throw InputError("w_dtype: is " + std::string(Name(c.w.dtype())) + ", expected s8 or u8");
   size_ = SizeOfInputs(inputs_);
   if (inputs_ == Inputs::kActivations) {

@@ -127,7 +127,7 @@ Case DrawDynamicLinear(Rng& rng, Theme theme, Op op) {
   } else {
     FillCodes(rng, theme, c.w);
   }
-  NarrowWeights(rng, c);
+  NarrowWeights(rng, theme, c);
   c.per_channel = rng.Chance(1, 2);
   const auto channels = static_cast<size_t>(c.per_channel ? c.N : 1);
   c.w_q.scale.assign(channels, 1.0f);

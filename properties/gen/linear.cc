@@ -150,7 +150,7 @@ Case DrawLinear(Rng& rng, Theme theme, Op op) {
   DrawTypes(rng, c);
   if (theme == Theme::kLayer) DrawLayerList(rng, c);
   FillValues(rng, theme, c);
-  NarrowWeights(rng, c);
+  NarrowWeights(rng, theme, c);
   DrawAroundSums(rng, theme, c);
   return c;
 }

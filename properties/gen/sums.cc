@@ -474,7 +474,10 @@ int64_t DrawWideDepth(Rng& rng) {
   return style < 95 ? rng.Between(2, 130) : rng.Between(33026, 70000);
 }
 
-void NarrowWeights(const Rng& rng, Case& c) {
+void NarrowWeights(const Rng& rng, Theme theme, Case& c) {
+  // These place codes of 8 bits afterwards.
+  if (theme == Theme::kParameterEdges || theme == Theme::kFarValue || theme == Theme::kWideTerms)
+    return;
   Rng own(MixSeed(Rng(rng).Next(), 4000));
   if (!own.Chance(1, 6)) return;
   const bool is_signed = c.w.dtype() == DType::kS8;

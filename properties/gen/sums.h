@@ -31,7 +31,7 @@ int64_t DrawWideDepth(Rng& rng);
 void DrawTypes(Rng& rng, Case& c);
 // Now and then the filled weights become weights of 4 or 2 bits. A random generator of its own
 // decides, so that all other cases are drawn as before there were such weights.
-void NarrowWeights(const Rng& rng, Case& c);
+void NarrowWeights(const Rng& rng, Theme theme, Case& c);
 // Everything that follows values and shape: zero points, scales, clamp, bias.
 void DrawAroundSums(Rng& rng, Theme theme, Case& c);
 

@@ -302,7 +302,8 @@ void ChangeForm(Case& c, Rng& rng) {
       break;
     case 4:
       if (HasWeights(c.op))
-        c.w = Reshaped(c.w, kWeightCodes.list[rng.Below(kWeightCodes.count)], c.w.shape());
+        c.w = Reshaped(c.w, kWeightCodes.list[rng.Below(rng.Chance(1, 6) ? kWeightCodes.count : 2)],
+                       c.w.shape());
       break;
     case 5: Redraw(c.requant, rng); break;
     default:

@@ -106,21 +106,23 @@ INSTANTIATE_TEST_SUITE_P(Ops, Mutator, testing::ValuesIn(EveryOp()),
 TEST(MutatorReach, SaturationTiesAndEveryForm) {
   Rng rng(3);
   Case c = DecodeCase(Op::kLinear, {});
-  std::set<std::string> described;
+  std::set<std::string> described, of_fewer_bits;
   int saturating = 0, ties = 0;
   for (int i = 0; i < 50000; ++i) {
     c = MutateCase(c, rng);
     const headroom::Headroom measures = headroom::Measure(c);
     saturating += measures.pairs_saturating > 0 ? 1 : 0;
     ties += measures.ties > 0 ? 1 : 0;
-    described.insert(std::string(Name(c.x.dtype())) + std::string(Name(c.w.dtype())) +
-                     std::string(Name(c.out_dtype)) + (c.per_channel ? "c" : "t") +
-                     (c.relu ? "r" : "") + (c.bias ? "b" : "") + (c.bias_i32 ? "i" : ""));
+    std::set<std::string>& forms = BitsOf(c.w.dtype()) < 8 ? of_fewer_bits : described;
+    forms.insert(std::string(Name(c.x.dtype())) + std::string(Name(c.w.dtype())) +
+                 std::string(Name(c.out_dtype)) + (c.per_channel ? "c" : "t") +
+                 (c.relu ? "r" : "") + (c.bias ? "b" : "") + (c.bias_i32 ? "i" : ""));
   }
   EXPECT_GT(saturating, 2500);
   EXPECT_GT(ties, 100);
   // 2*2 types of x and w, 2 forms, relu or not, times output types with their biases (3+3+2+3).
   EXPECT_EQ(described.size(), 16u * 11u);
+  EXPECT_GT(of_fewer_bits.size(), 16u * 11u);  // of twice as many
 }
 
 // The first mutations of nothing reach saturation within a few cases, as drawn cases do.
@@ -146,7 +148,7 @@ TEST(MutatorReach, EveryFieldOfACase) {
   for (const Op op : EveryOp()) {
     Case a = DecodeCase(op, {});
     Case b = a;
-    for (int i = 0; i < 10000; ++i) {
+    for (int i = 0; i < 20000; ++i) {
       const Case changed = MutateCase(a, rng);
       mutated.See(a, changed);
       a = changed;

@@ -117,8 +117,9 @@ NamedTexts Export(std::string_view kind, const Case& c, const Finding& finding,
             fmt::format("room: the case has {} numbers, expected at most {} (see qualm minimize)",
                         c.x.size() + c.w.size(), kMostNumbers));
     Require(c.op != Op::kCast || kind == "case" || kind == "issue", "casts between float types");
-    // What states the definition itself computes with the numbers, whatever their type.
-    const bool by_numbers = kind == "numpy" || kind == "cpp";
+    // What states the definition itself computes with the numbers, whatever their type. Our kernels
+    // take them as bytes.
+    const bool by_numbers = kind == "numpy" || kind == "cpp" || kind == "gtest";
     Require(BitsOf(c.w.dtype()) >= 8 || by_numbers || kind == "case" || kind == "issue",
             "weights of fewer than 8 bits");
     Case shown = c;

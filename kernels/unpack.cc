@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Integer i lies in the bits [i * bits, (i + 1) * bits) of the stream; the lowest bit of a byte is
+// the first one. A signed code c of b bits is (c ^ 2^(b-1)) - 2^(b-1).
 #include "kernels/unpack.h"
 
 #include <cstddef>

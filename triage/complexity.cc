@@ -110,8 +110,8 @@ std::vector<int64_t> Complexity(const Case& c) {
   const CodeRange range = RangeOf(c.out_dtype);
   const WindowNumbers window = CountWindow(c);
   const int64_t parameters = (c.per_channel ? 1 : 0) + (c.out_min != range.min ? 1 : 0) +
-                             (c.out_max != range.max ? 1 : 0) +
-                             (BitsOf(c.w.dtype()) < 8 ? 1 : 0) + window.parameters + Parameters(c);
+                             (c.out_max != range.max ? 1 : 0) + (BitsOf(c.w.dtype()) < 8 ? 1 : 0) +
+                             window.parameters + Parameters(c);
   const Codes x = CountCodes(c.x);
   const Codes w = CountCodes(c.w);
   const ZeroPoints zero_points = CountZeroPoints(c);

@@ -30,8 +30,8 @@ struct CommonOptions {
   std::string emit;      // an exporter, "" for none
   std::string output;    // where the export goes, "" for stdout
 
-  // With --json -, --junit -, --sarif - or an exporter without a file, nothing but the document goes to
-  // stdout.
+  // With --json -, --junit -, --sarif - or an exporter without a file, nothing but the document
+  // goes to stdout.
   bool quiet_stdout() const {
     return json == "-" || junit == "-" || sarif == "-" || (!emit.empty() && output.empty());
   }

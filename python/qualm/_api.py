@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functions of the package."""
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable
+
+from . import _native
+from ._native import Case
+from ._property import CASES, Property, limits_of
+from ._results import Array, Exact, Explanation, Identified, Report
+
+
+def ops() -> list[str]:
+    """The names of all operations, as `qualm list ops` prints them."""
+    return _native.ops()
+
+
+def claims(op: str) -> dict[str, str]:
+    """The claims about an operation, each with its statement. InputError for an unknown operation."""
+    return {claim: sentence for claim, sentence, _ in _native.claims(op)}
+
+
+def draw(op: str, seed: int = 1) -> Case:
+    """A drawn case, as `qualm check` draws them: the same for the same seed (0 to 2**64 - 1)."""
+    return _native.draw(op, seed)
+
+
+def exact(case: Case) -> Exact:
+    """The exact output: the real result, rounded once half to even, then clamped."""
+    return Exact(case, _native.exact(case))
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def explain(case: Case, answer: "Array | Callable[[Case], Any] | None" = None, *,
+            by: str = "somebody", index: int = -1, **limits: Any) -> Explanation:
+    """Why an answer to a case is not exact.
+
+    ``answer``
+        the output, an array of ``case.out_dtype`` with shape ``case.shape``; or a function of a
+        case, which is then asked further cases, and so says more; or None for the output that the
+        case holds as observed.
+    ``by``
+        who gave the array, for the text.
+    ``index``
+        the output that is derived, row by row; -1 for the first that is not exact.
+    ``limits``
+        of a function, as in :func:`qualm.property`.
+
+    Raises InputError for an array of another type or shape, and where the function breaks.
+    """
+    if callable(answer):
+        told = limits_of(case.op, limits) if limits else None
+        return Explanation(**_native.explain_function(case, answer, _name_of(answer), told, index))
+    if answer is None:
+        answer = case.observed
+        by = case.observed_by
+        if answer is None:
+            from ._errors import InputError
+            raise InputError("answer: is None, and the case has no observed output")
+    return Explanation(**_native.explain_answer(case, answer, by, index))
+
+
+def identify(what: "Callable[[Case], Any] | Case | Iterable[Case]", op: str | None = None, *,
+             cases: int = 1000, seed: int = 1, **limits: Any) -> "Identified | list[Identified]":
+    """Whose arithmetic is this?
+
+    ``what``
+        a function of a case, asked ``cases`` cases of operation ``op``; or one or several cases
+        with observed outputs, which gives a list with an entry for each operation.
+    ``limits``
+        of a function, as in :func:`qualm.property`.
+    """
+    if callable(what):
+        if op is None:
+            raise TypeError("identify: a function needs the name of its operation: op='linear'")
+        told = _native.identify_function(op, what, _name_of(what), limits_of(op, limits), cases, seed)
+        return _identified(told)
+    observed = [what] if isinstance(what, Case) else list(what)
+    return [_identified(told) for told in _native.identify_cases(observed)]
+
+
+def _identified(told: dict[str, Any]) -> Identified:
+    told.pop("broken")
+    return Identified(**told)
+
+
+def check(op: str, function: Callable[[Case], Any], *, contract: str = "", cases: int = CASES,
+          seed: int = 1, claim: str | None = None, **limits: Any) -> Report:
+    """Judges a function by every claim of an operation, or by one, outside of pytest.
+
+    Arguments as in :func:`qualm.property`. Raises InputError as it does, and for a contract that
+    lacks the operation.
+    """
+    prop = Property(op, function, contract, limits_of(op, limits))
+    suite = prop.suite(cases=cases, seed=seed)
+    names = [claim] if claim else list(claims(op))
+    return Report(op, prop.name, [suite.run(name) for name in names])

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <utility>
 
@@ -20,13 +21,22 @@ namespace {
 
 // Draws per wanted case: sizes that the subject does not take cannot be adapted.
 constexpr int64_t kDrawsPerCase = 32;
+// For the cause of a failure, and again for the smallest case.
+constexpr std::chrono::seconds kMostSeconds{60};
 // A message shows a case up to this size; a larger case is named by its seed and number.
 constexpr size_t kShownBytes = 8192;
 
 SuiteResult Failure(const Property& property, Op op, Finding finding, Subject& subject,
-                    const SuiteOptions& options) {
-  triage::Triaged triaged(std::move(finding), subject);
-  triaged.Minimize();
+                    const SuiteOptions& options, std::vector<triage::Attribution>& established) {
+  const auto late = [] {
+    return [end = std::chrono::steady_clock::now() + kMostSeconds] {
+      return std::chrono::steady_clock::now() > end;
+    };
+  };
+  triage::Triaged triaged(std::move(finding), subject, nullptr, established, late());
+  triaged.Minimize({.stop = late()});
+  // The next claim that fails for the same reason is told in the same words, and asks less.
+  if (triaged.sure()) triage::Establish(triaged.attribution(), established);
   SuiteResult result{
       Judgement::kFailed,
       fmt::format("{}: {}\n{}", FullName(op, property), property.sentence, triaged.Text()),
@@ -44,7 +54,12 @@ SuiteResult Failure(const Property& property, Op op, Finding finding, Subject& s
 }  // namespace
 
 Suite::Suite(Op op, MakeOwnSubject make, SuiteOptions options)
-    : op_(op), make_(std::move(make)), options_(std::move(options)) {}
+    : op_(op),
+      make_(std::move(make)),
+      options_(std::move(options)),
+      established_(std::make_unique<std::vector<triage::Attribution>>()) {}
+
+Suite::~Suite() = default;
 
 void Suite::Prepare() {
   if (subject_) return;
@@ -92,8 +107,8 @@ SuiteResult Suite::Run(const Property& property) {
     for (const Case& c : *cases) {
       CheckCase(c, {subject_.get()}, name, result, {.findings_kept = 1});
       if (result.findings.empty()) continue;
-      SuiteResult failure =
-          Failure(property, op_, std::move(result.findings.front()), *subject_, options_);
+      SuiteResult failure = Failure(property, op_, std::move(result.findings.front()), *subject_,
+                                    options_, *established_);
       failure.judged = result.totals.judged();
       return failure;
     }

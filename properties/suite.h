@@ -18,6 +18,10 @@
 
 namespace qualm {
 
+namespace triage {
+struct Attribution;
+}
+
 struct SuiteOptions {
   int64_t cases = 500;           // that the subject can run; each is judged by every property
   uint64_t seed = 1;             // same seed, same cases
@@ -44,6 +48,7 @@ class Suite {
  public:
   // Makes the subject known to the registry (core/own_subject.h) when it is first needed.
   Suite(Op op, MakeOwnSubject make, SuiteOptions options = {});
+  ~Suite();
 
   Op op() const { return op_; }
   const SuiteOptions& options() const { return options_; }
@@ -60,6 +65,7 @@ class Suite {
   SuiteOptions options_;
   std::unique_ptr<Subject> subject_;
   std::vector<Case> first_, cases_;
+  std::unique_ptr<std::vector<triage::Attribution>> established_;  // causes of earlier failures
 };
 
 }  // namespace qualm

@@ -47,6 +47,14 @@ std::string ContractText(const std::string& text) {
   return text;
 }
 
+// Throws InputError for a contract that is none, or whose convention lacks the operation.
+void CheckContract(const std::string& op_name, const std::string& text) {
+  const Op op = OpNamed(op_name);
+  const Contracts contracts{std::nullopt, {{op, ParseContracts(ContractText(text)).of(op)}}};
+  if (const std::string why = WrongContracts(contracts); !why.empty())
+    throw InputError("contract: " + why);
+}
+
 py::list Claims(const std::string& op_name) {
   const Op op = OpNamed(op_name);
   py::list claims;
@@ -252,6 +260,7 @@ PYBIND11_MODULE(_native, module) {
   });
   module.def("check_limits",
              [](const std::string& op, const py::dict& limits) { LimitsOf(OpNamed(op), limits); });
+  module.def("check_contract", &CheckContract);
   module.def("draw", [](const std::string& op, uint64_t seed) {
     return Wrap(gen::Draw(OpNamed(op), CaseSeed(seed, OpNamed(op), 0)));
   });
@@ -260,9 +269,6 @@ PYBIND11_MODULE(_native, module) {
   module.def("derive", [](const Held& object, int64_t index) {
     RequireIndex(object->problem(), index);
     return triage::Explain(ProblemOf(object->problem()), {}, {.index = index});
-  });
-  module.def("with_observed", [](const Held& object, const py::object& y, const std::string& by) {
-    return Wrap(WithObserved(object->problem(), y, by));
   });
   module.def("explain_answer", &ExplainAnswer);
   module.def("explain_function", &ExplainFunction);

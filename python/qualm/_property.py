@@ -131,6 +131,8 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
     given = {key: value for key, value in locals().items()
              if key not in ("op", "contract", "cases") and value is not False}
     limits = limits_of(op, given)
+    if contract:
+        _native.check_contract(op, contract)
 
     def decorate(function: F) -> F:
         prop = Property(op, function, contract, limits, cases)

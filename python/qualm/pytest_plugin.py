@@ -95,11 +95,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if prop is None:
         return None
     kept = _kept(pyfuncitem)
+    wrong = ""
     try:
         suite = _suite(pyfuncitem, prop, _call(pyfuncitem, prop), _read(kept, prop.op))
         result = suite.run(pyfuncitem.funcargs["qualm_claim"])
     except InputError as error:
-        pytest.fail(f"{prop.name}: {error}", pytrace=False)
+        wrong = f"{prop.name}: {error}"
+    if wrong:
+        pytest.fail(wrong, pytrace=False)
     if result.failed:
         text = result.text
         if kept is not None and result.smallest is not None:

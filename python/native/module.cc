@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/nearest.h"
-#include "core/own_subject.h"
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
@@ -65,24 +64,26 @@ py::list Claims(const std::string& op_name) {
   return claims;
 }
 
+std::shared_ptr<const Function> FunctionOf(const std::string& name, Op op,
+                                           const PluginLimits& limits, py::object call) {
+  return std::make_shared<const Function>(Function{"python:" + name, op, limits, std::move(call)});
+}
+
 // A function under the claims of one operation.
 class PythonSuite {
  public:
-  PythonSuite(std::string name, const std::string& op_name, py::object function,
+  PythonSuite(const std::string& name, const std::string& op_name, py::object function,
               const py::dict& limits, const std::string& contract, int64_t cases, uint64_t seed,
               const std::vector<Held>& first)
       : op_(OpNamed(op_name)),
-        suite_(op_,
-               Making({.name = std::move(name),
-                       .op = op_,
-                       .limits = LimitsOf(op_, limits),
-                       .call = std::move(function)}),
-               OptionsOf(contract, cases, seed, first)) {}
+        function_(FunctionOf(name, op_, LimitsOf(op_, limits), std::move(function))),
+        suite_(op_, Making(function_), OptionsOf(contract, cases, seed, first)) {}
 
   py::dict Run(const std::string& claim) {
     const Property* const property = FindProperty(claim);
     if (property == nullptr || !property->about(op_))
       throw InputError("claim: '" + claim + "' is no claim about " + std::string(Name(op_)));
+    AskNow(function_);
     SuiteResult result = Interruptible([&] { return suite_.Run(*property); });
     py::dict told;
     told["claim"] = std::string(property->claim);
@@ -106,6 +107,7 @@ class PythonSuite {
   }
 
   Op op_;
+  std::shared_ptr<const Function> function_;
   Suite suite_;
 };
 
@@ -160,12 +162,10 @@ py::dict ExplainFunction(const Held& object, py::object function, const std::str
                          const std::optional<py::dict>& limits, int64_t index) {
   const Case c = ProblemOf(object->problem());
   RequireIndex(c, index);
-  const MakeOwnSubject make = Making({.name = name,
-                                      .op = c.op,
-                                      .limits = limits ? LimitsOf(c.op, *limits) : AnyCase(),
-                                      .call = std::move(function)});
-  AddOwnSubject(make);
-  const std::unique_ptr<Subject> subject = make();
+  const auto asked =
+      FunctionOf(name, c.op, limits ? LimitsOf(c.op, *limits) : AnyCase(), std::move(function));
+  AskNow(asked);
+  const std::unique_ptr<Subject> subject = Making(asked)();
   return Interruptible([&] {
     const Outcome outcome = subject->Run(c, RunContext{});
     if (!outcome.ok())
@@ -206,10 +206,9 @@ py::dict IdentifyFunction(const std::string& op_name, py::object function, const
                           const py::dict& limits, int64_t cases, uint64_t seed) {
   const Op op = OpNamed(op_name);
   if (cases < 1) throw InputError("cases: is " + std::to_string(cases) + ", expected 1 or more");
-  const MakeOwnSubject make =
-      Making({.name = name, .op = op, .limits = LimitsOf(op, limits), .call = std::move(function)});
-  AddOwnSubject(make);
-  const std::unique_ptr<Subject> subject = make();
+  const auto asked = FunctionOf(name, op, LimitsOf(op, limits), std::move(function));
+  AskNow(asked);
+  const std::unique_ptr<Subject> subject = Making(asked)();
   return Interruptible([&] {
     return IdentifiedAs(triage::Identify(triage::AnswererOf(*subject), op,
                                          triage::AllConventionsAndExact(),
@@ -247,7 +246,7 @@ PYBIND11_MODULE(_native, module) {
   });
   BindCase(module);
   py::class_<PythonSuite>(module, "Suite")
-      .def(py::init<std::string, const std::string&, py::object, const py::dict&,
+      .def(py::init<const std::string&, const std::string&, py::object, const py::dict&,
                     const std::string&, int64_t, uint64_t, const std::vector<Held>&>(),
            py::arg("name"), py::arg("op"), py::arg("function"), py::arg("limits"),
            py::arg("contract"), py::arg("cases"), py::arg("seed"), py::arg("first"))

@@ -219,7 +219,8 @@ Outcome PythonSubject::Run(const Case& c, const RunContext& context) {
   std::string why = CannotRun(c);
   if (why.empty()) why = Refused(kInPython, context, function_->limits.features);
   if (why.empty()) why = WhyNotLaid(c, context);
-  if (why.empty() && context.x_row_gap > kFarthestRows) why = "takes no rows that lie far apart";
+  if (why.empty() && std::max(context.x_row_gap, context.y_row_gap) > kFarthestRows)
+    why = "takes no rows that lie far apart";
   if (!why.empty()) return Ended(RunStatus::kSkipped, std::move(why));
   Outcome outcome;
   for (int call = 0; call < context.calls; ++call) {
@@ -239,16 +240,24 @@ Outcome PythonSubject::Run(const Case& c, const RunContext& context) {
   return outcome;
 }
 
-MakeOwnSubject Making(Function function) {
-  // Several modules of tests may call their functions alike. Triage asks for a subject by its name.
-  static std::map<std::string, int>& taken = *new std::map<std::string, int>();
-  function.name = "python:" + function.name;
-  if (const int count = taken[function.name]++; count > 0)
-    function.name += "#" + std::to_string(count + 1);
-  // Never freed: the registry outlives the interpreter.
-  static auto& functions = *new std::vector<std::shared_ptr<const Function>>();
-  functions.push_back(std::make_shared<const Function>(std::move(function)));
-  return [kept = functions.back()] { return std::make_unique<PythonSubject>(kept); };
+namespace {
+
+// Never freed: the registry outlives the interpreter.
+std::map<std::string, std::shared_ptr<const Function>>& AskedLast() {
+  static auto& asked = *new std::map<std::string, std::shared_ptr<const Function>>();
+  return asked;
+}
+
+}  // namespace
+
+MakeOwnSubject Making(std::shared_ptr<const Function> function) {
+  return [function = std::move(function)] { return std::make_unique<PythonSubject>(function); };
+}
+
+void AskNow(const std::shared_ptr<const Function>& function) {
+  AskedLast()[function->name] = function;
+  AddOwnSubject(
+      [name = function->name] { return std::make_unique<PythonSubject>(AskedLast().at(name)); });
 }
 
 }  // namespace qualm::python

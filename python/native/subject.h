@@ -60,9 +60,11 @@ class PythonSubject final : public BasicSubject {
   std::shared_ptr<const Function> function_;
 };
 
-// Gives the function a name of its own ("python:NAME", with a number where the name is taken) and
-// returns what makes its subjects.
-MakeOwnSubject Making(Function function);
+// Makes subjects of the function. Triage asks for new instances by name, and several tests may call
+// their functions alike: the registry makes subjects of the function that was asked last.
+MakeOwnSubject Making(std::shared_ptr<const Function> function);
+// From now on the registry's subject of this name is of this function.
+void AskNow(const std::shared_ptr<const Function>& function);
 
 }  // namespace qualm::python
 

@@ -15,3 +15,8 @@ class Skip(Exception):
 
 class Failed(AssertionError):
     """A claim fails. The text holds the finding, its smallest case and the explanation."""
+
+
+# As people import them, and as pytest prints them.
+for _error in (InputError, Skip, Failed):
+    _error.__module__ = "qualm"

@@ -66,7 +66,9 @@ class Property:
     def suite(self, call: Callable[["Case"], Any] | None = None, *, cases: int | None = None,
               seed: int = 1, first: Iterable["Case"] = ()) -> "Suite":
         """All claims over one set of drawn cases; ``first`` are judged before these."""
-        return Suite(self, call or self.function, cases or self.cases or CASES, seed, list(first))
+        default = CASES if self.cases is None else self.cases
+        return Suite(self, call or self.function, default if cases is None else cases, seed,
+                     list(first))
 
 
 class Suite:

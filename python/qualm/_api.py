@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable
 
 from . import _native
+from ._errors import InputError
 from ._native import Case
 from ._property import CASES, Property, limits_of
 from ._results import Array, Exact, Explanation, Identified, Report
@@ -54,12 +55,10 @@ def explain(case: Case, answer: "Array | Callable[[Case], Any] | None" = None, *
     if callable(answer):
         told = limits_of(case.op, limits) if limits else None
         return Explanation(**_native.explain_function(case, answer, _name_of(answer), told, index))
+    if answer is None and case.observed is None:
+        raise InputError("answer: is None, and the case has no observed output")
     if answer is None:
-        answer = case.observed
-        by = case.observed_by
-        if answer is None:
-            from ._errors import InputError
-            raise InputError("answer: is None, and the case has no observed output")
+        return Explanation(**_native.explain_answer(case, case.observed, case.observed_by, index))
     return Explanation(**_native.explain_answer(case, answer, by, index))
 
 

@@ -19,8 +19,7 @@ _RANKS = {op: 4 for op in _IMAGES} | {"choose_qparams": 3}
 def _real(value: float) -> Any:
     """A float32 for the strict reader: exact, and of NaN the bits."""
     if math.isnan(value):
-        bits = int(np.float32(value).view(np.uint32))
-        return f"nan:{bits:08x}"
+        return f"nan:{int(np.float32(value).view(np.uint32)):08x}"
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return float(value).hex()
@@ -37,8 +36,8 @@ def _plain(key: str, value: Any) -> Any:
         return array.ravel().tolist() if array.ndim else int(array)
     if array.dtype.kind == "f":
         with np.errstate(over="ignore"):
-            narrow = array.astype(np.float32) if array.dtype != np.float16 else array
-        return [_real(v) for v in narrow.ravel()] if array.ndim else _real(narrow[()])
+            values = array.astype(np.float32).ravel().tolist()
+        return [_real(value) for value in values] if array.ndim else _real(values[0])
     raise InputError(f"{key}: is {value!r}, expected numbers")
 
 

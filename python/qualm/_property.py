@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, TypeVar, Union
 
 from . import _native
 from ._errors import InputError
@@ -27,7 +27,7 @@ _LIMITS = ("x", "w", "out", "x_zp", "w_zp", "out_zp", "m_max", "n_max", "k_max",
            "k_multiple")
 _BIASES = {"f32": ["bias_f32"], "s32": ["bias_i32"], "both": ["bias_f32", "bias_i32"]}
 
-Types = "str | Sequence[str] | None"
+Types = Union[str, Sequence[str], None]
 
 
 def limits_of(op: str, options: dict[str, Any]) -> dict[str, Any]:

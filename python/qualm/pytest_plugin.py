@@ -98,7 +98,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     wrong = ""
     try:
         suite = _suite(pyfuncitem, prop, _call(pyfuncitem, prop), _read(kept, prop.op))
-        result = suite.run(pyfuncitem.funcargs["qualm_claim"])
+        result = suite.run(str(pyfuncitem.funcargs["qualm_claim"]))
     except InputError as error:
         wrong = f"{prop.name}: {error}"
     if wrong:

@@ -23,7 +23,7 @@ def exact(c):
     return qualm.exact(c).y
 
 def half_up(c):
-    codes = np.floor(np.float64(c.x) / np.float64(c.out_scale) + 0.5)
+    codes = np.floor(c.x.astype(np.float64) / np.float64(c.out_scale) + 0.5)
     codes = np.nan_to_num(codes, nan=0, posinf=1e9, neginf=-1e9) + c.out_zp
     return np.clip(codes, 0, 255).astype(np.uint8)
 

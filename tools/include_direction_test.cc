@@ -48,8 +48,8 @@ bool IsAllowedException(const std::string& file, const std::string& included) {
            included == "oracles/exact/evaluate.h";
   // A Python function is a thing under test, with the limits and the places of data of adapters.
   if (file.starts_with("python/native/subject."))
-    return included == "adapters/host/plugin_limits.h" ||
-           included == "adapters/host/placement.h" || included == "adapters/qualm_plugin.h";
+    return included == "adapters/host/plugin_limits.h" || included == "adapters/host/placement.h" ||
+           included == "adapters/qualm_plugin.h";
   // The binding for GoogleTest prints a failure minimized and explained.
   if (file == "properties/suite.cc" || file == "properties/rapidcheck_test.cc")
     return included.starts_with("triage/");

@@ -68,7 +68,8 @@ Tensor TensorOf(const py::object& object, DType dtype, const std::vector<int64_t
   if (object.is_none()) throw InputError("None, " + expected);
   py::object made = object;
   if (!py::isinstance<py::array>(made)) {
-    made = Numpy().attr("asarray")(made);
+    const bool lent = py::hasattr(made, "__dlpack__") && !py::hasattr(made, "__array__");
+    made = Numpy().attr(lent ? "from_dlpack" : "asarray")(made);
     const bool is_list = py::isinstance<py::list>(object) || py::isinstance<py::tuple>(object);
     if (is_list)
       throw InputError("a " + std::string(py::str(py::type::of(object).attr("__name__"))) + ", " +

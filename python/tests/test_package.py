@@ -142,15 +142,27 @@ def test_an_array_of_any_order_is_an_array(made):
     assert judged(lambda case: made(exact(case))).judgement == "passed"
 
 
-def test_an_object_with_an_array_is_an_array():
-    class Device:
-        def __init__(self, y):
-            self.y = y
+class Lends:
+    def __init__(self, y):
+        self.y = y
 
-        def __array__(self, dtype=None, copy=None):
-            return self.y
 
-    assert judged(lambda case: Device(exact(case))).judgement == "passed"
+class LendsAnArray(Lends):
+    def __array__(self, dtype=None, copy=None):
+        return self.y
+
+
+class LendsByDLPack(Lends):
+    def __dlpack__(self, **options):
+        return self.y.copy().__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.y.__dlpack_device__()
+
+
+@pytest.mark.parametrize("made", [LendsAnArray, LendsByDLPack])
+def test_an_object_with_an_array_is_an_array(made):
+    assert judged(lambda case: made(exact(case))).judgement == "passed"
 
 
 def raises(case):

@@ -144,7 +144,10 @@ TEST_F(Command, BadUsageIsTwo) {
   ExpectBadInput({"check", "--json", "-", "--junit", "-"}, "--junit: stdout takes one document");
   ExpectBadInput({"check", "--contract", "nice"}, "--contract: ");
   ExpectBadInput({"check", "--contract", "model:none"}, "--contract: ");
-  ExpectBadInput({"check", "--nonsense"}, "The following argument was not expected: --nonsense");
+  ExpectBadInput({"check", "--nonsense"}, "unknown option '--nonsense' (see qualm check --help)");
+  ExpectBadInput({"check", "--sed=3"},
+                 "unknown option '--sed', nearest is '--seed' (see qualm check --help)");
+  ExpectBadInput({"check", "-Z"}, "The following argument was not expected: -Z");
   ExpectBadInput({"sweep", sweep_}, "--subject is required");
   ExpectBadInput({"sweep", sweep_, "-s", "native", "--step", "0"}, "--from/--to/--step: ");
   ExpectBadInput({"sweep", sweep_, "-s", "native", "--from", "-1"}, "--from/--to/--step: ");
@@ -209,7 +212,7 @@ TEST_F(Command, BadUsageIsTwo) {
 TEST_F(Command, ArgumentsAreShownOnOneLine) {
   const std::string bad = "a\nb\x1b[31m";
   ExpectBadInput({bad}, "unknown verb 'a?b?[31m'");
-  ExpectBadInput({"check", "--" + bad}, "The following argument was not expected: --a?b?[31m");
+  ExpectBadInput({"check", "--" + bad}, "unknown option '--a?b?[31m'");
   ExpectBadInput({"check", "--subject", bad}, "--subject: unknown subject 'a?b?[31m'");
   ExpectBadInput({"check", "--op", bad}, "--op: unknown operation 'a?b?[31m'");
   ExpectBadInput({"check", "--shard", bad}, "--shard: 'a?b?[31m'");

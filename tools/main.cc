@@ -97,6 +97,27 @@ void RequireVerb(const CLI::App& app, const std::string& word) {
                    " (see qualm --help)");
 }
 
+// The option of a verb that nobody knows, with the nearest that there is; CLI11's text for any
+// other word too many.
+std::string TooMany(const CLI::App& app, std::span<char* const> words, const char* text) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_subcommand(words[1])->get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  for (const std::string_view word : words.subspan(2)) {
+    const std::string_view name = word.substr(0, word.find('='));
+    if (!name.starts_with("--") || name == "--" || std::ranges::find(known, name) != known.end())
+      continue;
+    const std::string_view nearest = NearestName(name, known);
+    const bool near =
+        EditDistance(name.substr(0, 64), nearest) <= name.size() - 2;  // half of the letters
+    return fmt::format("unknown option '{}'{} (see qualm {} --help)", name,
+                       near ? fmt::format(", nearest is '{}'", nearest) : "", words[1]);
+  }
+  return text;
+}
+
 constexpr const char* kFirstSteps =
     "Three things to try first:\n"
     "  qualm doctor                                 what works here\n"
@@ -140,6 +161,8 @@ int Main(int argc, char** argv) {
   RequireVerb(app, argv[1]);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError& error) {
+    throw InputError(TooMany(app, std::span(argv, static_cast<size_t>(argc)), error.what()));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) throw InputError(error.what());
     app.exit(error);  // --help, --version

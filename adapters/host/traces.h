@@ -29,10 +29,12 @@ class Traces {
   sigset_t saved_, mask_;
 };
 
-// "" or a sentence that says how many bytes of heap each `call` keeps. First calls may keep any
-// amount. A call leaks if each later call keeps the same number of bytes above 0 (but for the
-// rounding of blocks), also with a pause between calls: what other threads allocate varies, or
-// grows with the pause. "" if the C library does not count its heap (sanitizers).
+// "" or a sentence that says how many bytes of heap, or open files, each `call` keeps, or that
+// earlier calls have left little of what the process may have (RLIMIT_DATA, RLIMIT_NOFILE). First
+// calls may keep any amount. A call leaks if each later call keeps the same number above 0 (but for
+// the rounding of blocks), also with a pause between calls: what other threads allocate varies, or
+// grows with the pause. Nothing is said of the heap if the C library does not count it
+// (sanitizers).
 std::string LeakOf(const std::function<void()>& call);
 
 }  // namespace qualm

@@ -3,13 +3,17 @@
 // its thread's state is named and put back.
 #include "adapters/host/traces.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cfenv>
 #include <chrono>
 #include <cstddef>
+#include <fstream>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -56,6 +60,47 @@ TEST(LeakOf, NamesTheBytesOfEachCall) {
               kept.push_back(std::make_unique<char[]>(1000));
             }),
             "");
+}
+
+TEST(LeakOf, NamesTheFilesOfEachCall) {
+  std::vector<int> open_files;
+  const auto open_one = [&] { open_files.push_back(open("/dev/null", O_RDONLY | O_CLOEXEC)); };
+  EXPECT_EQ(LeakOf(open_one), "kept 1 open files for each call");
+  const auto close_all = [&] {
+    for (const int file : open_files) close(file);
+    open_files.clear();
+  };
+  close_all();
+  EXPECT_EQ(LeakOf([&] {
+              close_all();
+              open_one();
+            }),
+            "");
+  close_all();
+}
+
+// LeakOf of a call that keeps nothing, under another limit.
+std::string LeakUnder(decltype(RLIMIT_DATA) resource, rlim_t most) {
+  rlimit before{};
+  getrlimit(resource, &before);
+  rlimit limit = before;
+  limit.rlim_cur = most;
+  setrlimit(resource, &limit);
+  std::string left = LeakOf([] {});
+  setrlimit(resource, &before);
+  return left;
+}
+
+// A plugin may have taken everything long before a call is watched.
+TEST(LeakOf, SaysWhenEarlierCallsLeftNothing) {
+  EXPECT_EQ(LeakUnder(RLIMIT_NOFILE, 0), "kept every file that its process may open");
+  std::ifstream file("/proc/self/statm");
+  rlim_t pages = 0;
+  for (int field = 0; field < 6; ++field) file >> pages;
+  ASSERT_GT(pages, 0u);
+  const rlim_t bytes = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  EXPECT_TRUE(LeakUnder(RLIMIT_DATA, bytes + bytes / 8).ends_with("that its process may have"));
+  EXPECT_EQ(LeakUnder(RLIMIT_DATA, 2 * bytes), "");
 }
 
 constexpr size_t kBlock = 100'000;

@@ -159,10 +159,10 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override {
     if (!packed_) return true;
     const std::map<std::string, Value> packed = std::exchange(packed_, std::nullopt).value();
-    if (key_ == kOptions) {
+    if (std::ranges::find(kOptions, key_) != std::end(kOptions)) {
       for (const auto& [name, value] : packed) {
         if (value.kind == Kind::kList) return Fail("field " + Printable(name) + ": a list");
-        fields[std::string(kOptions) + "." + name] = std::make_shared<const Value>(value);
+        fields[key_ + "." + name] = std::make_shared<const Value>(value);
       }
       return true;
     }
@@ -200,8 +200,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  // The one field that is a plain object: its members become fields "params.NAME".
-  static constexpr std::string_view kOptions = "params";
+  // The fields that are plain objects: their members become fields "params.NAME".
+  static constexpr std::array<std::string_view, 2> kOptions{"params", "masks"};
 
   static std::string Tail(const nlohmann::detail::exception& problem) {
     const std::string text = problem.what();

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recorded operators of PyTorch 2.11 that no case can say yet (torch211_decomposed.jsonl): how PT2E
 // chooses scales and zero points, of a tensor and of each token (row); its quantization by tokens
-// and by groups of a channel; fake quantization. Read in PyTorch 2.11.0
+// and by groups of a channel; fake quantization; packed embeddings. Beside them quantize_per_tensor
+// on CPU and CUDA (gpu_products.jsonl), whose extreme numbers differ. Read in PyTorch 2.11.0
 // torch/ao/quantization/fx/_decomposed.py and torch/ao/quantization/utils.py (determine_qparams).
 // Each operation of a tensor is rounded to its type; on CUDA a tensor is divided by a number by
 // multiplying with its reciprocal (aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu).
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +28,10 @@ constexpr std::string_view kChoice = "decomposed.choose_qparams";
 constexpr std::string_view kSymmetricChoice = "decomposed.choose_qparams_symmetric";
 constexpr std::string_view kGroups = "decomposed.quantize_per_channel_group";
 constexpr std::string_view kFake = "fake_quantize_per_channel_affine";
+constexpr std::string_view kBytes = "quantized.embedding_bag_byte_prepack";
+constexpr std::string_view kNibbles = "quantized.embedding_bag_4bit_prepack";
+constexpr std::string_view kPairsOfBits = "quantized.embedding_bag_2bit_prepack";
+constexpr std::string_view kPerTensor = "quantize_per_tensor";
 
 // Arithmetic on tensors of one type and device.
 class Arithmetic {
@@ -200,15 +207,136 @@ JudgedRecord GroupsOfChannels(const GoldenRecord& record) {
   return judged;
 }
 
+// A row's codes, of 8, 4 or 2 bits, and behind them what they stand for: scale and smallest number,
+// float32 of 8 bits, else float16. FBGEMM src/EmbeddingSpMDM.cc and src/QuantUtils.cc
+// (FloatOrHalfToFused8BitRowwiseQuantizedSBFloat, FloatOrHalfToFusedNBitRowwiseQuantizedSBHalf).
+class PackedRow {
+ public:
+  PackedRow(std::span<const float> row, int bits) {
+    const auto [low, high] = std::ranges::minmax(row);
+    const auto most = static_cast<float>((1 << bits) - 1);
+    float inverse = 0;
+    if (bits == 8) {
+      smallest_ = low;
+      const float range = high - low;
+      scale_ = range / most;
+      inverse = most / (range + 1e-8f);
+    } else {
+      smallest_ = Half(low);
+      const float range = high - smallest_;
+      scale_ = range == 0 ? 1.0f : Half(range / most);
+      if (scale_ == 0 || std::isinf(1.0f / scale_)) scale_ = 1;
+      inverse = 1.0f / scale_;
+    }
+    const int in_byte = 8 / bits;
+    bytes_.resize((row.size() + static_cast<size_t>(in_byte) - 1) / static_cast<size_t>(in_byte));
+    for (size_t k = 0; k < row.size(); ++k) {
+      const float code = std::clamp(RoundNearestEven((row[k] - smallest_) * inverse), 0.0f, most);
+      const auto at = static_cast<int>(k);
+      bytes_[static_cast<size_t>(at / in_byte)] |=
+          static_cast<uint8_t>(static_cast<unsigned>(code) << (at % in_byte * bits));
+      reals_.push_back(std::fma(code, scale_, smallest_));
+    }
+    for (const float number : {scale_, smallest_}) {
+      const uint32_t code =
+          bits == 8 ? std::bit_cast<uint32_t>(number) : EncodeFloat(DType::kF16, number);
+      for (int byte = 0; byte < (bits == 8 ? 4 : 2); ++byte)
+        bytes_.push_back(static_cast<uint8_t>(code >> (8 * byte)));
+    }
+  }
+  const std::vector<uint8_t>& bytes() const { return bytes_; }
+  const std::vector<double>& reals() const { return reals_; }
+
+ private:
+  static float Half(float value) {
+    return static_cast<float>(DecodeFloat(DType::kF16, EncodeFloat(DType::kF16, value)));
+  }
+  float scale_ = 1, smallest_ = 0;
+  std::vector<uint8_t> bytes_;
+  std::vector<double> reals_;
+};
+
+// Of how many rows the lengths of x and its packed form tell.
+int64_t PackedRows(const GoldenRecord& record, int bits) {
+  const auto numbers = std::ssize(record.Floats("x")), bytes = std::ssize(record.Ints("packed"));
+  const int64_t in_byte = 8 / bits, behind = bits == 8 ? 8 : 4;
+  for (int64_t rows = 1; rows <= std::min(numbers, bytes / behind); ++rows) {
+    const int64_t columns = numbers / rows;
+    if (numbers % rows == 0 && rows * ((columns + in_byte - 1) / in_byte + behind) == bytes)
+      return rows;
+  }
+  Wrong(record, "packed", "expected the codes, scale and smallest number of each row of x");
+}
+
+JudgedRecord Embeddings(const GoldenRecord& record) {
+  const int bits = record.op == kBytes ? 8 : record.op == kNibbles ? 4 : 2;
+  const Rows x = RowsOf(record, PackedRows(record, bits));
+  std::vector<double> packed, reals;
+  for (int64_t row = 0; row < x.rows; ++row) {
+    const PackedRow one(x.Row(row), bits);
+    packed.insert(packed.end(), one.bytes().begin(), one.bytes().end());
+    reals.insert(reals.end(), one.reals().begin(), one.reals().end());
+  }
+  JudgedRecord judged{.convention = "torch-decomposed"};
+  Add(record, "packed", packed, judged);
+  Add(record, "unpacked", reals, judged);
+  return judged;
+}
+
+// The CPU's codes are FBGEMM's (QuantizeAvx2: numbers above int32 become 2^31 - 128, NaN too, and
+// the zero point may then wrap); CUDA's are clamped as floats, NaN to the lowest. CUDA takes the
+// scale as float64 on the way back.
+JudgedRecord QuantizePerTensor(const GoldenRecord& record) {
+  const std::string type = record.Text("dtype");
+  if (type != "quint8" && type != "qint8") return {.skipped = record.op + " of " + type};
+  const std::vector<float> x = record.Floats("x");
+  const double wide_scale = record.Double("scale_double");
+  const auto scale = static_cast<float>(wide_scale);
+  if (!(scale > 0) || std::isinf(scale)) Wrong(record, "scale_double", "expected a number above 0");
+  const float inverse = 1.0f / scale;
+  const int32_t low = type == "qint8" ? -128 : 0, high = low + 255;
+  const int32_t zero_point = Int32(record, "zp", low, high);
+  const bool cpu = record.Text("device") == "cpu";
+  std::vector<double> codes, reals, faked;
+  for (const float value : x) {
+    const float scaled = value * inverse;
+    const float clamped = std::clamp(RoundNearestEven(scaled) + static_cast<float>(zero_point),
+                                     static_cast<float>(low), static_cast<float>(high));
+    const float placed = std::isnan(scaled) ? static_cast<float>(low) : clamped;
+    int32_t code = static_cast<int32_t>(placed);
+    if (cpu) {
+      constexpr float kMost = 2147483520.0f;
+      const float kept = scaled < kMost ? scaled : kMost;  // NaN is not less
+      code = std::clamp(conventions::Wrap32(int64_t{conventions::ConvertX86(kept)} + zero_point),
+                        low, high);
+    }
+    codes.push_back(code);
+    const auto distance = static_cast<float>(code - zero_point);
+    reals.push_back(cpu ? static_cast<double>(distance * scale)
+                        : static_cast<double>(distance) * wide_scale);
+    faked.push_back(static_cast<double>((placed - static_cast<float>(zero_point)) * scale));
+  }
+  JudgedRecord judged{.convention = cpu ? "fbgemm" : "torch@cuda"};
+  Add(record, "q", codes, judged);
+  Add(record, "deq", reals, judged);
+  Add(record, "fake_quantize", faked, judged);
+  return judged;
+}
+
 }  // namespace
 
 bool IsDecomposed(const GoldenRecord& record) {
   return record.op == kPerToken || record.op == kPerTokenAsymmetric || record.op == kChoice ||
-         record.op == kSymmetricChoice || record.op == kGroups || record.op == kFake;
+         record.op == kSymmetricChoice || record.op == kGroups || record.op == kFake ||
+         record.op == kBytes || record.op == kNibbles || record.op == kPairsOfBits ||
+         record.op == kPerTensor;
 }
 
 JudgedRecord JudgeDecomposed(const GoldenRecord& record) {
   if (record.op == kChoice || record.op == kSymmetricChoice) return ChooseOfTensor(record);
+  if (record.op == kPerTensor) return QuantizePerTensor(record);
+  if (record.op == kBytes || record.op == kNibbles || record.op == kPairsOfBits)
+    return Embeddings(record);
   return record.op == kGroups || record.op == kFake ? GroupsOfChannels(record) : Tokens(record);
 }
 

@@ -42,6 +42,14 @@ int64_t Dimension(const GoldenRecord& record, const std::string& field) {
   return value;
 }
 
+Sizes SizesOf(const GoldenRecord& record) {
+  const Sizes sizes{Dimension(record, "M"), Dimension(record, "N"), Dimension(record, "K")};
+  constexpr int64_t kMost = 1 << 16;
+  if (sizes.m > kMost || sizes.n > kMost || sizes.k > kMost || sizes.m * sizes.n > kMost)
+    Wrong(record, "M", "the product is too large to be judged");
+  return sizes;
+}
+
 int32_t Int32(const GoldenRecord& record, const std::string& field, int64_t low, int64_t high) {
   const int64_t value = record.Int(field);
   if (value < low || value > high) {

@@ -454,6 +454,7 @@ const std::map<std::string_view, RecordJudge::Handler>& RecordJudge::Handlers() 
 
 GoldenVerdict RecordJudge::Run() {
   constexpr std::array kWithoutCase{std::pair{&IsProduct, &JudgeProduct},
+                                    std::pair{&IsSum, &JudgeSum},
                                     std::pair{&IsOnnxOfOtherTypes, &JudgeOnnxOfOtherTypes},
                                     std::pair{&IsDecomposed, &JudgeDecomposed}};
   for (const auto& [is, judge] : kWithoutCase) {
@@ -463,6 +464,8 @@ GoldenVerdict RecordJudge::Run() {
     result_.convention = judged.convention;
     for (const JudgedRecord::Output& output : judged.outputs)
       Compare(output.field, output.recorded, output.computed);
+    for (const JudgedRecord::Text& text : judged.texts)
+      CompareText(text.field, text.recorded, text.computed);
     return std::move(result_);
   }
   if (const std::string beyond = BeyondCases(record_); !beyond.empty()) {

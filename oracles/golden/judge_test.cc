@@ -168,7 +168,7 @@ GoldenVerdict JudgeJson(const Json& record) { return JudgeText(record.dump()); }
 Json Unpacked(Json record) {
   const GoldenRecord read = RecordOf(record.dump());
   for (auto& [field, value] : record.items()) {
-    if (!value.is_object() || field == "params") continue;
+    if (!value.is_object() || field == "params" || field == "masks") continue;
     if (value["dtype"].get<std::string>().starts_with("float")) {
       value = Json::array();
       for (const float number : read.Floats(field)) value.push_back(FloatText(number));
@@ -220,6 +220,9 @@ std::vector<std::string> OutputsOf(const Json& record) {
   if (op == "cast") more = {"codes_out"};
   if (op == "mma") more = {"d_bits"};
   if (op == "decode") more = {"f32_bits"};
+  if (op == "tree") more = {"leaves_of_common_subtree", "tree"};
+  if (op == "quantize_per_tensor") more = {"q", "fake_quantize"};
+  if (op.starts_with("quantized.embedding_bag")) more = {"packed", "unpacked"};
   if (op == "aten_choose_qparams") more = {"scale_double", "zp"};
   if (op == "multiply_by_quantized_multiplier") more = {"quantized_multiplier", "shift"};
   if (op == "tflite_fully_connected") more = {"multiplier", "shift"};
@@ -227,7 +230,7 @@ std::vector<std::string> OutputsOf(const Json& record) {
   for (const auto& [field, value] : record.items()) {
     const bool output =
         field.starts_with("y") || field.starts_with("acc") || field.starts_with("deq");
-    if (!value.is_null() && field != "acc_kind" && field != "y_type" &&
+    if (!value.is_null() && field != "acc_kind" && field != "accuracy_level" && field != "y_type" &&
         (output || more.contains(field)))
       outputs.push_back(field);
   }
@@ -287,7 +290,9 @@ TEST(GoldenJudgeTest, OutputsMayBeMissingButNotAll) {
       SCOPED_TRACE(record["id"].get<std::string>() + " " + field);
       Json less = record;
       less.erase(field);
-      const bool whole = op.starts_with("decomposed.") && op != "decomposed.quantize_per_tensor";
+      const bool whole =
+          (op.starts_with("decomposed.") && op != "decomposed.quantize_per_tensor") ||
+          op == "quantize_per_tensor";
       const bool may_be_missing = (optional.contains(field) && !whole) ||
                                   (op == "tflite_fully_connected" && field == "shift") ||
                                   (op.ends_with("quantize") && field == "y");
@@ -694,6 +699,63 @@ TEST(GoldenJudgeTest, LyingConvolutionsAndSumsAreRefused) {
        "f:1: r: a: entry 1 is 128, outside s8"},
       {AddLine({{"b_scale", R"("0x0p+0")"}}), "f:1: r: w_scale: entry 0 must be finite"},
       {AddLine({{"a_zp", "2147483648"}}), "f:1: r: a_zp: is 2147483648"},
+  };
+  for (const auto& [line, expected] : table) {
+    const std::string error = ErrorOf(line);
+    EXPECT_TRUE(error.starts_with(expected)) << line << "\n  " << error;
+  }
+}
+
+// 1 * (9 - 8) * 0.5 + 2 * (6 - 8) * 0.5, and the tree of three products.
+Fields NBits() {
+  return {{"id", R"("r")"},
+          {"stack", R"("s")"},
+          {"op", R"("MatMulNBits")"},
+          {"a_type", R"("f32")"},
+          {"bits", "4"},
+          {"block_size", "16"},
+          {"accuracy_level", "0"},
+          {"M", "1"},
+          {"N", "1"},
+          {"K", "2"},
+          {"a", "[1,2]"},
+          {"q", "[9,6]"},
+          {"scales", R"(["0x1p-1"])"},
+          {"y", R"(["-0x1.8p+0"])"}};
+}
+Fields TreeOfThree() {
+  return {{"id", R"("r")"},
+          {"stack", R"("s")"},
+          {"op", R"("tree")"},
+          {"n", "3"},
+          {"what", R"("torch.matmul f32 2xKx3")"},
+          {"device", R"("cpu")"},
+          {"masks", R"({"big":"0x1p+40","unit":1})"},
+          {"tree", "\"((0+1)+2)\""},
+          {"leaves_of_common_subtree", "[2,3,3]"}};
+}
+
+TEST(GoldenJudgeTest, LyingSumsOfFloatsAreRefused) {
+  EXPECT_EQ(ErrorOf(LineOf(NBits(), {})), "no error: passed ");
+  EXPECT_EQ(ErrorOf(LineOf(TreeOfThree(), {})), "no error: passed ");
+  const std::pair<std::string, const char*> table[] = {
+      {LineOf(NBits(), {{"y", "[0]"}}), "no error: failed "},
+      {LineOf(NBits(), {{"bits", "3"}}), "no error: skipped "},
+      {LineOf(NBits(), {{"accuracy_level", "4"}}), "no error: skipped "},
+      {LineOf(NBits(), {{"a_type", R"("bf16")"}}), "no error: skipped "},
+      {LineOf(NBits(), {{"block_size", "0"}}), "f:1: r: block_size: expected at least 1"},
+      {LineOf(NBits(), {{"block_size", "1"}}), "f:1: r: scales: has 1 entries, expected 2"},
+      {LineOf(NBits(), {{"q", "[9]"}}), "f:1: r: q: has 1 entries"},
+      {LineOf(NBits(), {{"q", "[9,256]"}}), "f:1: r: q: entry 1 is 256"},
+      {LineOf(NBits(), {{"zp", "[8,8]"}}), "f:1: r: zp: has 2 entries"},
+      {LineOf(NBits(), {{"M", "65537"}}), "f:1: r: M: the product is too large"},
+      {LineOf(TreeOfThree(), {{"leaves_of_common_subtree", "[3,3,2]"}}), "no error: failed "},
+      {LineOf(TreeOfThree(), {{"tree", "\"(0+(1+2))\""}}), "no error: failed "},
+      {LineOf(TreeOfThree(), {{"what", R"("torch.dot")"}}), "no error: skipped "},
+      {LineOf(TreeOfThree(), {{"n", "0"}}), "f:1: r: n: expected 1 to 1024 products"},
+      {LineOf(TreeOfThree(), {{"n", "4"}}), "f:1: r: leaves_of_common_subtree: has 3 entries"},
+      {LineOf(TreeOfThree(), {{"M", "1"}, {"N", "1"}, {"K", "65537"}, {"dtype", R"("f16")"}}),
+       "f:1: r: K: the sum is too long"},
   };
   for (const auto& [line, expected] : table) {
     const std::string error = ErrorOf(line);

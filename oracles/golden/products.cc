@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/float_format.h"
+#include "oracles/conventions/sum_orders.h"
 #include "oracles/conventions/tensor_cores.h"
 #include "oracles/golden/records.h"
 
@@ -76,17 +77,6 @@ class Matrix {
   std::vector<int64_t> values_;
   std::vector<uint32_t> codes_;
 };
-
-struct Sizes {
-  int64_t m, n, k;
-};
-Sizes SizesOf(const GoldenRecord& record) {
-  const Sizes sizes{Dimension(record, "M"), Dimension(record, "N"), Dimension(record, "K")};
-  constexpr int64_t kMost = 1 << 16;
-  if (sizes.m > kMost || sizes.n > kMost || sizes.k > kMost || sizes.m * sizes.n > kMost)
-    Wrong(record, "M", "the product is too large to be judged");
-  return sizes;
-}
 
 // One entry stands for all.
 float ScaleAt(const std::vector<float>& scales, int64_t i) {
@@ -208,7 +198,7 @@ JudgedRecord Mma(const GoldenRecord& record) {
 }
 
 // A product of float8 in PyTorch: fast accumulation is one chain, else float32 takes over every 128
-// products. cuBLAS cuts a long K of a small product in slices, whose sizes nobody promises.
+// products.
 JudgedRecord ScaledMm(const GoldenRecord& record) {
   const Sizes sizes = SizesOf(record);
   const auto x = FindTensorCoreType(record.Text("a_format")),
@@ -292,27 +282,8 @@ uint32_t NearestTf32(uint32_t bits) {
   return (bits & ~0x1FFFu) + (rest > 0x1000 || (rest == 0x1000 && even == 1) ? 0x2000u : 0);
 }
 
-// One fused multiply-add after the other, over k = first, first + step, ...
-float FmaChain(std::span<const float> a, std::span<const float> b, size_t first = 0,
-               size_t step = 1) {
-  float sum = 0;
-  for (size_t k = first; k < a.size(); k += step) sum = std::fma(a[k], b[k], sum);
-  return sum;
-}
-
 // Of bf16 as AMX adds them: the even k and the odd k of each 32 are a chain each.
-float PairsOfChains(std::span<const float> a, std::span<const float> b) {
-  constexpr size_t kBlock = 32;
-  float sum = 0;
-  for (size_t k = 0; k < a.size(); k += kBlock) {
-    const size_t count = std::min(kBlock, a.size() - k);
-    const auto x = a.subspan(k, count), y = b.subspan(k, count);
-    const float even = FmaChain(x, y, 0, 2), odd = FmaChain(x, y, 1, 2);
-    const float both = even + odd;
-    sum = sum + both;
-  }
-  return sum;
-}
+constexpr conventions::SumOrder kAmx{.lanes = 2, .block = 32};
 
 std::vector<float> RealsOf(DType dtype, std::span<const uint32_t> codes) {
   std::vector<float> reals;
@@ -328,10 +299,14 @@ JudgedRecord CpuMatmul(const GoldenRecord& record, DType dtype) {
       b(record, "b", sizes.n, sizes.k, BitsOf(dtype));
   return Judged(record, "y_bits", "torch@cpu", sizes, dtype, [&](int64_t m, int64_t n) {
     const std::vector<float> x = RealsOf(dtype, a.Codes(m)), y = RealsOf(dtype, b.Codes(n));
-    const float sum = dtype == DType::kBF16 ? PairsOfChains(x, y) : FmaChain(x, y);
+    const float sum =
+        conventions::SumOfProducts(dtype == DType::kBF16 ? kAmx : conventions::kFmaChain, x, y);
     return std::isnan(sum) ? NanCode(dtype) : EncodeFloat(dtype, sum);
   });
 }
+
+// cuBLAS cuts a longer K of a small product in slices, whose sizes nobody promises.
+constexpr int64_t kLongestUncut = 1408;
 
 JudgedRecord Matmul(const GoldenRecord& record) {
   const Sizes sizes = SizesOf(record);
@@ -343,7 +318,6 @@ JudgedRecord Matmul(const GoldenRecord& record) {
   Matrix a(record, "a", sizes.m, sizes.k, BitsOf(*out)),
       b(record, "b", sizes.n, sizes.k, BitsOf(*out));
   if (*out == DType::kF32 && !tf32) return Unknown("matmul of f32 in an order that is not known");
-  constexpr int64_t kLongestUncut = 1408;
   if (sizes.k > kLongestUncut) return Unknown("matmul in slices of K");
   if (tf32) {
     a.Map(NearestTf32);
@@ -389,8 +363,9 @@ JudgedRecord TritonDot(const GoldenRecord& record) {
   const std::string precision = record.Has("input_precision") ? record.Text("input_precision") : "";
   if (precision == "ieee") {
     return judged(DType::kF32, [&](int64_t m, int64_t n) {
-      return conventions::BitsOfSum(
-          FmaChain(RealsOf(DType::kF32, a.Codes(m)), RealsOf(DType::kF32, b.Codes(n))));
+      return conventions::BitsOfSum(conventions::SumOfProducts(conventions::kFmaChain,
+                                                               RealsOf(DType::kF32, a.Codes(m)),
+                                                               RealsOf(DType::kF32, b.Codes(n))));
     });
   }
   const bool tf32 = a_format == "f32";
@@ -446,12 +421,63 @@ JudgedRecord Int4Pack(const GoldenRecord& record) {
   });
 }
 
+// What a product answers to numbers that cancel: +big*big at i, -big*big at j, small*small
+// elsewhere. The leaves of the smallest subtree that holds i and j do not survive.
+JudgedRecord Tree(const GoldenRecord& record) {
+  const int64_t products = Dimension(record, "K");
+  constexpr int64_t kMost = 1 << 16;
+  if (products > kMost) Wrong(record, "K", "the sum is too long to be judged");
+  const std::string what = record.Text("what"), type = record.Text("dtype");
+  const auto is = [&](std::string_view begin) { return what.starts_with(begin); };
+  const bool tf32 = type == "f32", scaled = is("scaled_mm fast=");
+  if (!scaled && !is("matmul ") && !is("mm out f32 ")) return Unknown("the order of " + what);
+  const int64_t rows = Dimension(record, "M"), columns = Dimension(record, "N");
+  if (tf32 && !is("matmul f32 (allow_tf32 on)"))
+    return Unknown("matmul of f32 in an order that is not known");
+  if (tf32 && (rows == 1 || rows * columns > 1024))
+    return Unknown("matmul of tf32 in tiles that are not known");
+  if (products > kLongestUncut) return Unknown("matmul in slices of K");
+  const auto operand = FindTensorCoreType(tf32 ? "tf32" : type);
+  const auto stored = FloatTypeNamed(type), out = OutputType(scaled || is("mm ") ? "f32" : type);
+  if (!operand || !stored || !out) return Unknown("a tree of " + type);
+  const std::vector<int64_t> pairs = record.Ints("pairs");
+  const std::vector<int32_t> leaves = Int32s(record, "leaves_of_common_subtree");
+  RequireEntries(record, "pairs", pairs.size(), 2 * std::ssize(leaves));
+  const auto big = static_cast<float>(record.Double("masks.big")),
+             small = static_cast<float>(record.Double("masks.unit"));
+  if (!(small > 0)) Wrong(record, "masks", "expected units greater than 0");
+  const auto code = [&](float value) { return EncodeFloat(*stored, value); };
+  const FusedSum sum = scaled ? kFloat8Sum : tf32 ? kTf32Sum : kF16Sum;
+  const int64_t every = tf32 ? 32 : scaled && !is("scaled_mm fast=1") ? 128 : 0;
+  const Tensor counts(DType::kS32, {std::ssize(leaves)});
+  JudgedRecord::Output output{"leaves_of_common_subtree", counts, counts};
+  for (int64_t at = 0; at < counts.size(); ++at) {
+    std::vector<uint32_t> a(static_cast<size_t>(products), code(small)), b = a;
+    const int64_t i = pairs[static_cast<size_t>(2 * at)],
+                  j = pairs[static_cast<size_t>(2 * at + 1)];
+    if (i < 0 || j <= i || j >= products) Wrong(record, "pairs", "expected 0 <= i < j < K");
+    a[static_cast<size_t>(i)] = b[static_cast<size_t>(i)] = b[static_cast<size_t>(j)] = code(big);
+    a[static_cast<size_t>(j)] = code(-big);
+    const float value = static_cast<float>(DecodeFloat(
+        *out, Rounded(*out, conventions::Promoted(sum, every, *operand, a, *operand, b))));
+    const float survivors = value / (small * small);
+    if (!(std::abs(survivors) <= static_cast<float>(1 << 20)))
+      Wrong(record, "masks", "the units do not count");
+    output.recorded.SetInt(at, leaves[static_cast<size_t>(at)]);
+    output.computed.SetInt(
+        at, static_cast<int32_t>(products) - static_cast<int32_t>(std::round(survivors)));
+  }
+  JudgedRecord judged{.convention = "cublas"};
+  judged.outputs.push_back(std::move(output));
+  return judged;
+}
+
 }  // namespace
 
 bool IsProduct(const GoldenRecord& record) {
-  return record.op == "mma" || record.op.starts_with("scaled_mm") || record.op == "triton_dot" ||
-         record.op == "int_mm" || record.op == "weight_int4pack_mm" ||
-         (record.op == "matmul" && record.Has("dtype"));
+  return record.op == "mma" || (record.op == "tree" && record.Has("M")) ||
+         record.op.starts_with("scaled_mm") || record.op == "triton_dot" || record.op == "int_mm" ||
+         record.op == "weight_int4pack_mm" || (record.op == "matmul" && record.Has("dtype"));
 }
 
 JudgedRecord JudgeProduct(const GoldenRecord& record) {
@@ -462,6 +488,7 @@ JudgedRecord JudgeProduct(const GoldenRecord& record) {
   if (record.op == "int_mm") return IntMm(record);
   if (record.op == "weight_int4pack_mm") return Int4Pack(record);
   if (record.op == "triton_dot") return TritonDot(record);
+  if (record.op == "tree") return Tree(record);
   return Unknown("the product " + record.op);
 }
 

@@ -36,6 +36,11 @@ int32_t Int32(const GoldenRecord& record, const std::string& field, int64_t low 
 // 0 or 1; a missing field is 0.
 bool Flag(const GoldenRecord& record, const std::string& field);
 std::vector<int32_t> Int32s(const GoldenRecord& record, const std::string& field);
+// Of a product: M, N and K, small enough to be judged.
+struct Sizes {
+  int64_t m, n, k;
+};
+Sizes SizesOf(const GoldenRecord& record);
 // u8 or s8, under any of its names (XNNPACK's qu8, qs8, qc8 and NumPy's too).
 DType CodeType(const GoldenRecord& record, const std::string& field);
 
@@ -98,12 +103,21 @@ struct JudgedRecord {
     Tensor recorded, computed;
   };
   std::vector<Output> outputs = {};
+  struct Text {
+    std::string field, recorded, computed;
+  };
+  std::vector<Text> texts = {};
 };
 
 // Products of floats (products.cc).
 // oneDNN's own matmul, a record too, is one of codes: it has a src_dtype.
 bool IsProduct(const GoldenRecord& record);
 JudgedRecord JudgeProduct(const GoldenRecord& record);
+
+// Products of floats and small integers that are added in float32, and the trees of such sums
+// (sums.cc).
+bool IsSum(const GoldenRecord& record);
+JudgedRecord JudgeSum(const GoldenRecord& record);
 
 // ONNX's operators with other types than u8, s8 and f32, by blocks or along rows (onnx_types.cc).
 bool IsOnnxOfOtherTypes(const GoldenRecord& record);

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# `cpack -G DEB` in the build folder: a package for the Debian that it was made on. It holds what
+# `cmake --install` lays down, below /usr; apt brings the shared libraries, and what other projects
+# need to link with qualm.
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "qualm developers")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION devel)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # libraries under test too: their modules are in the package
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS
+    "libfmt-dev, libgtest-dev, libmpfr-dev, nlohmann-json3-dev, python3, zlib1g-dev")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+include(CPack)

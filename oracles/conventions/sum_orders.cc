@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/conventions/sum_orders.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <ranges>
+#include <string>
+#include <utility>
+
+#include "core/status.h"
+
+namespace qualm::conventions {
+namespace {
+
+// The lanes of a sum, some of which may have no product. T is a number or a tree.
+template <class T, class Join>
+class LaneSums {
+ public:
+  using Sum = std::optional<T>;
+  LaneSums(const SumOrder& order, const Join& join)
+      : order_(order), join_(join), lanes_(static_cast<size_t>(order.lanes)) {}
+  Sum& operator[](size_t lane) { return lanes_[lane]; }
+
+  Sum Total() const {
+    std::vector<Sum> next, odd;
+    switch (order_.reduce) {
+      case SumOrder::Lanes::kInSequence: {
+        Sum total;
+        for (const Sum& lane : lanes_) total = Both(total, lane);
+        return total;
+      }
+      case SumOrder::Lanes::kHalves: return Halves(lanes_);
+      case SumOrder::Lanes::kNeighbours:
+        next = lanes_;
+        while (next.size() > 1) {
+          for (size_t i = 0; i < next.size() / 2; ++i) next[i] = Both(next[2 * i], next[2 * i + 1]);
+          next.resize(next.size() / 2);
+        }
+        return next.front();
+      case SumOrder::Lanes::kQuartets:
+        for (size_t i = 0; i < lanes_.size(); i += 4) {
+          const Sum two = Both(lanes_[i], lanes_[i + 1]);
+          next.push_back(Both(Both(two, lanes_[i + 2]), lanes_[i + 3]));
+        }
+        return Halves(next);
+      case SumOrder::Lanes::kStridedQuarters:
+        for (size_t i = 0; i < lanes_.size(); i += 4) {
+          next.push_back(Both(lanes_[i], lanes_[i + 2]));
+          odd.push_back(Both(lanes_[i + 1], lanes_[i + 3]));
+        }
+        return Both(Halves(next), Halves(odd));
+    }
+    return std::nullopt;
+  }
+  Sum Both(const Sum& a, const Sum& b) const { return a && b ? Sum(join_(*a, *b)) : a ? a : b; }
+
+ private:
+  Sum Halves(std::vector<Sum> sums) const {
+    while (sums.size() > 1) {
+      const size_t half = sums.size() / 2;
+      for (size_t i = 0; i < half; ++i) sums[i] = Both(sums[i], sums[i + half]);
+      sums.resize(half);
+    }
+    return sums.front();
+  }
+
+  const SumOrder& order_;
+  const Join& join_;
+  std::vector<Sum> lanes_;
+};
+
+// `make(k)` is product k alone, `add(sum, k)` adds it to a sum, `join(a, b)` adds two sums.
+template <class T, class Make, class Add, class Join>
+T Walk(const SumOrder& order, int64_t products, const Make& make, const Add& add,
+       const Join& join) {
+  const int64_t block = order.block > 0 ? order.block : std::max<int64_t>(products, 1);
+  std::optional<T> total;
+  for (int64_t first = 0; first < products; first += block) {
+    LaneSums<T, Join> lanes(order, join);
+    for (int64_t k = first; k < std::min(products, first + block); ++k) {
+      std::optional<T>& lane = lanes[static_cast<size_t>((k - first) % order.lanes)];
+      lane = lane ? add(*std::move(lane), k) : make(k);
+    }
+    total = lanes.Both(total, lanes.Total());
+  }
+  return total.value_or(T{});
+}
+
+int64_t SmallestLeaf(const SumTree& tree) {
+  if (tree.parts.empty()) return tree.leaf;
+  int64_t smallest = INT64_MAX;
+  for (const SumTree& part : tree.parts) smallest = std::min(smallest, SmallestLeaf(part));
+  return smallest;
+}
+
+// Writes the counts of the pairs that meet in this node, and returns its leaves.
+std::vector<int64_t> Meet(const SumTree& tree, std::vector<std::vector<int64_t>>& counts) {
+  if (tree.parts.empty()) return {tree.leaf};
+  std::vector<int64_t> leaves;
+  std::vector<size_t> ends;
+  for (const SumTree& part : tree.parts) {
+    const std::vector<int64_t> more = Meet(part, counts);
+    leaves.insert(leaves.end(), more.begin(), more.end());
+    ends.push_back(leaves.size());
+  }
+  size_t begin = 0;
+  for (const size_t end : ends) {
+    for (size_t a = begin; a < end; ++a) {
+      for (size_t b = end; b < leaves.size(); ++b) {
+        const auto [i, j] = std::minmax(leaves[a], leaves[b]);
+        counts[static_cast<size_t>(i)][static_cast<size_t>(j - i - 1)] =
+            static_cast<int64_t>(leaves.size());
+      }
+    }
+    begin = end;
+  }
+  return leaves;
+}
+
+}  // namespace
+
+float SumOfProducts(const SumOrder& order, std::span<const float> a, std::span<const float> b) {
+  const auto product = [&](int64_t k) {
+    return std::pair(a[static_cast<size_t>(k)], b[static_cast<size_t>(k)]);
+  };
+  // A lane begins at 0, which a first product of -0 turns into +0.
+  const auto add = [&](float sum, int64_t k) {
+    const auto [x, y] = product(k);
+    return order.fused ? std::fma(x, y, sum) : sum + x * y;
+  };
+  return Walk<float>(
+      order, std::ssize(a), [&](int64_t k) { return add(0.0f, k); }, add,
+      [](float x, float y) { return x + y; });
+}
+
+SumTree TreeOf(const SumOrder& order, int64_t products) {
+  const auto leaf = [](int64_t k) { return SumTree{.leaf = k, .parts = {}}; };
+  const auto join = [](SumTree a, SumTree b) {
+    SumTree node;
+    node.parts.push_back(std::move(a));
+    node.parts.push_back(std::move(b));
+    return node;
+  };
+  return Walk<SumTree>(
+      order, products, leaf, [&](SumTree sum, int64_t k) { return join(std::move(sum), leaf(k)); },
+      join);
+}
+
+std::string TextOf(const SumTree& tree) {
+  if (tree.parts.empty()) return std::to_string(tree.leaf);
+  std::map<int64_t, std::string> texts;
+  for (const SumTree& part : tree.parts) texts[SmallestLeaf(part)] = TextOf(part);
+  std::string text;
+  for (const auto& [leaf, part] : texts) text += (text.empty() ? "(" : "+") + part;
+  return text + ")";
+}
+
+SumTree RevealTree(int64_t products,
+                   const std::function<int64_t(int64_t i, int64_t j)>& leaves_of_common) {
+  const auto common = [&](int64_t i, int64_t j) {
+    return i < j ? leaves_of_common(i, j) : leaves_of_common(j, i);
+  };
+  // The tree of the leaves, of which the first grows by what it meets next.
+  const std::function<SumTree(const std::vector<int64_t>&)> reveal =
+      [&](const std::vector<int64_t>& leaves) {
+        SumTree tree{.leaf = leaves.front(), .parts = {}};
+        std::map<int64_t, std::vector<int64_t>> met;  // by the size of the subtree
+        for (const int64_t leaf : leaves | std::views::drop(1))
+          met[common(leaves.front(), leaf)].push_back(leaf);
+        int64_t below = 1;
+        for (auto& [size, group] : met) {
+          below += std::ssize(group);
+          if (size != below)
+            throw InputError("no summation tree has these counts: leaf " +
+                             std::to_string(leaves.front()) + " meets " +
+                             std::to_string(below - 1) + " others below a node of " +
+                             std::to_string(size));
+          SumTree node;
+          node.parts.push_back(std::move(tree));
+          while (!group.empty()) {
+            const int64_t first = group.front();
+            std::vector<int64_t> part, rest;
+            for (const int64_t leaf : group)
+              (leaf == first || common(first, leaf) < size ? part : rest).push_back(leaf);
+            node.parts.push_back(reveal(part));
+            group = std::move(rest);
+          }
+          tree = std::move(node);
+        }
+        return tree;
+      };
+  if (products < 1) throw InputError("a summation tree has at least one product");
+  std::vector<int64_t> leaves(static_cast<size_t>(products));
+  for (size_t k = 0; k < leaves.size(); ++k) leaves[k] = static_cast<int64_t>(k);
+  return reveal(leaves);
+}
+
+std::vector<std::vector<int64_t>> LeavesOfCommon(const SumTree& tree) {
+  std::function<int64_t(const SumTree&)> count = [&](const SumTree& node) -> int64_t {
+    if (node.parts.empty()) return 1;
+    int64_t leaves = 0;
+    for (const SumTree& part : node.parts) leaves += count(part);
+    return leaves;
+  };
+  const int64_t products = count(tree);
+  std::vector<std::vector<int64_t>> counts;
+  for (int64_t i = 0; i < products; ++i) counts.emplace_back(static_cast<size_t>(products - i - 1));
+  Meet(tree, counts);
+  return counts;
+}
+
+}  // namespace qualm::conventions

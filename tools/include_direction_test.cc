@@ -32,7 +32,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"tools",
      {"tools", "report", "exporters", "campaign", "fuzz", "proofs", "triage", "properties",
       "oracles", "core"}},
-    {"python", {"python", "triage", "properties", "oracles", "core"}},
+    {"python", {"python", "proofs", "triage", "properties", "oracles", "core"}},
     {"bench", {"bench", "kernels"}},
     {"examples", {}},  // programs of users: installed headers in angle brackets only
 };

@@ -17,6 +17,7 @@
 #include "properties/suite.h"
 #include "python/native/arrays.h"
 #include "python/native/case_object.h"
+#include "python/native/certify.h"
 #include "python/native/subject.h"
 #include "triage/causes.h"
 #include "triage/identify.h"
@@ -245,6 +246,7 @@ PYBIND11_MODULE(_native, module) {
     }
   });
   BindCase(module);
+  BindCertify(module);
   py::class_<PythonSuite>(module, "Suite")
       .def(py::init<const std::string&, const std::string&, py::object, const py::dict&,
                     const std::string&, int64_t, uint64_t, const std::vector<Held>&>(),

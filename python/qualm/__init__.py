@@ -14,6 +14,7 @@ from ._load import load as _load
 _load()
 
 from ._api import (  # noqa: E402  (the native module must be found first)
+    certify,
     check,
     claims,
     draw,
@@ -25,10 +26,11 @@ from ._api import (  # noqa: E402  (the native module must be found first)
 from ._errors import Failed, InputError, Skip  # noqa: E402
 from ._native import Case  # noqa: E402
 from ._property import Property, property  # noqa: E402
-from ._results import Claim, Exact, Explanation, Identified, Report  # noqa: E402
+from ._results import Certificate, Claim, Exact, Explanation, Identified, Report  # noqa: E402
 
 __all__ = [
     "Case",
+    "Certificate",
     "Claim",
     "Exact",
     "Explanation",
@@ -38,6 +40,7 @@ __all__ = [
     "Property",
     "Report",
     "Skip",
+    "certify",
     "check",
     "claims",
     "draw",

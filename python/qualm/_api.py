@@ -2,13 +2,15 @@
 """The functions of the package."""
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Sequence
+
+import numpy as np
 
 from . import _native
 from ._errors import InputError
 from ._native import Case
 from ._property import CASES, Property, limits_of
-from ._results import Array, Exact, Explanation, Identified, Report
+from ._results import Array, Certificate, Exact, Explanation, Identified, Report
 
 
 def ops() -> list[str]:
@@ -79,6 +81,25 @@ def identify(what: "Callable[[Case], Any] | Case | Iterable[Case]", op: str | No
         return _identified(told)
     observed = [what] if isinstance(what, Case) else list(what)
     return [_identified(told) for told in _native.identify_cases(observed)]
+
+
+def certify(w: Array, *, x: str = "u8", x_range: "tuple[int, int] | None" = None, x_zp: int = 0,
+            w_zp: int = 0, groups: int = 1,
+            schemes: "Sequence[str] | None" = None) -> list[Certificate]:
+    """Can a narrow sum of this layer overflow, for any input? A proof, or an input that shows it.
+
+    ``w``
+        uint8 or int8 codes: (N, K) of a linear layer, (N, R, S, C/groups) of a convolution.
+    ``x``, ``x_range``, ``x_zp``
+        the type of the inputs, "u8" or "s8"; the smallest and largest code that they can have (all
+        of the type); the code of real 0, which stands in the padding of a convolution.
+    ``schemes``
+        names as of `qualm certify --scheme`: "pairs", "acc16", "fbgemm@avx2". Without them one for
+        each way in which known libraries add this layer in 16 bits; none if there is no such way.
+    """
+    found = _native.certify(np.asarray(w), x, x_range, x_zp, w_zp, groups,
+                            None if schemes is None else list(schemes))
+    return [Certificate(**one) for one in found]
 
 
 def _identified(told: dict[str, Any]) -> Identified:

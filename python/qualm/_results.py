@@ -104,6 +104,31 @@ class Identified(_Html):
 
 
 @dataclass(frozen=True)
+class Certificate(_Html):
+    """Whether the sums of a layer fit, if a kernel adds them as ``scheme`` does."""
+
+    scheme: str
+    conventions: list[str]  #: that add so
+    channels: int
+    sums: int  #: narrow sums that were proved
+    unsafe: list[tuple[int, int, int]]
+    """(channel, how many of its sums can overflow, the exact value of the worst one)"""
+    accumulators: tuple[int, int]  #: the smallest and largest whole sum, of all channels
+    witness: "Case | None"  #: an input on which the first unsafe channel comes out wrong
+
+    @property
+    def safe(self) -> bool:
+        """No narrow sum can overflow: proved, for every input in the range."""
+        return not self.unsafe
+
+    def __str__(self) -> str:
+        low, high = self.accumulators
+        told = (f"safe, proven for {self.channels} channels and {self.sums} sums" if self.safe else
+                f"UNSAFE in {len(self.unsafe)} of {self.channels} channels")
+        return f"{self.scheme}: {told}; accumulators in {low}..{high}"
+
+
+@dataclass(frozen=True)
 class Claim(_Html):
     """The judgement of one claim: "passed", "failed", "skipped", "vacuous" or "not_applicable"."""
 

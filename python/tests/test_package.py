@@ -136,6 +136,27 @@ def test_identify():
     assert "plain@up" in again[0].bit_equal
 
 
+def test_certify():
+    # 255*127 + 255*1 = 32640 fits int16, 255*127 + 255*2 = 32895 does not.
+    w = np.array([[127, 1], [127, 2]], np.int8)
+    [pairs] = qualm.certify(w, schemes=["pairs"])
+    assert (pairs.safe, pairs.channels, pairs.unsafe) == (False, 2, [(1, 1, 32895)])
+    assert pairs.accumulators == (0, 32895)
+    assert "UNSAFE in 1 of 2 channels" in str(pairs) and "UNSAFE" in pairs._repr_html_()
+    np.testing.assert_array_equal(pairs.witness.w, [[127, 2]])
+    assert int(pairs.witness.x.astype(int)[0] @ [127, 2]) > 32767
+    [safe] = qualm.certify(w, schemes=["pairs"], x_range=(0, 254))
+    assert safe.safe and safe.witness is None and "safe, proven for 2 channels" in str(safe)
+    assert any("fbgemm@avx2" in one.conventions for one in qualm.certify(w))
+    assert qualm.certify(np.full((2, 3, 3, 4), 127, np.int8), schemes=["pairs"])[0].unsafe
+    for wrong, error in [({"schemes": ["pears"]}, "pears"), ({"x": "s32"}, "x: is 's32'"),
+                         ({"x_range": (0, 256)}, "x_range: is (0, 256)")]:
+        with pytest.raises(qualm.InputError, match=re.escape(error)):
+            qualm.certify(w, **wrong)
+    with pytest.raises(qualm.InputError, match="w: is an array of float64"):
+        qualm.certify(np.zeros((2, 2)))
+
+
 @pytest.mark.parametrize("made", [np.asfortranarray, lambda y: y[::-1].copy()[::-1], np.asmatrix,
                                   lambda y: memoryview(np.ascontiguousarray(y))])
 def test_an_array_of_any_order_is_an_array(made):

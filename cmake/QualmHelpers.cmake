@@ -118,6 +118,6 @@ function(qualm_test name)
   qualm_test_headers(${name})
   target_compile_definitions(${name} PRIVATE
     QUALM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" QUALM_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120
+  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 120
     PROPERTIES LABELS ${ARG_TIER} TIMEOUT ${ARG_TIMEOUT})
 endfunction()

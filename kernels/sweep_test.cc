@@ -4,7 +4,10 @@
 // monotone, so the codes between two steps are known.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <functional>
+#include <string>
 
 #include "kernels/common/test_support.h"
 #include "kernels/elementwise.h"
@@ -28,6 +31,16 @@ struct Codes {
 };
 
 // Inputs are ranked 0, 1, ... in ascending order. code(rank) is monotone.
+// A float as the name of a test: "0x1_8pm3" is 0x1.8p-3.
+std::string NameOf(float value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%a", static_cast<double>(value));
+  std::string name = text;
+  std::ranges::replace(name, '-', 'm');
+  std::ranges::replace_if(name, [](char letter) { return letter == '.' || letter == '+'; }, '_');
+  return name;
+}
+
 struct Sweep {
   uint32_t last;                               // rank
   std::function<int32_t(uint32_t rank)> code;  // the specification
@@ -118,7 +131,11 @@ INSTANTIATE_TEST_SUITE_P(
     Multipliers, RequantizeSweep,
     ::testing::Values(Multiplier{0.1f}, Multiplier{0x1p-13f}, Multiplier{1.7e-7f}, Multiplier{3.7f},
                       Multiplier{0x1.fffffep-12f}, Multiplier{0.02f, 0.003f, 0.05f},
-                      Multiplier{1, 1, 12288}, Multiplier{16777213, 16777215, 0x1.fffffap60f}));
+                      Multiplier{1, 1, 12288}, Multiplier{16777213, 16777215, 0x1.fffffap60f}),
+    [](const auto& of) {
+      return NameOf(of.param.numerator_a) + "_" + NameOf(of.param.numerator_b) + "_" +
+             NameOf(of.param.denominator) + "_" + std::to_string(of.param.divisor);
+    });
 
 class QuantizeSweep : public ::testing::TestWithParam<float> {};
 
@@ -159,7 +176,8 @@ TEST_P(QuantizeSweep, MatchesTheSpecification) {
 
 INSTANTIATE_TEST_SUITE_P(Scales, QuantizeSweep,
                          ::testing::Values(0.1f, 0x1p-7f, 0x1.5555p-6f, 0x1.fffffep-1f, 0x1p-149f,
-                                           0x1.123456p-130f, 0x1.fffffep120f, 3 * 0x1p-7f));
+                                           0x1.123456p-130f, 0x1.fffffep120f, 3 * 0x1p-7f),
+                         [](const auto& of) { return NameOf(of.param); });
 
 }  // namespace
 }  // namespace qualm::kernels

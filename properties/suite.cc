@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <utility>
 
@@ -20,26 +21,45 @@ namespace {
 
 // Draws per wanted case: sizes that the subject does not take cannot be adapted.
 constexpr int64_t kDrawsPerCase = 32;
+// For the cause of a failure, and again for the smallest case.
+constexpr std::chrono::seconds kMostSeconds{60};
 // A message shows a case up to this size; a larger case is named by its seed and number.
 constexpr size_t kShownBytes = 8192;
 
-std::string Message(const Property& property, Op op, Finding finding, Subject& subject,
-                    const SuiteOptions& options) {
-  triage::Triaged triaged(std::move(finding), subject);
-  triaged.Minimize();
-  const Case& shown = triaged.small() ? triaged.small()->minimized : triaged.finding().test_case;
-  std::string text =
-      fmt::format("{}: {}\n{}", FullName(op, property), property.sentence, triaged.Text());
+SuiteResult Failure(const Property& property, Op op, Finding finding, Subject& subject,
+                    const SuiteOptions& options, std::vector<triage::Attribution>& established) {
+  const auto late = [] {
+    return [end = std::chrono::steady_clock::now() + kMostSeconds] {
+      return std::chrono::steady_clock::now() > end;
+    };
+  };
+  triage::Triaged triaged(std::move(finding), subject, nullptr, established, late());
+  triaged.Minimize({.stop = late()});
+  // The next claim that fails for the same reason is told in the same words, and asks less.
+  if (triaged.sure()) triage::Establish(triaged.attribution(), established);
+  SuiteResult result{
+      Judgement::kFailed,
+      fmt::format("{}: {}\n{}", FullName(op, property), property.sentence, triaged.Text()),
+      triaged.finding().kind,
+      triaged.small() ? triaged.small()->minimized : triaged.finding().test_case};
+  const Case& shown = *result.smallest;
   const std::string json = CaseToJson(shown);
-  if (json.size() <= kShownBytes) return text + "\nthe case:\n" + json;
-  return text + fmt::format("\nthe case ({}) is too large to show: seed {}, cases {}\n",
-                            Describe(shown), options.seed, options.cases);
+  result.text += json.size() <= kShownBytes
+                     ? "\nthe case:\n" + json
+                     : fmt::format("\nthe case ({}) is too large to show: seed {}, cases {}\n",
+                                   Describe(shown), options.seed, options.cases);
+  return result;
 }
 
 }  // namespace
 
 Suite::Suite(Op op, MakeOwnSubject make, SuiteOptions options)
-    : op_(op), make_(std::move(make)), options_(std::move(options)) {}
+    : op_(op),
+      make_(std::move(make)),
+      options_(std::move(options)),
+      established_(std::make_unique<std::vector<triage::Attribution>>()) {}
+
+Suite::~Suite() = default;
 
 void Suite::Prepare() {
   if (subject_) return;
@@ -48,7 +68,8 @@ void Suite::Prepare() {
   if (!options_.contract.empty())
     subject->set_contracts(ParseContracts(options_.contract).Over(subject->contracts()));
   subject->set_contract(subject->contract(op_));
-  if (const std::string why = WrongContracts(subject->contracts()); !why.empty())
+  const Contracts of_the_op{std::nullopt, {{op_, subject->contract(op_)}}};
+  if (const std::string why = WrongContracts(of_the_op); !why.empty())
     throw InputError("subject '" + std::string(subject->name()) + "': " + why);
   std::map<std::string, int64_t> reasons;
   const auto wanted = static_cast<size_t>(std::max<int64_t>(options_.cases, 1));
@@ -71,6 +92,9 @@ void Suite::Prepare() {
                                  subject->name(), taken, kDrawsPerCase * options_.cases, Name(op_),
                                  why));
   }
+  for (const Case& c : options_.first) {
+    if (c.op == op_ && WhyNot(*subject, c).empty()) first_.push_back(ProblemOf(c));
+  }
   subject_ = std::move(subject);
 }
 
@@ -79,21 +103,29 @@ SuiteResult Suite::Run(const Property& property) {
   const std::string name = FullName(op_, property);
   CheckResult result;
   const Burst burst;
-  for (const Case& c : cases_) {
-    CheckCase(c, {subject_.get()}, name, result, {.findings_kept = 1});
-    if (result.findings.empty()) continue;
-    return {Judgement::kFailed,
-            Message(property, op_, std::move(result.findings.front()), *subject_, options_)};
+  for (const std::vector<Case>* cases : {&first_, &cases_}) {
+    for (const Case& c : *cases) {
+      CheckCase(c, {subject_.get()}, name, result, {.findings_kept = 1});
+      if (result.findings.empty()) continue;
+      SuiteResult failure = Failure(property, op_, std::move(result.findings.front()), *subject_,
+                                    options_, *established_);
+      failure.judged = result.totals.judged();
+      return failure;
+    }
   }
-  if (result.totals.of(Judgement::kPassed) > 0) return {};
-  SuiteResult none{Judgement::kVacuous, "nothing was judged"};
+  SuiteResult clean;
+  clean.judged = result.totals.judged();
+  if (result.totals.of(Judgement::kPassed) > 0) return clean;
+  clean.judgement = Judgement::kVacuous;
+  clean.text = "nothing was judged";
   int64_t most = 0;
   for (const auto& [key, count] : result.reasons) {
     if (count <= most) continue;
     most = count;
-    none = {key.judgement, fmt::format("{}: {}", Name(key.judgement), key.reason)};
+    clean.judgement = key.judgement;
+    clean.text = fmt::format("{}: {}", Name(key.judgement), key.reason);
   }
-  return none;
+  return clean;
 }
 
 }  // namespace qualm

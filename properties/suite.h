@@ -18,12 +18,18 @@
 
 namespace qualm {
 
+namespace triage {
+struct Attribution;
+}
+
 struct SuiteOptions {
   int64_t cases = 500;           // that the subject can run; each is judged by every property
   uint64_t seed = 1;             // same seed, same cases
   std::string properties = "*";  // glob on claims: "sweep_*"
   std::string contract =
       {};  // "" = the subject's own; "exact", "model:NAME", "within:V1,V8", "OP=model:NAME"
+  // Judged before the drawn cases, as far as the subject can run them: what failed an earlier run.
+  std::vector<Case> first = {};
 };
 
 // The verdict of all cases on one property: failed with the first finding, minimized and explained;
@@ -31,6 +37,10 @@ struct SuiteOptions {
 struct SuiteResult {
   Judgement judgement = Judgement::kPassed;
   std::string text;  // "" if passed
+  // Of a failure: its kind, and the smallest case that was found, with the subject's answer.
+  FindingKind kind = FindingKind::kUnknown;
+  std::optional<Case> smallest;
+  int64_t judged = 0;  // cases on which the property passed or failed
 };
 
 // One thread.
@@ -38,12 +48,13 @@ class Suite {
  public:
   // Makes the subject known to the registry (core/own_subject.h) when it is first needed.
   Suite(Op op, MakeOwnSubject make, SuiteOptions options = {});
+  ~Suite();
 
   Op op() const { return op_; }
   const SuiteOptions& options() const { return options_; }
 
-  // Throws InputError for an unknown contract, and if the subject takes hardly any case: a suite
-  // that judges nothing must not look clean.
+  // Throws InputError for an unknown contract, for a convention that lacks the operation, and if
+  // the subject takes hardly any case: a suite that judges nothing must not look clean.
   SuiteResult Run(const Property& property);
 
  private:
@@ -53,7 +64,8 @@ class Suite {
   MakeOwnSubject make_;
   SuiteOptions options_;
   std::unique_ptr<Subject> subject_;
-  std::vector<Case> cases_;
+  std::vector<Case> first_, cases_;
+  std::unique_ptr<std::vector<triage::Attribution>> established_;  // causes of earlier failures
 };
 
 }  // namespace qualm

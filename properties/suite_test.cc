@@ -120,6 +120,56 @@ TEST(Suite, NamesAConventionThatDoesNotExist) {
   EXPECT_EQ(RefusalOf(exact), "");
 }
 
+TEST(Suite, NamesAConventionThatLacksTheOperation) {
+  Suite lacks(Op::kConv2d, Making(TestSubject::Exact, "mine"),
+              {.cases = 1, .contract = "model:numpy@float32"});
+  EXPECT_EQ(RefusalOf(lacks), "subject 'mine': model:numpy@float32 has no conv2d");
+}
+
+// What failed an earlier run: no case of this one may show it.
+TEST(Suite, JudgesTheGivenCasesFirst) {
+  const Case rare = gen::Draw(Op::kLinear, CaseSeed(7, Op::kLinear, 0));
+  const auto wrong = [rare](const Case& c, const RunContext& context) {
+    return c == rare ? TestSubject::Good(Tensor(c.out_dtype, {c.M, c.N + 1}))
+                     : TestSubject::Exact(c, context);
+  };
+  const auto with = [&](std::vector<Case> first) {
+    return Suite(Op::kLinear, Making(wrong, "rare"), {.cases = 3, .first = std::move(first)})
+        .Run(Claim("matches_exact"));
+  };
+  const SuiteResult clean = with({});
+  EXPECT_EQ(clean.judgement, Judgement::kPassed);
+  EXPECT_EQ(clean.judged, 3);
+  Case told = rare;
+  told.note = "from a file";
+  const SuiteResult failed = with({gen::Draw(Op::kAdd, 1), told});
+  ASSERT_EQ(failed.judgement, Judgement::kFailed);
+  EXPECT_EQ(failed.judged, 1);
+  ASSERT_TRUE(failed.smallest);
+  EXPECT_EQ(ProblemOf(*failed.smallest), rare);
+}
+
+// The cause of one claim's failure serves the next claim, which then asks less.
+TEST(Suite, LooksForACauseOnce) {
+  int64_t asked = 0;
+  const auto forgets = [&asked](const Case& c, const RunContext&) {
+    ++asked;
+    Case other = c;
+    other.out_q.zero_point.assign(other.out_q.zero_point.size(), 0);
+    return TestSubject::Good(exact::Evaluate(other));
+  };
+  const auto asked_for_negation = [&](bool after_another) {
+    Suite suite(Op::kRescale, Making(forgets, "no-zero-point"), {.cases = 50});
+    if (after_another) EXPECT_EQ(suite.Run(Claim("matches_exact")).kind, FindingKind::kZeroPoint);
+    asked = 0;
+    const SuiteResult result = suite.Run(Claim("negation"));
+    EXPECT_EQ(result.judgement, Judgement::kFailed);
+    EXPECT_EQ(result.kind, FindingKind::kZeroPoint) << result.text;
+    return asked;
+  };
+  EXPECT_LT(2 * asked_for_negation(true), asked_for_negation(false));
+}
+
 // Of 32 draws for each wanted case a tenth of the wanted ones must be taken.
 TEST(Suite, ATenthOfTheWantedCasesIsEnough) {
   constexpr int64_t kWanted = 20;

@@ -499,7 +499,7 @@ void AddCheck(CLI::App& app, Run* run) {
   AddSubjectOption(verb, *options, false);
   AddOutputOptions(verb, *options);
   AddContractOption(verb, *options);
-  AddJUnitOption(verb, *options);
+  AddReportOptions(verb, *options);
   verb.Text("--property,-p", options->check.property_glob,
             "globs on OP.CLAIM or CLAIM, between commas");
   AddOps(verb, options->ops, "only these operations");

@@ -33,8 +33,12 @@ void AddOutputOptions(Verb& verb, CommonOptions& options) {
   verb.Flag("--quiet", SetQuiet, "tell nothing on stderr but errors");
 }
 
-void AddJUnitOption(Verb& verb, CommonOptions& options) {
+void AddReportOptions(Verb& verb, CommonOptions& options) {
   verb.Text("--junit", options.junit, "write a JUnit report to FILE, - for stdout");
+  verb.Text("--sarif", options.sarif, "write SARIF 2.1.0 to FILE, - for stdout");
+  verb.Flag("--github", options.github,
+            "print annotations for GitHub Actions, and add to its job summary "
+            "(GITHUB_STEP_SUMMARY)");
 }
 
 void AddContractOption(Verb& verb, CommonOptions& options) {

@@ -24,19 +24,22 @@ struct CommonOptions {
   std::vector<std::string> subjects;
   std::string json;  // file, "-" for stdout, "" for none
   std::string junit;
+  std::string sarif;
+  bool github = false;
   std::string contract;  // overrides each subject's own (ParseContracts)
   std::string emit;      // an exporter, "" for none
   std::string output;    // where the export goes, "" for stdout
 
-  // With --json -, --junit - or an exporter without a file, nothing but the document goes to
-  // stdout.
+  // With --json -, --junit -, --sarif - or an exporter without a file, nothing but the document
+  // goes to stdout.
   bool quiet_stdout() const {
-    return json == "-" || junit == "-" || (!emit.empty() && output.empty());
+    return json == "-" || junit == "-" || sarif == "-" || (!emit.empty() && output.empty());
   }
 };
 void AddSubjectOption(Verb& verb, CommonOptions& options, bool required);
 void AddOutputOptions(Verb& verb, CommonOptions& options);
-void AddJUnitOption(Verb& verb, CommonOptions& options);
+// --junit, --sarif and --github: what CI servers show.
+void AddReportOptions(Verb& verb, CommonOptions& options);
 void AddContractOption(Verb& verb, CommonOptions& options);
 // Whether --contract says something of the operation.
 bool NamesContract(const CommonOptions& options, Op op);

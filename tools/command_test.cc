@@ -783,6 +783,23 @@ TEST_F(Command, JUnitIsWellFormedXml) {
   EXPECT_TRUE(Has(replay, "failures=\"1\""));
 }
 
+TEST_F(Command, GithubGetsAnnotationsAndASummary) {
+  const std::string summary = (folder() / "summary.md").string();
+  Write("summary.md", "before\n");
+  setenv("GITHUB_STEP_SUMMARY", summary.c_str(), 1);
+  const Ran ran = Qualm(1, {"check", "-s", "faulty:k-tail", "--op", "linear", "-n", "100",
+                            "--github", "--sarif", "run.sarif"});
+  unsetenv("GITHUB_STEP_SUMMARY");
+  EXPECT_TRUE(Has(ran.out, "\n::error title=qualm%3A linear of faulty%3Ak-tail%2C tail::"));
+  EXPECT_TRUE(Begins(Read("summary.md"), "before\n### qualm: 1 new\n"));
+  const auto sarif = nlohmann::json::parse(Read("run.sarif"));
+  EXPECT_EQ(sarif["runs"][0]["results"][0]["level"], "error");
+  ExpectBadInput({"check", "-s", "native", "--github", "--json", "-"},
+                 "--github: prints to stdout");
+  ExpectBadInput({"check", "-s", "native", "--sarif", "-", "--json", "-"},
+                 "--sarif: stdout takes one document");
+}
+
 TEST_F(Command, EveryVerbShowsAnExample) {
   const Ran help = Qualm({"--help"});
   EXPECT_TRUE(Has(help.out, "Exit status: 0 clean, 1 findings"));

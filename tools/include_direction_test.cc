@@ -32,6 +32,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"tools",
      {"tools", "report", "exporters", "campaign", "fuzz", "proofs", "triage", "properties",
       "oracles", "core"}},
+    {"python", {"python", "proofs", "triage", "properties", "oracles", "core"}},
     {"bench", {"bench", "kernels"}},
     {"examples", {}},  // programs of users: installed headers in angle brackets only
 };
@@ -45,6 +46,10 @@ bool IsAllowedException(const std::string& file, const std::string& included) {
   if (file.starts_with("adapters/faulty/") && !file.ends_with("_test.cc"))
     return included == "triage/causes.h" || included == "triage/stages.h" ||
            included == "oracles/exact/evaluate.h";
+  // A Python function is a thing under test, with the limits and the places of data of adapters.
+  if (file.starts_with("python/native/subject."))
+    return included == "adapters/host/plugin_limits.h" || included == "adapters/host/placement.h" ||
+           included == "adapters/qualm_plugin.h";
   // The binding for GoogleTest prints a failure minimized and explained.
   if (file == "properties/suite.cc" || file == "properties/rapidcheck_test.cc")
     return included.starts_with("triage/");
@@ -68,7 +73,8 @@ std::string ThirdParty(const std::string& header) {
                                                             {"zlib", "zlib"},
                                                             {"fbgemm/", "FBGEMM"},
                                                             {"ruy/", "ruy"},
-                                                            {"benchmark/", "Google Benchmark"}};
+                                                            {"benchmark/", "Google Benchmark"},
+                                                            {"pybind11/", "pybind11"}};
   for (const auto& [prefix, name] : kPrefixes) {
     if (header.starts_with(prefix)) return name;
   }

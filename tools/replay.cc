@@ -397,7 +397,7 @@ void AddReplay(CLI::App& app, Run* run) {
   verb.Text("--property,-p", options->property, "judge this claim instead of the case's own");
   AddEmitOptions(verb, *options);
   AddOutputOptions(verb, *options);
-  AddJUnitOption(verb, *options);
+  AddReportOptions(verb, *options);
   AddContractOption(verb, *options);
   verb.Does([options] { return RunReplay(*options); });
 }

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <string_view>
 
@@ -31,11 +33,12 @@ std::vector<std::string>& CommandLine() {
 // Is the word an option that a repetition leaves out: "--jobs", "--jobs=2", "-j2"? *next says
 // whether its value is the next word.
 bool IsVolatile(const std::string& word, bool* next) {
-  static const std::set<std::string> kLong{"--json", "--junit",  "--jobs",     "--out",
-                                           "--plot", "--output", "--to-corpus"};
+  static const std::set<std::string> kLong{"--json", "--junit", "--sarif",  "--jobs",
+                                           "--out",  "--plot",  "--output", "--to-corpus"};
   static const std::set<std::string> kShort{"-j", "-o"};
   const std::string name = word.substr(0, word.find('='));
-  *next = name == word;
+  *next = name == word && name != "--github";
+  if (name == "--github") return true;  // has no value
   if (kLong.contains(name)) return true;
   if (!kShort.contains(word.substr(0, 2))) return false;
   *next = word.size() == 2;
@@ -162,15 +165,40 @@ void RequireFolder(const std::string& option, const std::string& path) {
 void RequireWritable(const CommonOptions& options,
                      const std::vector<std::pair<std::string, std::string>>& more,
                      const std::vector<std::string>& read) {
-  if (options.json == "-" && options.junit == "-") {
-    throw InputError("--junit: stdout takes one document, expected a file for this or for --json");
+  std::string on_stdout;
+  for (const auto& [option, path] : {std::pair{"--json", &options.json},
+                                     {"--junit", &options.junit},
+                                     {"--sarif", &options.sarif}}) {
+    if (*path != "-") continue;
+    if (!on_stdout.empty()) {
+      throw InputError(fmt::format(
+          "{}: stdout takes one document, expected a file for this or for {}", option, on_stdout));
+    }
+    on_stdout = option;
   }
+  if (options.github && options.quiet_stdout())
+    throw InputError("--github: prints to stdout, which is taken by a document");
   std::vector<std::pair<std::string, std::string>> written = more;
   if (options.json != "-") written.emplace_back("--json", options.json);
   if (options.junit != "-") written.emplace_back("--junit", options.junit);
+  if (options.sarif != "-") written.emplace_back("--sarif", options.sarif);
   for (const auto& [option, path] : written) RequireWritable(option, path);
   RequireApart(written, read);
 }
+
+namespace {
+
+// The runner reads annotations from stdout, and a summary from the file that it names.
+void TellGithub(const ResultDocument& document) {
+  Out(ToGithubAnnotations(document));
+  const char* const summary = std::getenv("GITHUB_STEP_SUMMARY");
+  if (summary == nullptr || *summary == '\0') return;
+  std::ofstream file(summary, std::ios::app);
+  file << ToMarkdownSummary(document) << "\n" << std::flush;
+  if (!file) throw InputError(std::string(summary) + ": cannot be written");
+}
+
+}  // namespace
 
 std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
                                       const std::vector<std::string>& defaults) {
@@ -270,6 +298,8 @@ void Session::Write(const std::string& copy) {
   if (!copy.empty()) deferred.Try([&] { WriteTextFile(copy, ResultToJson(document)); });
   deferred.Try("--json", [&] { WriteTo(options_.json, ResultToJson(document)); });
   deferred.Try("--junit", [&] { WriteTo(options_.junit, ToJUnit(tests)); });
+  deferred.Try("--sarif", [&] { WriteTo(options_.sarif, ToSarif(document, QUALM_VERSION)); });
+  if (options_.github) deferred.Try("--github", [&] { TellGithub(document); });
   deferred.Throw();
 }
 

@@ -63,8 +63,8 @@ class SessionTest : public KnowingTest {
 
 TEST_F(SessionTest, ARepetitionLeavesOutWhereResultsGoAndWhoFindsThem) {
   EXPECT_EQ(Repeated({"qualm", "check", "-s", "native"}), "qualm check -s native");
-  for (const char* option :
-       {"--json", "--junit", "--jobs", "--out", "--plot", "--output", "--to-corpus", "-j", "-o"}) {
+  for (const char* option : {"--json", "--junit", "--sarif", "--jobs", "--out", "--plot",
+                             "--output", "--to-corpus", "-j", "-o"}) {
     EXPECT_EQ(Repeated({"qualm", "check", option, "x", "-s", "native"}), "qualm check -s native")
         << option;
     const std::string in_one =
@@ -72,6 +72,7 @@ TEST_F(SessionTest, ARepetitionLeavesOutWhereResultsGoAndWhoFindsThem) {
     EXPECT_EQ(Repeated({"qualm", "check", in_one, "-s", "native"}), "qualm check -s native")
         << in_one;
   }
+  EXPECT_EQ(Repeated({"qualm", "check", "--github", "-s", "native"}), "qualm check -s native");
   EXPECT_EQ(Repeated({"qualm", "check", "--op", "linear", "--jsonx", "y"}),
             "qualm check --op linear --jsonx y");
   EXPECT_EQ(Repeated({"qualm", "check", "a b"}), "qualm check 'a b'");

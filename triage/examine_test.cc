@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <limits>
 #include <map>
@@ -311,7 +312,11 @@ TEST_P(ConditionTest, IsNamedWhereItHoldsWhereverTheAnswersDepart) {
   EXPECT_TRUE(weighed.where.holds(base_));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ConditionTest, testing::ValuesIn(kConditions));
+INSTANTIATE_TEST_SUITE_P(All, ConditionTest, testing::ValuesIn(kConditions), [](const auto& of) {
+  std::string name = of.param.where;
+  std::ranges::replace_if(name, [](unsigned char letter) { return !std::isalnum(letter); }, '_');
+  return name + "_" + std::to_string(of.index);
+});
 
 TEST_F(ExamineTest, AFewAnswersDoNotTellACondition) {
   AskDrawnCasesOnly();

@@ -5,7 +5,6 @@
 #include <array>
 #include <utility>
 
-#include "adapters/qualm_plugin.h"
 #include "core/finding.h"
 #include "core/status.h"
 
@@ -13,26 +12,6 @@ namespace qualm {
 namespace {
 
 constexpr std::string_view kPrefix = "pipe:";
-
-uint32_t FeatureBit(PipeFeature feature) {
-  switch (feature) {
-    case PipeFeature::kBiasF32: return QUALM_CAN_BIAS_F32;
-    case PipeFeature::kBiasI32: return QUALM_CAN_BIAS_I32;
-    case PipeFeature::kRelu: return QUALM_CAN_RELU;
-    case PipeFeature::kClamp: return QUALM_CAN_CLAMP;
-    case PipeFeature::kPerChannel: return QUALM_CAN_PER_CHANNEL;
-    case PipeFeature::kEmpty: return QUALM_CAN_EMPTY;
-    case PipeFeature::kEmptyK: return QUALM_CAN_EMPTY_K;
-    case PipeFeature::kAcc: return QUALM_CAN_ACC;
-    case PipeFeature::kDilation: return QUALM_CAN_DILATION;
-    case PipeFeature::kGroups: return QUALM_CAN_GROUPS;
-    case PipeFeature::kAsymmetricPadding: return QUALM_CAN_ASYMMETRIC_PADDING;
-    case PipeFeature::kCeilMode: return QUALM_CAN_CEIL_MODE;
-    case PipeFeature::kCountPadding: return QUALM_CAN_COUNT_PADDING;
-    case PipeFeature::kPerRow: return QUALM_CAN_PER_ROW;
-  }
-  return 0;
-}
 
 PluginLimits LimitsOf(const PipeOp& op) {
   // Where the child states no range of zero points, the codes of each tensor's type are the range:

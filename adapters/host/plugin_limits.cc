@@ -40,6 +40,26 @@ std::string CheckDim(std::string_view name, int64_t dim, int64_t max, int64_t mu
 
 }  // namespace
 
+uint32_t FeatureBit(PipeFeature feature) {
+  switch (feature) {
+    case PipeFeature::kBiasF32: return QUALM_CAN_BIAS_F32;
+    case PipeFeature::kBiasI32: return QUALM_CAN_BIAS_I32;
+    case PipeFeature::kRelu: return QUALM_CAN_RELU;
+    case PipeFeature::kClamp: return QUALM_CAN_CLAMP;
+    case PipeFeature::kPerChannel: return QUALM_CAN_PER_CHANNEL;
+    case PipeFeature::kEmpty: return QUALM_CAN_EMPTY;
+    case PipeFeature::kEmptyK: return QUALM_CAN_EMPTY_K;
+    case PipeFeature::kAcc: return QUALM_CAN_ACC;
+    case PipeFeature::kDilation: return QUALM_CAN_DILATION;
+    case PipeFeature::kGroups: return QUALM_CAN_GROUPS;
+    case PipeFeature::kAsymmetricPadding: return QUALM_CAN_ASYMMETRIC_PADDING;
+    case PipeFeature::kCeilMode: return QUALM_CAN_CEIL_MODE;
+    case PipeFeature::kCountPadding: return QUALM_CAN_COUNT_PADDING;
+    case PipeFeature::kPerRow: return QUALM_CAN_PER_ROW;
+  }
+  return 0;
+}
+
 std::string WrongLimits(const PluginLimits& limits) {
   const int32_t alignment = limits.alignment_bytes;
   if (alignment < 0 || alignment > 4096 || (alignment & (alignment - 1)) != 0) {

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/case.h"
+#include "core/io/pipe_json.h"
 #include "core/subject.h"
 
 namespace qualm {
@@ -36,6 +37,9 @@ struct PluginLimits {
   int32_t read_slack_bytes = 0;
   int32_t alignment_bytes = 0;
 };
+
+// The flag QUALM_CAN_... of a feature that programs and Python functions declare by its name.
+uint32_t FeatureBit(PipeFeature feature);
 
 // "" or what is wrong with the limits themselves: "FIELD is what, expected what".
 std::string WrongLimits(const PluginLimits& limits);

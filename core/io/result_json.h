@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The result of every verb: --json ("schema": "qualm.result/1", core/io/result.schema.json),
-// --junit. The order of keys is fixed; two equal runs differ in "seconds" only.
+// --junit, --sarif, --github. The order of keys is fixed; two equal runs differ in "seconds" only.
 #ifndef QUALM_CORE_IO_RESULT_JSON_H_
 #define QUALM_CORE_IO_RESULT_JSON_H_
 
@@ -44,6 +44,15 @@ struct JUnitTest {
   std::string message;
 };
 std::string ToJUnit(const std::vector<JUnitTest>& tests);
+
+// What GitHub Actions shows beside a change: a line `::error title=...::...` for each subject,
+// operation and kind with a finding that is neither declared nor known.
+std::string ToGithubAnnotations(const ResultDocument& document);
+// The same as Markdown: a heading, the command, the totals, a table.
+std::string ToMarkdownSummary(const ResultDocument& document);
+// SARIF 2.1.0 (OASIS), which code scanning reads: all findings; those that are declared or known
+// are notes. `version` is qualm's.
+std::string ToSarif(const ResultDocument& document, const std::string& version);
 
 }  // namespace qualm
 

@@ -83,5 +83,53 @@ TEST(JUnit, CountsAndEscapes) {
 )");
 }
 
+// Two claims of one fault are one annotation; what is known or declared is none.
+ResultDocument ForCi() {
+  ResultDocument document;
+  document.command = "qualm check";
+  document.totals = {{"cases", 7}, {"failed", 4}};
+  const Verdict tail = [] {
+    Verdict verdict = Verdict::Failed("100% lost: a|b\n<c>");
+    verdict.kind = FindingKind::kTail;
+    return verdict;
+  }();
+  for (const char* claim : {"matches_exact", "clamp"})
+    document.findings.emplace_back("linear", claim, "plugin:k", tail, "out/a.case.json");
+  document.findings.emplace_back("add", "clamp", "plugin:k", tail);
+  document.known = {{document.findings.back().fingerprint(), {"baseline", "", ""}}};
+  document.findings.emplace_back("mul", "clamp", "plugin:k", tail);
+  document.findings.back().expected_by_contract = true;
+  return document;
+}
+
+TEST(CiReports, GithubShowsEachNewFaultOnce) {
+  EXPECT_EQ(ToGithubAnnotations(ForCi()),
+            "::error title=qualm%3A linear of plugin%3Ak%2C tail::100%25 lost: a|b%0A<c>%0A"
+            "fails clamp, matches_exact%0Acase: out/a.case.json\n");
+  EXPECT_EQ(ToMarkdownSummary(ForCi()), R"(### qualm: 1 new
+
+`qualm check`
+
+7 cases; claims: 0 passed, 4 failed, 0 expected, 0 skipped, 0 vacuous
+
+| subject | operation | kind | what | fails | case |
+|---|---|---|---|---|---|
+| plugin:k | linear | tail | 100% lost: a\|b &lt;c&gt; | clamp, matches_exact | `out/a.case.json` |
+)");
+  EXPECT_EQ(ToGithubAnnotations({}), "");
+  EXPECT_TRUE(ToMarkdownSummary({}).starts_with("### qualm: nothing new\n"));
+}
+
+TEST(CiReports, SarifHasEveryFindingWithItsLevel) {
+  EXPECT_EQ(
+      ToSarif(ForCi(), "1.2"),
+      R"({"$schema":"https://json.schemastore.org/sarif-2.1.0.json","version":"2.1.0","runs":[{"tool":{"driver":{"name":"qualm","version":"1.2","rules":[{"id":"add.clamp"},{"id":"linear.clamp"},{"id":"linear.matches_exact"},{"id":"mul.clamp"}]}},"results":[)"
+      R"({"ruleId":"linear.matches_exact","level":"error","message":{"text":"plugin:k [tail]: 100% lost: a|b\n<c>"},"partialFingerprints":{"qualm/v1":"linear.matches_exact-plugin-k-tail"},"locations":[{"physicalLocation":{"artifactLocation":{"uri":"out/a.case.json"}}}]},)"
+      R"({"ruleId":"linear.clamp","level":"error","message":{"text":"plugin:k [tail]: 100% lost: a|b\n<c>"},"partialFingerprints":{"qualm/v1":"linear.clamp-plugin-k-tail"},"locations":[{"physicalLocation":{"artifactLocation":{"uri":"out/a.case.json"}}}]},)"
+      R"({"ruleId":"add.clamp","level":"note","message":{"text":"plugin:k [tail]: 100% lost: a|b\n<c>"},"partialFingerprints":{"qualm/v1":"add.clamp-plugin-k-tail"}},)"
+      R"({"ruleId":"mul.clamp","level":"note","message":{"text":"plugin:k [tail]: 100% lost: a|b\n<c>"},"partialFingerprints":{"qualm/v1":"mul.clamp-plugin-k-tail"}}]}]})"
+      "\n");
+}
+
 }  // namespace
 }  // namespace qualm

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases, exact results, explanations, and what a function may answer."""
+import importlib.metadata
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import qualm
+from qualm import _native
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def exact(case):
+    return qualm.exact(case).y
+
+
+def judged(function, op="quantize", claim="matches_exact", **options):
+    return qualm.check(op, function, claim=claim, **{"cases": 60, **options}).claims[0]
+
+
+def half_up(case):
+    codes = np.floor(case.x.astype(np.float64) / np.float64(case.out_scale) + 0.5)
+    codes = np.nan_to_num(codes, nan=0, posinf=1e9, neginf=-1e9) + case.out_zp
+    return np.clip(codes, 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize("op", qualm.ops())
+def test_every_operation_reaches_a_function(op):
+    types = sorted({qualm.draw(op, seed).out_type for seed in range(20)} & {"u8", "s8", "s32", "f32"})
+    result = judged(exact, op, out=types, per_channel=True, relu=True, clamp=True, empty=True)
+    assert result.judgement == "passed", result
+    assert result.judged >= 30
+
+
+@pytest.mark.parametrize("op", qualm.ops())
+def test_a_case_is_the_same_from_its_text_and_from_its_arrays(op):
+    for seed in range(30):
+        case = qualm.draw(op, seed)
+        assert qualm.Case.parse(case.json()) == case
+    assert case != qualm.draw(op, 99)
+
+
+def test_a_case_of_arrays_in_any_order(tmp_path):
+    x = np.array([[0.5, 1, 2], [3, -4, 5]], np.float32)
+    fields = {"out_scale": 0.5, "out_zp": 3}
+    case = qualm.Case("quantize", x=x, **fields)
+    assert case == qualm.Case("quantize", x=np.asfortranarray(x), **fields)
+    assert case == qualm.Case("quantize", x=np.repeat(x, 2, axis=1)[:, ::2], **fields)
+    np.testing.assert_array_equal(case.x, x)
+    # 0.5 / 0.5 + 3 and so on; -4 / 0.5 + 3 is -5, below the lowest code.
+    np.testing.assert_array_equal(exact(case), np.array([[4, 5, 7], [9, 0, 13]], np.uint8))
+    case.write(tmp_path / "a.case.json")
+    assert qualm.Case.read(tmp_path / "a.case.json") == case
+    with pytest.raises(ValueError, match="read-only"):
+        case.x[0, 0] = 1
+
+
+def test_a_case_has_the_sizes_of_its_arrays():
+    case = qualm.Case("conv2d", x=np.zeros((2, 5, 6, 4), np.uint8), w=np.ones((6, 3, 2, 2), np.int8),
+                      x_scale=0.5, x_zp=0, w_scale=np.full(6, 0.25, np.float32), w_zp=np.zeros(6, int),
+                      out_scale=2.0, out_zp=7, stride=(2, 1), pad=(1, 1, 0, 0))
+    assert (case.groups, case.kernel, case.stride, case.pad) == (2, (3, 2), (2, 1), (1, 1, 0, 0))
+    assert case.shape == (2, 3, 5, 6)
+    np.testing.assert_array_equal(case.multiplier, np.full(6, 0.5 * 0.25 / 2))
+    assert np.all(exact(case) == 7)
+
+
+@pytest.mark.parametrize("fields, error", [
+    ({}, "Case: N: is missing|Case: M: is missing"),
+    ({"x": np.zeros((2, 2))}, "x: is an array of float64, expected"),
+    ({"x": np.zeros(4, np.float32)}, "x: has 1 dimensions, expected 2"),
+    ({"x": np.zeros((2, 2), np.float32), "out_scale": -1, "out_zp": 0}, "Case: out_scale: "),
+    ({"x": np.zeros((2, 2), np.float32), "out_scal": 1, "out_zp": 0}, "nearest is \"out_scale\""),
+])
+def test_a_wrong_field_is_named(fields, error):
+    with pytest.raises(qualm.InputError, match=error):
+        qualm.Case("quantize", **fields)
+
+
+def test_an_attribute_of_another_operation_is_no_attribute():
+    with pytest.raises(AttributeError, match="quantize has no w"):
+        qualm.draw("quantize").w
+    assert not hasattr(qualm.draw("dequantize"), "out_scale")
+
+
+def test_the_stub_has_what_the_module_has():
+    stub = (Path(qualm.__file__).parent / "_native.pyi").read_text()
+    of_case = stub[stub.index("class Case:"):stub.index("class Suite:")]
+    assert set(re.findall(r"def (\w+)", of_case)) - {"__init__"} == {
+        name for name in dir(qualm.Case) if not name.startswith("_") or name == "_repr_html_"}
+    functions = set(re.findall(r"^def (\w+)", stub, re.M))
+    assert functions == {name for name in dir(_native)
+                         if not name.startswith("_") and name not in ("Case", "Suite")}
+
+
+def test_the_version_is_that_of_the_project():
+    if not (ROOT / "CMakeLists.txt").exists():
+        pytest.skip("installed: the project is elsewhere")
+    version = re.search(r"project\(qualm VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
+    assert importlib.metadata.version("qualm") == version.group(1)
+
+
+def test_explanations():
+    # The first page's sum: 255*127 twice leaves int16.
+    case = qualm.Case("linear", x=np.array([[255, 255]], np.uint8), w=np.array([[127, 127]], np.int8),
+                      x_scale=1, x_zp=0, w_scale=1, w_zp=0, out_scale=256, out_zp=0)
+    answer = qualm.explain(case, np.array([[128]], np.uint8), by="a kernel")
+    assert (answer.exact, answer.kind) == (False, "pair-saturation")
+    assert "fbgemm@avx2" in answer.conventions
+    assert "saturating int16" in answer.cause and "a kernel" in str(answer)
+    right = qualm.explain(case, exact(case))
+    assert (right.exact, right.kind, right.cause) == (True, "", "")
+    asked = qualm.explain(qualm.Case("quantize", x=np.array([[0.5]], np.float32), out_scale=1, out_zp=0),
+                          half_up)
+    assert asked.kind == "tie" and "rounds ties up" in asked.cause
+    html = qualm.explain(case, exact(case), by="<b>")._repr_html_()
+    assert "&lt;b&gt;" in html and "<b>" not in html
+    assert "<td" in qualm.check("quantize", exact, cases=10)._repr_html_()
+    with pytest.raises(qualm.InputError, match="y: is an array of int64, expected an array of uint8"):
+        qualm.explain(case, np.array([[128]]))
+    with pytest.raises(qualm.InputError, match="index: is 1, expected less than 1"):
+        qualm.exact(case).derive(1)
+    assert "255*127 + 255*127" in qualm.exact(case).derive(0)
+
+
+def test_identify():
+    found = qualm.identify(half_up, "quantize", cases=200)
+    assert "plain@up" in found.bit_equal and "exact" not in found.bit_equal
+    state = {row[0]: row for row in found.rows}["exact"]
+    assert state[1] == "ruled out" and state[4].observed is not None
+    assert "plain@up" in str(found) and "plain@up" in found._repr_html_()
+    again = qualm.identify(state[4])
+    assert "plain@up" in again[0].bit_equal
+
+
+def test_certify():
+    # 255*127 + 255*1 = 32640 fits int16, 255*127 + 255*2 = 32895 does not.
+    w = np.array([[127, 1], [127, 2]], np.int8)
+    [pairs] = qualm.certify(w, schemes=["pairs"])
+    assert (pairs.safe, pairs.channels, pairs.unsafe) == (False, 2, [(1, 1, 32895)])
+    assert pairs.accumulators == (0, 32895)
+    assert "UNSAFE in 1 of 2 channels" in str(pairs) and "UNSAFE" in pairs._repr_html_()
+    np.testing.assert_array_equal(pairs.witness.w, [[127, 2]])
+    assert int(pairs.witness.x.astype(int)[0] @ [127, 2]) > 32767
+    [safe] = qualm.certify(w, schemes=["pairs"], x_range=(0, 254))
+    assert safe.safe and safe.witness is None and "safe, proven for 2 channels" in str(safe)
+    assert any("fbgemm@avx2" in one.conventions for one in qualm.certify(w))
+    assert qualm.certify(np.full((2, 3, 3, 4), 127, np.int8), schemes=["pairs"])[0].unsafe
+    for wrong, error in [({"schemes": ["pears"]}, "pears"), ({"x": "s32"}, "x: is 's32'"),
+                         ({"x_range": (0, 256)}, "x_range: is (0, 256)")]:
+        with pytest.raises(qualm.InputError, match=re.escape(error)):
+            qualm.certify(w, **wrong)
+    with pytest.raises(qualm.InputError, match="w: is an array of float64"):
+        qualm.certify(np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("made", [np.asfortranarray, lambda y: y[::-1].copy()[::-1], np.asmatrix,
+                                  lambda y: memoryview(np.ascontiguousarray(y))])
+def test_an_array_of_any_order_is_an_array(made):
+    assert judged(lambda case: made(exact(case))).judgement == "passed"
+
+
+class Lends:
+    def __init__(self, y):
+        self.y = y
+
+
+class LendsAnArray(Lends):
+    def __array__(self, dtype=None, copy=None):
+        return self.y
+
+
+class LendsByDLPack(Lends):
+    def __dlpack__(self, **options):
+        return self.y.copy().__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.y.__dlpack_device__()
+
+
+@pytest.mark.parametrize("made", [LendsAnArray, LendsByDLPack])
+def test_an_object_with_an_array_is_an_array(made):
+    assert judged(lambda case: made(exact(case))).judgement == "passed"
+
+
+def raises(case):
+    raise ValueError("no such tile\nand more")
+
+
+def modifies(case):
+    y = exact(case)
+    case.x[...] = 0
+    return y
+
+
+@pytest.mark.parametrize("function, kind, text", [
+    (raises, "crash", "crashed: raised ValueError: no such tile (test_package.py, line "),
+    (modifies, "memory", "modified-input: modified x"),
+    (lambda case: None, "unknown", "returned None, expected an array of uint8 with shape ("),
+    (lambda case: exact(case).ravel(), "unknown", "returned an array with shape ("),
+    (lambda case: exact(case).astype(np.int64), "unknown", "returned an array of int64, expected"),
+    (lambda case: exact(case).tolist(), "unknown", "returned a list, expected an array"),
+    (half_up, "tie", "the subject rounds ties up"),
+])
+def test_what_is_wrong_is_told(function, kind, text):
+    result = judged(function)
+    assert (result.judgement, result.kind) == ("failed", kind)
+    assert text in result.text, result.text
+
+
+def test_a_modified_list_is_told():
+    def modifies_scales(case):
+        y = exact(case)
+        if case.per_channel:
+            case.out_scale[0] = 1e9
+        return y
+
+    result = judged(modifies_scales, per_channel=True)
+    assert "modified out_scale" in result.text
+
+
+def test_nan_is_an_answer():
+    result = judged(lambda case: np.full(case.shape, np.nan, np.float32), "dequantize")
+    assert result.judgement == "failed" and "actual nan" in result.text
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_run_ends_it(stop):
+    calls = []
+
+    def stops(case):
+        calls.append(case)
+        if len(calls) == 3:
+            raise stop
+        return exact(case)
+
+    with pytest.raises(stop):
+        judged(stops)
+    assert len(calls) == 3
+
+
+def test_a_function_that_takes_nothing_is_no_pass():
+    def skips(case):
+        raise qualm.Skip("no tiles")
+
+    result = judged(skips)
+    assert result.failed and "only 0 of 60 answers were judged (skipped: no tiles)" in result.text
+
+
+@pytest.mark.parametrize("options, error", [
+    ({"contract": "numpy@float33"}, "nearest is 'numpy@float32'"),
+    ({"op": "conv2d", "contract": "numpy@float32"}, "numpy@float32 has no conv2d"),
+    ({"op": "quantise"}, "op: 'quantise' is no operation, nearest is 'quantize'"),
+    ({"op": "linear", "w": "u9"}, "w: is 'u9', expected s8 or u8"),
+    ({"tiles": 3}, "tiles: is no argument"),
+    ({"x_zp": (3, 1), "op": "linear"}, "x_zp: is "),
+    ({"bias": "f64", "op": "linear"}, "bias: is 'f64'"),
+    ({"op": "linear", "n_multiple": 4096}, "takes only 0 of "),
+    ({"cases": 0}, "cases: is 0"),
+])
+def test_a_wrong_argument_is_an_error(options, error):
+    with pytest.raises(qualm.InputError, match=re.escape(error)):
+        judged(exact, **options)
+
+
+def test_limits_are_kept():
+    seen = []
+
+    def looks(case):
+        seen.append((case.x_type, case.w_type, case.out_type, case.per_channel, case.bias_i32 is None,
+                     case.x.flags.c_contiguous, case.x_zp, np.max(np.abs(case.w_zp))))
+        return exact(case)
+
+    assert judged(looks, "linear", out="s8", x_zp=(1, 3)).judgement == "passed"
+    assert {one[:6] for one in seen} == {("u8", "s8", "s8", False, True, True)}
+    assert {one[6] for one in seen} <= {1, 2, 3} and {one[7] for one in seen} == {0}
+    seen.clear()
+    judged(looks, "linear", "alignment_and_stride", x=["u8", "s8"], per_channel=True, bias=True, strides=True)
+    assert {one[0] for one in seen} == {"u8", "s8"}
+    for at in (3, 4, 5):
+        assert {one[at] for one in seen} == {True, False}, at
+
+
+def test_each_function_is_asked_for_itself():
+    # Two functions of one name: triage makes a subject anew by its name.
+    def kernel(case):
+        return exact(case)
+
+    first = judged(kernel)
+
+    def kernel(case):  # noqa: F811
+        return half_up(case)
+
+    assert (first.judgement, judged(kernel).kind) == ("passed", "tie")

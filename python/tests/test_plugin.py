@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin, in runs of pytest of its own."""
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+import qualm
+
+HEAD = """
+import numpy as np
+import pytest
+import qualm
+
+def exact(c):
+    return qualm.exact(c).y
+
+def half_up(c):
+    codes = np.floor(c.x.astype(np.float64) / np.float64(c.out_scale) + 0.5)
+    codes = np.nan_to_num(codes, nan=0, posinf=1e9, neginf=-1e9) + c.out_zp
+    return np.clip(codes, 0, 255).astype(np.uint8)
+
+"""
+
+
+class Run:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def command(self, *arguments):
+        plugin = [] if _is_found() else ["-p", "qualm.pytest_plugin"]
+        return [sys.executable, "-m", "pytest", "-q", "-rA", "-W", "ignore", *plugin, *arguments]
+
+    def __call__(self, text, *arguments):
+        """(outcome by test, everything that was printed, exit status)"""
+        (self.folder / "test_it.py").write_text(HEAD + text)
+        done = subprocess.run(self.command(*arguments), cwd=self.folder, env=_environment(),
+                              capture_output=True, text=True, timeout=240)
+        outcomes = dict(
+            (name, outcome) for outcome, name in
+            re.findall(r"^(PASSED|FAILED|ERROR|XFAIL|XPASS) test_it\.py(?:::([^\s]+))?", done.stdout, re.M))
+        return outcomes, done.stdout + done.stderr, done.returncode
+
+    def kept(self):
+        return sorted((self.folder / ".pytest_cache/d/qualm").glob("*.case.json"))
+
+
+def _environment():
+    drop = ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST")
+    kept = {key: value for key, value in os.environ.items() if key not in drop}
+    # The runs have folders of their own, where a relative path leads elsewhere.
+    package = str(Path(qualm.__file__).resolve().parents[1])
+    kept["PYTHONPATH"] = os.pathsep.join([package, kept.get("PYTHONPATH", "")])
+    return kept
+
+
+def _is_found():
+    found = entry_points()
+    plugins = found.select(group="pytest11") if hasattr(found, "select") else found.get("pytest11", [])
+    return any(plugin.name == "qualm" for plugin in plugins)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return Run(tmp_path)
+
+
+def test_a_right_function_passes_every_claim_that_applies(run):
+    outcomes, text, status = run("""
+@qualm.property("quantize", contract="numpy@float32")
+def test_quantize(c):
+    codes = np.rint(c.x / c.out_scale) + c.out_zp
+    return np.clip(np.nan_to_num(codes, nan=0), 0, 255).astype(np.uint8)
+""", "--qualm-cases", "100")
+    assert status == 0, text
+    assert set(outcomes.values()) == {"PASSED"}
+    assert "test_quantize[matches_model]" in outcomes and "test_quantize[clamp]" in outcomes
+    claims = qualm.claims("quantize")
+    skipped = sum(int(n) for n in re.findall(r"^SKIPPED \[(\d+)\] test_it.py:\d+: \w+: ", text, re.M))
+    assert len(outcomes) + skipped == len(claims), "each claim is a test, and each skip has a reason"
+
+
+def test_a_wrong_function_shows_its_smallest_case_and_its_cause(run):
+    outcomes, text, status = run("""
+@qualm.property("quantize")
+def test_wrong(c):
+    return half_up(c)
+""", "--qualm-cases", "100")
+    assert status == 1
+    assert {name for name, outcome in outcomes.items() if outcome == "FAILED"} == {
+        "test_wrong[matches_exact]", "test_wrong[negation]"}
+    # In the words of `qualm check` on the same function behind a pipe.
+    assert "FINDING: quantize.matches_exact fails on python:test_wrong [tie]" in text
+    assert "cause: the subject rounds ties up, as plain@away+zp_first, plain@up do [tie]" in text
+    assert "0.5, exactly half way, goes to the even one = 0" in text
+    assert '"x": ["0x1p-1"]' in text and '"M": 1' in text and '"N": 1' in text
+    assert "Traceback" not in text
+
+
+def test_a_failing_case_is_kept_and_judged_first(run):
+    wrong = """
+calls = []
+
+@qualm.property("linear")
+def test_wrong(c):
+    calls.append(c.shape)
+    y = exact(c).copy()
+    if c.K >= 3 and c.x.size and c.x.ravel()[2] > 200:
+        y ^= 1
+    return y
+
+def test_calls():
+    print("CALLS", calls[:1])
+"""
+    only = ("-k", "matches_exact or calls")
+    _, text, status = run(wrong, *only, "--qualm-cases", "200")
+    assert status == 1
+    [path] = run.kept()
+    small = qualm.Case.read(path)
+    assert small.K == 3 and small.M == 1 and small.property == "linear.matches_exact"
+    assert str(path) in text
+    # The first drawn case is larger; --qualm-cases 1 alone would find nothing.
+    _, text, status = run(wrong, *only, "--qualm-cases", "1")
+    assert status == 1 and "CALLS [(1, 1)]" in text
+    # What is mended is judged again, and then forgotten.
+    _, text, status = run(wrong.replace("y ^= 1", "pass"), *only)
+    assert status == 0 and "CALLS [(1, 1)]" in text
+    assert run.kept() == []
+    _, text, status = run(wrong.replace("y ^= 1", "pass"), *only)
+    assert status == 0 and "CALLS [(1, 1)]" not in text
+
+
+def test_a_kept_case_of_another_format_is_no_obstacle(run):
+    good = '\n@qualm.property("rescale")\ndef test_good(c):\n    return exact(c)\n'
+    run(good.replace("exact(c)", "exact(c) ^ np.uint8(1)"), "-k", "matches_exact")
+    [path] = run.kept()
+    path.write_text('{"qualm_case": 9}')
+    _, text, status = run(good, "-k", "matches_exact")
+    assert status == 0, text
+    run(good, "-p", "no:cacheprovider", "-k", "matches_exact")
+
+
+@pytest.mark.parametrize("decorator, error", [
+    ('"conv2d", contract="numpy@float32"', "contract: model:numpy@float32 has no conv2d"),
+    ('"add", contract="numpy@float33"', "nearest is 'numpy@float32'"),
+    ('"ad"', "op: 'ad' is no operation"),
+    ('"add", x="f16"', "x: is 'f16', expected u8 or s8"),
+])
+def test_a_wrong_argument_is_an_error_of_collection(run, decorator, error):
+    outcomes, text, status = run(f"\n@qualm.property({decorator})\ndef test_it(c):\n    return exact(c)\n")
+    assert status == 2 and "PASSED" not in outcomes.values()
+    assert error in text
+
+
+@pytest.mark.parametrize("contract, body, text_of", [
+    # The wrong contract: a function that keeps another one.
+    ("plain@floor", "return exact(c)", r"quantize.matches_model fails on python:test_it "),
+    ("numpy@float32", "raise qualm.Skip('no tiles')", "only 0 of 50 answers were judged"),
+    ("", "raise qualm.Skip('no tiles')", "only 0 of 50 answers were judged"),
+])
+def test_nothing_judged_is_not_green(run, contract, body, text_of):
+    outcomes, text, status = run(
+        f'\n@qualm.property("quantize", contract="{contract}", cases=50)\ndef test_it(c):\n    {body}\n')
+    assert status == 1
+    assert re.search(text_of, text), text
+
+
+def test_marks_fixtures_classes_and_other_tests(run):
+    outcomes, text, status = run("""
+@pytest.fixture
+def engine():
+    return exact
+
+@qualm.property("add", cases=20)
+def test_fixture(c, engine):
+    return engine(c)
+
+class TestKernels:
+    answer = staticmethod(exact)
+
+    @qualm.property("mul", cases=20)
+    def test_method(self, c):
+        return self.answer(c)
+
+@pytest.mark.xfail(reason="known")
+@qualm.property("rescale", cases=20)
+def test_known(c):
+    return exact(c) ^ np.uint8(1)
+
+@pytest.mark.parametrize("engine", [exact, half_up])
+@qualm.property("quantize", cases=100)
+def test_both(c, engine):
+    return engine(c)
+
+def test_other():
+    pass
+""", "-k", "matches_exact or other")
+    assert outcomes == {
+        "test_fixture[matches_exact]": "PASSED",
+        "TestKernels::test_method[matches_exact]": "PASSED",
+        "test_known[matches_exact]": "XFAIL",
+        "test_both[matches_exact-exact]": "PASSED",
+        "test_both[matches_exact-half_up]": "FAILED",
+        "test_other": "PASSED",
+    }, text
+    assert status == 1
+
+
+def test_options(run):
+    counts = """
+seen = set()
+
+@qualm.property("add")
+def test_add(c):
+    seen.add(c.json())
+    return exact(c)
+
+def test_seen():
+    print("SEEN", len(seen), sorted(seen)[:1])
+"""
+    def seen(*options):
+        _, text, status = run(counts, "-k", "matches_exact or seen", *options)
+        assert status == 0, text
+        return re.search(r"SEEN (\d+) (.*)", text).groups()
+
+    one, again, other = seen("--qualm-cases=7"), seen("--qualm-cases=7"), seen(
+        "--qualm-cases=7", "--qualm-seed=2")
+    assert 5 <= int(one[0]) <= 7
+    assert one == again and one != other
+    _, text, status = run(counts, "--qualm-cases=0")
+    assert status == 4 and "--qualm-cases: is 0, expected 1 or more" in text
+
+
+WRONG_AND_RIGHT = """
+@qualm.property("quantize", cases=60)
+def test_wrong(c):
+    return half_up(c)
+
+@qualm.property("add", cases=60)
+def test_right(c):
+    return exact(c)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("xdist") is None, reason="pytest-xdist is not installed")
+def test_with_xdist(run):
+    alone, *_ = run(WRONG_AND_RIGHT, "-p", "no:xdist")
+    kept = [path.name for path in run.kept()]
+    for path in run.kept():
+        path.unlink()
+    together, text, status = run(WRONG_AND_RIGHT, "-n", "2")
+    assert together == alone and status == 1, text
+    assert alone["test_wrong[matches_exact]"] == "FAILED"
+    assert alone["test_right[matches_exact]"] == "PASSED"
+    assert [path.name for path in run.kept()] == kept
+
+
+@pytest.mark.skipif(importlib.util.find_spec("hypothesis") is None, reason="Hypothesis is not installed")
+def test_beside_hypothesis(run):
+    outcomes, text, status = run(WRONG_AND_RIGHT + """
+from hypothesis import given, strategies
+
+@given(strategies.integers(0, 255))
+def test_hypothesis(code):
+    assert np.uint8(code) == code
+""", "-k", "matches_exact or hypothesis")
+    assert outcomes == {"test_wrong[matches_exact]": "FAILED", "test_right[matches_exact]": "PASSED",
+                        "test_hypothesis": "PASSED"}, text
+
+
+def test_ctrl_c_ends_the_run(run):
+    (run.folder / "test_it.py").write_text(HEAD + """
+@qualm.property("quantize", cases=1000000)
+def test_long(c):
+    open("begun", "w").close()
+    return exact(c)
+""")
+    child = subprocess.Popen(run.command("-k", "matches_exact", "--qualm-cases=20000"), cwd=run.folder,
+                             env=_environment(), stdout=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 120
+        while not (run.folder / "begun").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        child.send_signal(signal.SIGINT)
+        text, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == 2 and "KeyboardInterrupt" in text, text

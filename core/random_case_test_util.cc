@@ -242,7 +242,8 @@ void RandomCase::DrawTypes(Case* c) {
   const DType x = pick(row.x_types);
   c->x = Tensor(x, ShapeOfX(*c));
   if (row.second == Second::kInput) c->w = Tensor(x, {0});
-  if (row.second == Second::kWeights) c->w = Tensor(pick(kWeightCodes), {0});
+  if (row.second == Second::kWeights)
+    c->w = Tensor(kWeightCodes.list.at(rng_.Below(weight_types_)), {0});
   c->out_dtype = KeepsType(c->op) ? x : pick(row.out_types);
   // Codes are the harder outputs.
   if (!IsCode(c->out_dtype) && !KeepsType(c->op) && rng_.Chance(1, 2))

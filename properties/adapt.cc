@@ -44,6 +44,15 @@ void OtherCodes(Tensor& tensor, QParams& q) {
   }
 }
 
+// The numbers of weights of 4 and 2 bits without a sign, which s8 holds too.
+void SmallWeightsAsS8(Case& c) {
+  Tensor wide = InBytes(c.w);
+  if (wide.dtype() == c.w.dtype() || wide.dtype() == DType::kS8) return;
+  Tensor as_s8(DType::kS8, wide.shape());
+  for (int64_t i = 0; i < wide.size(); ++i) as_s8.SetInt(i, wide.IntAt(i));
+  c.w = std::move(as_s8);
+}
+
 void OutputAs(Case& c, DType dtype) {
   if (IsCode(c.out_dtype) && IsCode(dtype) && c.out_dtype != dtype) {
     const int32_t shift = dtype == DType::kS8 ? -128 : 128;
@@ -105,6 +114,7 @@ std::vector<Change> ChangesOfAll() {
       [](Case& c) { Symmetric(c.w_q); },
       [](Case& c) { Symmetric(c.out_q); },
       [](Case& c) { c.w = InBytes(c.w); },
+      SmallWeightsAsS8,
       [](Case& c) { OtherCodes(c.x, c.x_q); },
       [](Case& c) { OtherCodes(c.w, c.w_q); },
       [](Case& c) { AllAs(c, DType::kU8); },

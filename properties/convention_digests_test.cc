@@ -539,7 +539,7 @@ std::vector<Case> EdgeCases(Op op) {
   const bool scaled = HasTwoInputs(op) || RowOf(op).out_q == OutQParams::kOwn;
   if (!scaled || HasSums(op) || RowOf(op).observer || RowOf(op).dynamic) return cases;
   // The same codes under scales of every size; more of them than the body of a vector loop takes.
-  test::RandomCase random(27, 120);
+  auto random = test::RandomCase::OfBytes(27, 120);
   for (const bool relu : {false, true}) {
     if (relu && !RowOf(op).relu) continue;
     Rng rng(28);
@@ -617,7 +617,8 @@ const std::vector<Case>& CasesOf(Op op) {
   if (!cases.empty()) return cases;
   const int each = RowOf(op).observer ? 10 : 40;
   const uint64_t seed = MixSeed(26, static_cast<uint64_t>(op));
-  test::RandomCase few(seed), many(seed + 1, HasWindow(op) || HasSums(op) ? 20 : 90);
+  auto few = test::RandomCase::OfBytes(seed);
+  auto many = test::RandomCase::OfBytes(seed + 1, HasWindow(op) || HasSums(op) ? 20 : 90);
   LayerCases layers(seed + 2);
   Rng rng(seed + 3);
   for (int i = 0; i < each; ++i) {
@@ -637,7 +638,7 @@ const std::vector<Case>& CasesOf(Op op) {
   }
   if (HasTwoOperands(op)) {
     // oneDNN's binary primitives have no zero points, and three of three are seldom drawn as 0.
-    test::RandomCase plain(seed + 4);
+    auto plain = test::RandomCase::OfBytes(seed + 4);
     for (int i = 0; i < each / 2; ++i) {
       cases.push_back(IntoDomain(plain.Draw(op), rng));
       Case& c = cases.back();

@@ -36,7 +36,7 @@ constexpr int64_t kMostOutputs = 64;
 // The rows of a dynamic_linear share one choice.
 std::vector<Case> CasesOf(Op op) {
   std::vector<Case> cases;
-  test::RandomCase few(MixSeed(31, static_cast<uint64_t>(op)));
+  auto few = test::RandomCase::OfBytes(MixSeed(31, static_cast<uint64_t>(op)));
   while (cases.size() < 400) {
     Case c = few.Draw(op);
     c.x_gran = Granularity::kTensor;

@@ -236,6 +236,16 @@ py::list IdentifyCases(const std::vector<Held>& cases) {
 
 PYBIND11_MODULE(_native, module) {
   module.doc() = "The native part of the package qualm.";
+#if PYBIND11_VERSION_MAJOR == 2 && PYBIND11_VERSION_MINOR < 12
+  // The descriptors of types lie elsewhere in NumPy 2: arrays would be read wrongly.
+  const auto numpy = py::module_::import("numpy").attr("__version__").cast<std::string>();
+  if (std::stoi(numpy) >= 2) {
+    throw py::import_error(
+        "qualm: its native module was built with pybind11 before 2.12, which "
+        "cannot read the arrays of NumPy " +
+        numpy + ": 'pip install ./python' builds one that can");
+  }
+#endif
   const py::object errors = py::module_::import("qualm._errors");
   static const auto* const input_error = new py::object(errors.attr("InputError"));
   py::register_exception_translator([](std::exception_ptr thrown) {

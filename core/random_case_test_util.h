@@ -25,7 +25,7 @@ class RandomCase {
   // The same cases, but weights have 8 bits: named conventions take no others.
   static RandomCase OfBytes(uint64_t seed, int64_t most_columns = 4) {
     RandomCase cases(seed, most_columns);
-    cases.weight_types_ = 2;
+    cases.weight_types_ = kCodes.count;
     return cases;
   }
 

@@ -46,11 +46,7 @@ void OtherCodes(Tensor& tensor, QParams& q) {
 
 // The numbers of weights of 4 and 2 bits without a sign, which s8 holds too.
 void SmallWeightsAsS8(Case& c) {
-  Tensor wide = InBytes(c.w);
-  if (wide.dtype() == c.w.dtype() || wide.dtype() == DType::kS8) return;
-  Tensor as_s8(DType::kS8, wide.shape());
-  for (int64_t i = 0; i < wide.size(); ++i) as_s8.SetInt(i, wide.IntAt(i));
-  c.w = std::move(as_s8);
+  if (BitsOf(c.w.dtype()) < 8) c.w = relation::Shifted(c.w, DType::kS8, 0).value_or(c.w);
 }
 
 void OutputAs(Case& c, DType dtype) {

@@ -80,6 +80,15 @@ void KeepMemory() {
 #endif
 }
 
+// ", nearest is 'NAME'"; "" where nothing was mistyped, because most of the `letters` differ.
+std::string NearestTo(std::string_view word, const std::vector<std::string>& names,
+                      size_t letters) {
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string_view nearest = NearestName(word, known);
+  const bool near = EditDistance(word, nearest) <= letters;
+  return near ? fmt::format(", nearest is '{}'", nearest) : "";
+}
+
 void RequireVerb(const CLI::App& app, const std::string& word) {
   if (word.starts_with('-')) {
     if (word == "--help" || word == "-h" || word == "--version") return;
@@ -87,13 +96,8 @@ void RequireVerb(const CLI::App& app, const std::string& word) {
   }
   std::vector<std::string> names;
   for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
-  const std::vector<std::string_view> verbs(names.begin(), names.end());
-  if (std::find(verbs.begin(), verbs.end(), word) != verbs.end()) return;
-  const std::string_view nearest = NearestName(word, verbs);
-  // Where most letters differ nothing was mistyped.
-  const bool near = EditDistance(word, nearest) <= word.size();
-  throw InputError("unknown verb '" + word + "'" +
-                   (near ? ", nearest is '" + std::string(nearest) + "'" : "") +
+  if (std::ranges::find(names, word) != names.end()) return;
+  throw InputError("unknown verb '" + word + "'" + NearestTo(word, names, word.size()) +
                    " (see qualm --help)");
 }
 
@@ -104,16 +108,12 @@ std::string TooMany(const CLI::App& app, std::span<char* const> words, const cha
   for (const CLI::Option* option : app.get_subcommand(words[1])->get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
-  const std::vector<std::string_view> known(names.begin(), names.end());
   for (const std::string_view word : words.subspan(2)) {
     const std::string_view name = word.substr(0, word.find('='));
-    if (!name.starts_with("--") || name == "--" || std::ranges::find(known, name) != known.end())
+    if (!name.starts_with("--") || name == "--" || std::ranges::find(names, name) != names.end())
       continue;
-    const std::string_view nearest = NearestName(name, known);
-    const bool near =
-        EditDistance(name.substr(0, 64), nearest) <= name.size() - 2;  // half of the letters
     return fmt::format("unknown option '{}'{} (see qualm {} --help)", name,
-                       near ? fmt::format(", nearest is '{}'", nearest) : "", words[1]);
+                       NearestTo(name, names, name.size() - 2), words[1]);
   }
   return text;
 }

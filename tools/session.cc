@@ -37,9 +37,9 @@ bool IsVolatile(const std::string& word, bool* next) {
                                            "--out",  "--plot",  "--output", "--to-corpus"};
   static const std::set<std::string> kShort{"-j", "-o"};
   const std::string name = word.substr(0, word.find('='));
-  *next = name == word && name != "--github";
-  if (name == "--github") return true;  // has no value
+  *next = name == word;
   if (kLong.contains(name)) return true;
+  if (name == "--github") return *next = false, true;  // has no value
   if (!kShort.contains(word.substr(0, 2))) return false;
   *next = word.size() == 2;
   return true;
@@ -134,6 +134,16 @@ void WriteTo(const std::string& path, const std::string& text) {
     throw InputError("stdout cannot be written");
 }
 
+// The runner reads annotations from stdout, and a summary from the file that it names.
+void TellGithub(const ResultDocument& document) {
+  Out(ToGithubAnnotations(document));
+  const char* const summary = std::getenv("GITHUB_STEP_SUMMARY");
+  if (summary == nullptr || *summary == '\0') return;
+  std::ofstream file(summary, std::ios::app);
+  file << ToMarkdownSummary(document) << "\n" << std::flush;
+  if (!file) throw InputError(std::string(summary) + ": cannot be written");
+}
+
 }  // namespace
 
 void SetCommandLine(int argc, char** argv) { CommandLine().assign(argv, argv + argc); }
@@ -165,11 +175,15 @@ void RequireFolder(const std::string& option, const std::string& path) {
 void RequireWritable(const CommonOptions& options,
                      const std::vector<std::pair<std::string, std::string>>& more,
                      const std::vector<std::string>& read) {
+  std::vector<std::pair<std::string, std::string>> written = more;
   std::string on_stdout;
   for (const auto& [option, path] : {std::pair{"--json", &options.json},
                                      {"--junit", &options.junit},
                                      {"--sarif", &options.sarif}}) {
-    if (*path != "-") continue;
+    if (*path != "-") {
+      written.emplace_back(option, *path);
+      continue;
+    }
     if (!on_stdout.empty()) {
       throw InputError(fmt::format(
           "{}: stdout takes one document, expected a file for this or for {}", option, on_stdout));
@@ -178,27 +192,9 @@ void RequireWritable(const CommonOptions& options,
   }
   if (options.github && options.quiet_stdout())
     throw InputError("--github: prints to stdout, which is taken by a document");
-  std::vector<std::pair<std::string, std::string>> written = more;
-  if (options.json != "-") written.emplace_back("--json", options.json);
-  if (options.junit != "-") written.emplace_back("--junit", options.junit);
-  if (options.sarif != "-") written.emplace_back("--sarif", options.sarif);
   for (const auto& [option, path] : written) RequireWritable(option, path);
   RequireApart(written, read);
 }
-
-namespace {
-
-// The runner reads annotations from stdout, and a summary from the file that it names.
-void TellGithub(const ResultDocument& document) {
-  Out(ToGithubAnnotations(document));
-  const char* const summary = std::getenv("GITHUB_STEP_SUMMARY");
-  if (summary == nullptr || *summary == '\0') return;
-  std::ofstream file(summary, std::ios::app);
-  file << ToMarkdownSummary(document) << "\n" << std::flush;
-  if (!file) throw InputError(std::string(summary) + ": cannot be written");
-}
-
-}  // namespace
 
 std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
                                       const std::vector<std::string>& defaults) {

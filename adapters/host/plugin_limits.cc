@@ -40,6 +40,14 @@ std::string CheckDim(std::string_view name, int64_t dim, int64_t max, int64_t mu
 
 }  // namespace
 
+PluginLimits AllCases() {
+  PluginLimits limits;
+  limits.x_dtypes = limits.w_dtypes = limits.out_dtypes = limits.features = ~uint32_t{0};
+  limits.x_zero_point_min = limits.w_zero_point_min = limits.out_zero_point_min = INT32_MIN;
+  limits.x_zero_point_max = limits.w_zero_point_max = limits.out_zero_point_max = INT32_MAX;
+  return limits;
+}
+
 uint32_t FeatureBit(PipeFeature feature) {
   switch (feature) {
     case PipeFeature::kBiasF32: return QUALM_CAN_BIAS_F32;

@@ -38,6 +38,9 @@ struct PluginLimits {
   int32_t alignment_bytes = 0;
 };
 
+// Every case that can be told at all.
+PluginLimits AllCases();
+
 // The flag QUALM_CAN_... of a feature that programs and Python functions declare by its name.
 uint32_t FeatureBit(PipeFeature feature);
 

@@ -20,14 +20,6 @@ namespace {
 
 constexpr uint32_t kAllTypes = ~uint32_t{0};
 
-PluginLimits Unlimited() {
-  PluginLimits limits;
-  limits.x_dtypes = limits.w_dtypes = limits.out_dtypes = limits.features = ~uint32_t{0};
-  limits.x_zero_point_min = limits.w_zero_point_min = limits.out_zero_point_min = INT32_MIN;
-  limits.x_zero_point_max = limits.w_zero_point_max = limits.out_zero_point_max = INT32_MAX;
-  return limits;
-}
-
 Case Windowed(Op op, Window window) {
   Case c;
   c.op = op;
@@ -45,7 +37,7 @@ constexpr Window kImage{.batch = 1, .in_h = 5, .in_w = 5, .in_c = 2, .kernel_h =
 
 TEST(PluginLimits, OfAPluginMakeSense) {
   EXPECT_EQ(WrongLimits({}), "");
-  EXPECT_EQ(WrongLimits(Unlimited()), "");
+  EXPECT_EQ(WrongLimits(AllCases()), "");
   PluginLimits limits;
   const auto alignment = [&](int32_t bytes) {
     limits = {};
@@ -88,18 +80,18 @@ TEST(PluginLimits, OfAPluginMakeSense) {
 
 TEST(PluginLimits, NameTheTypeThatAPluginDoesNotTake) {
   const Case c = ZeroLayer(2, 3, 4);
-  PluginLimits limits = Unlimited();
+  PluginLimits limits = AllCases();
   EXPECT_EQ(OutsideLimits(limits, c), "");
   limits.x_dtypes = kAllTypes & ~QUALM_TYPE_BIT(QUALM_U8);
   EXPECT_EQ(OutsideLimits(limits, c), "x of type u8");
-  limits = Unlimited();
+  limits = AllCases();
   limits.w_dtypes = kAllTypes & ~QUALM_TYPE_BIT(QUALM_S8);
   EXPECT_EQ(OutsideLimits(limits, c), "w of type s8");
-  limits = Unlimited();
+  limits = AllCases();
   limits.out_dtypes = kAllTypes & ~QUALM_TYPE_BIT(QUALM_U8);
   EXPECT_EQ(OutsideLimits(limits, c), "output of type u8");
   // The types of what an operation does not have are no limit.
-  limits = Unlimited();
+  limits = AllCases();
   limits.w_dtypes = 0;
   EXPECT_EQ(OutsideLimits(limits, Windowed(Op::kMaxPool, kImage)), "");
 }
@@ -148,7 +140,7 @@ TEST(PluginLimits, NameTheFeatureThatAPluginLacks) {
   windowed(QUALM_CAN_COUNT_PADDING, "padding that counts", Op::kAvgPool,
            [](Window& v) { v.count_include_pad = true; });
   for (const Needs& needs : all) {
-    PluginLimits limits = Unlimited();
+    PluginLimits limits = AllCases();
     EXPECT_EQ(OutsideLimits(limits, needs.c), "") << needs.why;
     limits.features &= ~needs.feature;
     EXPECT_EQ(OutsideLimits(limits, needs.c), needs.why);
@@ -156,7 +148,7 @@ TEST(PluginLimits, NameTheFeatureThatAPluginLacks) {
     EXPECT_EQ(OutsideLimits(limits, needs.c), "") << needs.why << " and nothing else";
   }
 
-  PluginLimits nothing = Unlimited();
+  PluginLimits nothing = AllCases();
   nothing.features = 0;
   EXPECT_EQ(OutsideLimits(nothing, ZeroLayer(2, 3, 4)), "");
   EXPECT_EQ(OutsideLimits(nothing, Windowed(Op::kConv2d, kImage)), "");
@@ -174,17 +166,17 @@ TEST(PluginLimits, NameTheFeatureThatAPluginLacks) {
 }
 
 TEST(PluginLimits, BoundTheSizes) {
-  PluginLimits limits = Unlimited();
+  PluginLimits limits = AllCases();
   limits.m_max = 2;
   EXPECT_EQ(OutsideLimits(limits, ZeroLayer(2, 3, 4)), "");
   EXPECT_EQ(OutsideLimits(limits, ZeroLayer(3, 3, 4)), "M = 3 is more than 2");
-  limits = Unlimited();
+  limits = AllCases();
   limits.n_max = 4;
   limits.n_multiple = 2;
   EXPECT_EQ(OutsideLimits(limits, ZeroLayer(9, 4, 9)), "");
   EXPECT_EQ(OutsideLimits(limits, ZeroLayer(9, 5, 9)), "N = 5 is more than 4");
   EXPECT_EQ(OutsideLimits(limits, ZeroLayer(9, 3, 9)), "N = 3 is no multiple of 2");
-  limits = Unlimited();
+  limits = AllCases();
   limits.k_max = 8;
   limits.k_multiple = 4;
   EXPECT_EQ(OutsideLimits(limits, ZeroLayer(9, 9, 8)), "");
@@ -207,7 +199,7 @@ TEST(PluginLimits, BoundTheZeroPoints) {
   Case c = ZeroLayer(2, 3, 4);
   c.per_channel = true;
   c.w_q = {{1, 1, 1}, {0, 0, 0}};
-  PluginLimits limits = Unlimited();
+  PluginLimits limits = AllCases();
   limits.x_zero_point_min = 1, limits.x_zero_point_max = 5;
   limits.w_zero_point_min = -1, limits.w_zero_point_max = 1;
   limits.out_zero_point_min = 7, limits.out_zero_point_max = 7;
@@ -246,7 +238,7 @@ TEST(PluginLimits, BoundTheZeroPoints) {
 }
 
 TEST(PluginLimits, NameThePlaceThatAPluginDoesNotWorkIn) {
-  PluginLimits limits = Unlimited();
+  PluginLimits limits = AllCases();
   Case add = CaseOver(Op::kAdd, Tensor(DType::kU8, {1, 1}), DType::kU8);
   add.w = add.x;
   EXPECT_EQ(OutsideLimits(limits, add, {.in_place = true}), "");

@@ -13,6 +13,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/float_format.h"
 #include "core/status.h"
 
 namespace qualm::conventions {
@@ -67,6 +68,11 @@ inline int64_t ConvertX86To64(float x) {
   const float rounded = RoundNearestEven(x);
   if (!(rounded >= -0x1p63f && rounded < 0x1p63f)) return INT64_MIN;
   return static_cast<int64_t>(rounded);
+}
+
+// The nearest value of a float type, ties to even.
+inline float RoundedTo(DType dtype, float value) {
+  return static_cast<float>(DecodeFloat(dtype, EncodeFloat(dtype, value)));
 }
 
 // minps, maxps: the second operand where either is NaN.

@@ -30,6 +30,8 @@ struct SumOrder {
   int64_t block = 0;
 };
 inline constexpr SumOrder kFmaChain{};
+// bf16 as AMX adds it: the even k and the odd k of each 32 are a chain each.
+inline constexpr SumOrder kAmxBf16{.lanes = 2, .block = 32};
 
 float SumOfProducts(const SumOrder& order, std::span<const float> a, std::span<const float> b);
 

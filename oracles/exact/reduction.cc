@@ -17,10 +17,7 @@ std::vector<int16_t> Widen(const Tensor& tensor) {
     const auto codes = tensor.as<int8_t>();
     return {codes.begin(), codes.end()};
   }
-  std::vector<int16_t> codes(static_cast<size_t>(tensor.size()));  // weights of 4 and 2 bits
-  for (size_t i = 0; i < codes.size(); ++i)
-    codes[i] = static_cast<int16_t>(tensor.IntAt(static_cast<int64_t>(i)));
-  return codes;
+  return Widen(InBytes(tensor));  // weights of 4 and 2 bits
 }
 
 }  // namespace

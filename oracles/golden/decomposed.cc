@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/float_format.h"
@@ -41,8 +43,7 @@ class Arithmetic {
         cuda_(record.Text("device") == "cuda") {}
   // The result of one operation.
   float Rounded(float value) const {
-    if (!bf16_) return value;
-    return static_cast<float>(DecodeFloat(DType::kBF16, EncodeFloat(DType::kBF16, value)));
+    return bf16_ ? conventions::RoundedTo(DType::kBF16, value) : value;
   }
   // A tensor over a number.
   float Over(float value, float number) const {
@@ -248,9 +249,7 @@ class PackedRow {
   const std::vector<double>& reals() const { return reals_; }
 
  private:
-  static float Half(float value) {
-    return static_cast<float>(DecodeFloat(DType::kF16, EncodeFloat(DType::kF16, value)));
-  }
+  static float Half(float value) { return conventions::RoundedTo(DType::kF16, value); }
   float scale_ = 1, smallest_ = 0;
   std::vector<uint8_t> bytes_;
   std::vector<double> reals_;
@@ -305,8 +304,7 @@ JudgedRecord QuantizePerTensor(const GoldenRecord& record) {
     const float placed = std::isnan(scaled) ? static_cast<float>(low) : clamped;
     int32_t code = static_cast<int32_t>(placed);
     if (cpu) {
-      constexpr float kMost = 2147483520.0f;
-      const float kept = scaled < kMost ? scaled : kMost;  // NaN is not less
+      const float kept = conventions::MinPs(scaled, 2147483520.0f);
       code = std::clamp(conventions::Wrap32(int64_t{conventions::ConvertX86(kept)} + zero_point),
                         low, high);
     }
@@ -323,21 +321,21 @@ JudgedRecord QuantizePerTensor(const GoldenRecord& record) {
   return judged;
 }
 
+using Judge = JudgedRecord (*)(const GoldenRecord&);
+const std::map<std::string_view, Judge>& Judges() {
+  static const std::map<std::string_view, Judge> judges{
+      {kPerToken, Tokens},         {kPerTokenAsymmetric, Tokens},
+      {kChoice, ChooseOfTensor},   {kSymmetricChoice, ChooseOfTensor},
+      {kGroups, GroupsOfChannels}, {kFake, GroupsOfChannels},
+      {kBytes, Embeddings},        {kNibbles, Embeddings},
+      {kPairsOfBits, Embeddings},  {kPerTensor, QuantizePerTensor}};
+  return judges;
+}
+
 }  // namespace
 
-bool IsDecomposed(const GoldenRecord& record) {
-  return record.op == kPerToken || record.op == kPerTokenAsymmetric || record.op == kChoice ||
-         record.op == kSymmetricChoice || record.op == kGroups || record.op == kFake ||
-         record.op == kBytes || record.op == kNibbles || record.op == kPairsOfBits ||
-         record.op == kPerTensor;
-}
+bool IsDecomposed(const GoldenRecord& record) { return Judges().contains(record.op); }
 
-JudgedRecord JudgeDecomposed(const GoldenRecord& record) {
-  if (record.op == kChoice || record.op == kSymmetricChoice) return ChooseOfTensor(record);
-  if (record.op == kPerTensor) return QuantizePerTensor(record);
-  if (record.op == kBytes || record.op == kNibbles || record.op == kPairsOfBits)
-    return Embeddings(record);
-  return record.op == kGroups || record.op == kFake ? GroupsOfChannels(record) : Tokens(record);
-}
+JudgedRecord JudgeDecomposed(const GoldenRecord& record) { return Judges().at(record.op)(record); }
 
 }  // namespace qualm::golden

@@ -113,4 +113,15 @@ std::vector<int32_t> Int32s(const GoldenRecord& record, const std::string& field
   return result;
 }
 
+JudgedRecord JudgedMatrix(std::string convention, const std::string& field, Tensor recorded,
+                          const Element& element) {
+  Tensor computed(recorded.dtype(), recorded.shape());
+  const int64_t columns = recorded.shape().back();
+  for (int64_t i = 0; i < computed.size(); ++i)
+    computed.SetBits(i, element(i / columns, i % columns));
+  JudgedRecord judged{.convention = std::move(convention)};
+  judged.outputs.push_back({field, std::move(recorded), std::move(computed)});
+  return judged;
+}
+
 }  // namespace qualm::golden

@@ -193,8 +193,7 @@ JudgedRecord Dequantize(const GoldenRecord& record) {
                            ? static_cast<float>(DecodeFloat(*floats, static_cast<uint32_t>(x[at])))
                            : static_cast<float>(x[at] - grouping.zero_point(group));
     float value = real * grouping.scale(group);
-    if (y_type == "f16")
-      value = static_cast<float>(DecodeFloat(DType::kF16, EncodeFloat(DType::kF16, value)));
+    if (y_type == "f16") value = conventions::RoundedTo(DType::kF16, value);
     computed.as<float>()[at] = value;
   }
   return judged;

@@ -22,6 +22,7 @@ namespace {
 
 using conventions::FindTensorCoreType;
 using conventions::FusedSum;
+using conventions::SumOfProducts;
 using conventions::TensorCoreType;
 using Result = FusedSum::Result;
 
@@ -117,24 +118,14 @@ std::optional<DType> Float8(const std::string& name) {
   return std::nullopt;
 }
 
-using Element = std::function<uint32_t(int64_t m, int64_t n)>;
-
 // The recorded patterns, and those that `element` computes.
 JudgedRecord Judged(const GoldenRecord& record, const std::string& field, std::string convention,
                     const Sizes& sizes, DType dtype, const Element& element) {
-  const Matrix recorded(record, field, sizes.m, sizes.n, BitsOf(dtype));
-  JudgedRecord judged{.convention = std::move(convention)};
-  const Tensor empty(dtype, {sizes.m, sizes.n});
-  JudgedRecord::Output output{field, empty, empty};
-  for (int64_t m = 0; m < sizes.m; ++m) {
-    for (int64_t n = 0; n < sizes.n; ++n) {
-      const int64_t i = m * sizes.n + n;
-      output.recorded.SetBits(i, recorded.At(m, n));
-      output.computed.SetBits(i, element(m, n));
-    }
-  }
-  judged.outputs.push_back(std::move(output));
-  return judged;
+  const Matrix codes(record, field, sizes.m, sizes.n, BitsOf(dtype));
+  Tensor recorded(dtype, {sizes.m, sizes.n});
+  for (int64_t i = 0; i < recorded.size(); ++i)
+    recorded.SetBits(i, codes.At(i / sizes.n, i % sizes.n));
+  return JudgedMatrix(std::move(convention), field, std::move(recorded), element);
 }
 JudgedRecord Unknown(std::string why) { return {.skipped = std::move(why)}; }
 
@@ -282,9 +273,6 @@ uint32_t NearestTf32(uint32_t bits) {
   return (bits & ~0x1FFFu) + (rest > 0x1000 || (rest == 0x1000 && even == 1) ? 0x2000u : 0);
 }
 
-// Of bf16 as AMX adds them: the even k and the odd k of each 32 are a chain each.
-constexpr conventions::SumOrder kAmx{.lanes = 2, .block = 32};
-
 std::vector<float> RealsOf(DType dtype, std::span<const uint32_t> codes) {
   std::vector<float> reals;
   for (const uint32_t code : codes) reals.push_back(static_cast<float>(DecodeFloat(dtype, code)));
@@ -300,7 +288,7 @@ JudgedRecord CpuMatmul(const GoldenRecord& record, DType dtype) {
   return Judged(record, "y_bits", "torch@cpu", sizes, dtype, [&](int64_t m, int64_t n) {
     const std::vector<float> x = RealsOf(dtype, a.Codes(m)), y = RealsOf(dtype, b.Codes(n));
     const float sum =
-        conventions::SumOfProducts(dtype == DType::kBF16 ? kAmx : conventions::kFmaChain, x, y);
+        SumOfProducts(dtype == DType::kBF16 ? conventions::kAmxBf16 : conventions::kFmaChain, x, y);
     return std::isnan(sum) ? NanCode(dtype) : EncodeFloat(dtype, sum);
   });
 }
@@ -363,9 +351,9 @@ JudgedRecord TritonDot(const GoldenRecord& record) {
   const std::string precision = record.Has("input_precision") ? record.Text("input_precision") : "";
   if (precision == "ieee") {
     return judged(DType::kF32, [&](int64_t m, int64_t n) {
-      return conventions::BitsOfSum(conventions::SumOfProducts(conventions::kFmaChain,
-                                                               RealsOf(DType::kF32, a.Codes(m)),
-                                                               RealsOf(DType::kF32, b.Codes(n))));
+      return conventions::BitsOfSum(SumOfProducts(conventions::kFmaChain,
+                                                  RealsOf(DType::kF32, a.Codes(m)),
+                                                  RealsOf(DType::kF32, b.Codes(n))));
     });
   }
   const bool tf32 = a_format == "f32";

@@ -6,6 +6,7 @@
 #define QUALM_ORACLES_GOLDEN_RECORDS_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -108,6 +109,12 @@ struct JudgedRecord {
   };
   std::vector<Text> texts = {};
 };
+
+// The bits of the element in row m and column n.
+using Element = std::function<uint32_t(int64_t m, int64_t n)>;
+// One output, a matrix, and what `element` computes for it (fields.cc).
+JudgedRecord JudgedMatrix(std::string convention, const std::string& field, Tensor recorded,
+                          const Element& element);
 
 // Products of floats (products.cc).
 // oneDNN's own matmul, a record too, is one of codes: it has a src_dtype.

@@ -4,15 +4,17 @@
 // (torch211_decomposed.jsonl), and the summation trees that such kernels showed (trees.jsonl).
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/float_format.h"
 #include "oracles/conventions/primitives.h"
 #include "oracles/conventions/sum_orders.h"
-#include "oracles/conventions/tensor_cores.h"
 #include "oracles/golden/records.h"
 
 namespace qualm::golden {
@@ -62,19 +64,16 @@ int64_t BlocksOf(const GoldenRecord& record, const std::string& field, int64_t l
 template <class Element>
 JudgedRecord Judged(const GoldenRecord& record, const std::string& field, std::string convention,
                     const Sizes& sizes, DType dtype, const Element& element) {
-  const std::vector<float> recorded = record.Floats(field);
-  RequireEntries(record, field, recorded.size(), sizes.m * sizes.n);
-  const Tensor empty(dtype, {sizes.m, sizes.n});
-  JudgedRecord judged{.convention = std::move(convention)};
-  JudgedRecord::Output output{field, empty, empty};
-  for (int64_t i = 0; i < empty.size(); ++i) {
-    const float value = recorded[static_cast<size_t>(i)];
-    output.recorded.SetBits(
+  const std::vector<float> values = record.Floats(field);
+  RequireEntries(record, field, values.size(), sizes.m * sizes.n);
+  Tensor recorded(dtype, {sizes.m, sizes.n});
+  for (int64_t i = 0; i < recorded.size(); ++i) {
+    const float value = values[static_cast<size_t>(i)];
+    recorded.SetBits(
         i, dtype == DType::kBF16 ? static_cast<uint32_t>(value) : EncodeFloat(dtype, value));
-    output.computed.SetBits(i, EncodeFloat(dtype, element(i / sizes.n, i % sizes.n)));
   }
-  judged.outputs.push_back(std::move(output));
-  return judged;
+  return JudgedMatrix(std::move(convention), field, std::move(recorded),
+                      [&](int64_t m, int64_t n) { return EncodeFloat(dtype, element(m, n)); });
 }
 
 // The order in which ONNX Runtime 1.30 adds a column of MatMulNBits in float32 on x86 with AVX-512.
@@ -202,7 +201,7 @@ std::optional<SumOrder> OrderNamed(const GoldenRecord& record, int64_t products)
   if (is("torch.matmul f32") || is("quantized.linear_dynamic_fp16") ||
       is("aten._weight_int4pack_mm_for_cpu") || is("onnxruntime MatMul f32 4x"))
     return kFmaChain;
-  if (is("torch.matmul bfloat16") && products % 32 == 0) return SumOrder{.lanes = 2, .block = 32};
+  if (is("torch.matmul bfloat16") && products % 32 == 0) return conventions::kAmxBf16;
   if (is("aten._weight_int8pack_mm")) return kInt8Pack;
   if (is("onnxruntime MatMul f32 1x")) return SumOrder{.block = 4};
   constexpr std::string_view kNBits = "onnxruntime MatMulNBits bits=";
@@ -241,18 +240,20 @@ JudgedRecord CpuTree(const GoldenRecord& record) {
   return judged;
 }
 
+using Judge = JudgedRecord (*)(const GoldenRecord&);
+const std::map<std::string_view, Judge>& Judges() {
+  static const std::map<std::string_view, Judge> judges{
+      {"MatMulNBits", MatMulNBits},
+      {"weight_int8pack_mm", Int8Pack},
+      {"dyn_quant_matmul_4bit", DynamicMatmul4Bit},
+      {"tree", CpuTree}};
+  return judges;
+}
+
 }  // namespace
 
-bool IsSum(const GoldenRecord& record) {
-  return record.op == "MatMulNBits" || record.op == "weight_int8pack_mm" ||
-         record.op == "dyn_quant_matmul_4bit" || record.op == "tree";
-}
+bool IsSum(const GoldenRecord& record) { return Judges().contains(record.op); }
 
-JudgedRecord JudgeSum(const GoldenRecord& record) {
-  if (record.op == "MatMulNBits") return MatMulNBits(record);
-  if (record.op == "weight_int8pack_mm") return Int8Pack(record);
-  if (record.op == "dyn_quant_matmul_4bit") return DynamicMatmul4Bit(record);
-  return CpuTree(record);
-}
+JudgedRecord JudgeSum(const GoldenRecord& record) { return Judges().at(record.op)(record); }
 
 }  // namespace qualm::golden

@@ -150,21 +150,12 @@ py::dict ExplainAnswer(const Held& object, const py::object& y, const std::strin
   return Told(triage::ExplainAnswers(c, {}, {.index = index}), c, c.observed->y);
 }
 
-// Limits are no matter where the case is given.
-PluginLimits AnyCase() {
-  PluginLimits limits;
-  limits.x_dtypes = limits.w_dtypes = limits.out_dtypes = limits.features = ~uint32_t{0};
-  limits.x_zero_point_min = limits.w_zero_point_min = limits.out_zero_point_min = INT32_MIN;
-  limits.x_zero_point_max = limits.w_zero_point_max = limits.out_zero_point_max = INT32_MAX;
-  return limits;
-}
-
 py::dict ExplainFunction(const Held& object, py::object function, const std::string& name,
                          const std::optional<py::dict>& limits, int64_t index) {
   const Case c = ProblemOf(object->problem());
   RequireIndex(c, index);
   const auto asked =
-      FunctionOf(name, c.op, limits ? LimitsOf(c.op, *limits) : AnyCase(), std::move(function));
+      FunctionOf(name, c.op, limits ? LimitsOf(c.op, *limits) : AllCases(), std::move(function));
   AskNow(asked);
   const std::unique_ptr<Subject> subject = Making(asked)();
   return Interruptible([&] {
@@ -197,7 +188,6 @@ py::dict IdentifiedAs(const triage::Identified& found) {
   told["op"] = std::string(Name(found.op));
   told["drawn"] = found.drawn;
   told["answered"] = found.answered;
-  told["broken"] = found.broken;
   told["breakage"] = found.breakage;
   told["rows"] = rows;
   return told;

@@ -78,9 +78,9 @@ def identify(what: "Callable[[Case], Any] | Case | Iterable[Case]", op: str | No
         if op is None:
             raise TypeError("identify: a function needs the name of its operation: op='linear'")
         told = _native.identify_function(op, what, _name_of(what), limits_of(op, limits), cases, seed)
-        return _identified(told)
+        return Identified(**told)
     observed = [what] if isinstance(what, Case) else list(what)
-    return [_identified(told) for told in _native.identify_cases(observed)]
+    return [Identified(**told) for told in _native.identify_cases(observed)]
 
 
 def certify(w: Array, *, x: str = "u8", x_range: "tuple[int, int] | None" = None, x_zp: int = 0,
@@ -100,11 +100,6 @@ def certify(w: Array, *, x: str = "u8", x_range: "tuple[int, int] | None" = None
     found = _native.certify(np.asarray(w), x, x_range, x_zp, w_zp, groups,
                             None if schemes is None else list(schemes))
     return [Certificate(**one) for one in found]
-
-
-def _identified(told: dict[str, Any]) -> Identified:
-    told.pop("broken")
-    return Identified(**told)
 
 
 def check(op: str, function: Callable[[Case], Any], *, contract: str = "", cases: int = CASES,

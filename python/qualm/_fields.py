@@ -105,9 +105,8 @@ def case_text(op: str, **fields: Any) -> str:
     out = known.get("out_dtype")
     if out is not None and not isinstance(out, str):
         known["out_dtype"] = _TYPES.get(np.dtype(out).name, str(out))
-    for key in ("expected",):
-        if key in fields and fields[key] is not None:
-            known[key] = np.asarray(fields[key])
+    if fields.get("expected") is not None:
+        known["expected"] = np.asarray(fields["expected"])
     observed = known.pop("observed", None)
     by = known.pop("observed_by", "somebody")
     text = {key: _plain(key, value) for key, value in known.items()}

@@ -49,20 +49,6 @@ PluginInfo InfoOf(const PipeHello& hello) {
   return info;
 }
 
-// "" or that a zero point is no code of the type of its tensor, where there is no stated range.
-std::string BeyondCodes(std::string_view field, const QParams& q, DType dtype,
-                        const std::optional<CodeRange>& stated) {
-  if (stated || IsFloat(dtype) || dtype == DType::kS32) return "";
-  const CodeRange codes = RangeOf(dtype);
-  for (const int32_t zero_point : q.zero_point) {
-    if (zero_point < codes.min || zero_point > codes.max) {
-      return std::string(field) + ": zero point " + std::to_string(zero_point) + " is no " +
-             std::string(Name(dtype)) + " code";
-    }
-  }
-  return "";
-}
-
 // Most bytes that a number of the type takes in a list.
 size_t BytesPerValue(DType dtype) {
   switch (dtype) {
@@ -142,9 +128,10 @@ std::string PipeSubject::CannotSend(const Case& c) const {
   if (const std::string missing = NotTold(kToldWithCases, c); !missing.empty())
     return "pipes have no " + missing;
   const PipeOp& op = Offered(c.op);
-  std::string why = BeyondCodes("x", c.x_q, c.x.dtype(), op.x_zp);
-  if (why.empty() && HasW(c.op)) why = BeyondCodes("w", c.w_q, c.w.dtype(), op.w_zp);
-  if (why.empty()) why = BeyondCodes("out", c.out_q, c.out_dtype, op.out_zp);
+  std::string why;
+  if (!op.x_zp) why = BeyondCodes("x", c.x_q, c.x.dtype());
+  if (why.empty() && HasW(c.op) && !op.w_zp) why = BeyondCodes("w", c.w_q, c.w.dtype());
+  if (why.empty() && !op.out_zp) why = BeyondCodes("out", c.out_q, c.out_dtype);
   if (!why.empty()) return info_.name + " does not offer " + why;
   return TooLong(c);
 }

@@ -68,6 +68,18 @@ uint32_t FeatureBit(PipeFeature feature) {
   return 0;
 }
 
+std::string BeyondCodes(std::string_view field, const QParams& q, DType dtype) {
+  if (IsFloat(dtype) || dtype == DType::kS32) return "";
+  const CodeRange codes = RangeOf(dtype);
+  for (const int32_t zero_point : q.zero_point) {
+    if (zero_point < codes.min || zero_point > codes.max) {
+      return std::string(field) + ": zero point " + std::to_string(zero_point) + " is no " +
+             std::string(Name(dtype)) + " code";
+    }
+  }
+  return "";
+}
+
 std::string WrongLimits(const PluginLimits& limits) {
   const int32_t alignment = limits.alignment_bytes;
   if (alignment < 0 || alignment > 4096 || (alignment & (alignment - 1)) != 0) {

@@ -44,6 +44,10 @@ PluginLimits AllCases();
 // The flag QUALM_CAN_... of a feature that programs and Python functions declare by its name.
 uint32_t FeatureBit(PipeFeature feature);
 
+// "" or that a zero point is no code of the type of its tensor: what is meant where no range is
+// stated.
+std::string BeyondCodes(std::string_view field, const QParams& q, DType dtype);
+
 // "" or what is wrong with the limits themselves: "FIELD is what, expected what".
 std::string WrongLimits(const PluginLimits& limits);
 

@@ -139,22 +139,11 @@ struct Reader {
   }
 };
 
-// The codes that all these types have.
-CodeRange CommonCodes(uint32_t types) {
-  CodeRange common{INT32_MIN, INT32_MAX};
-  for (const DType dtype : kCodes) {
-    if ((types & QUALM_TYPE_BIT(static_cast<uint32_t>(dtype))) == 0) continue;
-    common.min = std::max(common.min, RangeOf(dtype).min);
-    common.max = std::min(common.max, RangeOf(dtype).max);
-  }
-  return common;
-}
-
-// Where no range is stated, the codes of the type of each tensor are the range.
-bool IsBeyondCodes(const QParams& q, DType dtype) {
-  return IsCode(dtype) && std::ranges::any_of(q.zero_point, [&](int32_t zero_point) {
-           return zero_point < RangeOf(dtype).min || zero_point > RangeOf(dtype).max;
-         });
+// Whether all these types of weights are signed.
+bool AreSigned(uint32_t types) {
+  return std::ranges::none_of(kWeightCodes, [&](DType dtype) {
+    return (types & QUALM_TYPE_BIT(static_cast<uint32_t>(dtype))) != 0 && RangeOf(dtype).min == 0;
+  });
 }
 
 }  // namespace
@@ -177,8 +166,7 @@ PluginLimits LimitsOf(Op op, const py::dict& arguments) {
   reader.Size("k_multiple", &limits.k_multiple);
   const CodeRange any{INT32_MIN, INT32_MAX};
   // The zero point of signed weights is 0 where nothing else is said, as in most frameworks.
-  const CodeRange common = CommonCodes(limits.w_dtypes);
-  const bool is_signed = HasWeights(op) && common.min < 0;
+  const bool is_signed = HasWeights(op) && AreSigned(limits.w_dtypes);
   const CodeRange x = reader.ZeroPoints("x_zp", any);
   const CodeRange w = reader.ZeroPoints("w_zp", is_signed ? CodeRange{0, 0} : any);
   const CodeRange out = reader.ZeroPoints("out_zp", any);
@@ -210,8 +198,9 @@ std::string PythonSubject::CannotRun(const Case& c) const {
     return "Python functions have no " + missing;
   if (const std::string why = OutsideLimits(f.limits, c); !why.empty())
     return f.name + " does not offer " + why;
-  const bool beyond = IsBeyondCodes(c.x_q, c.x.dtype()) || IsBeyondCodes(c.out_q, c.out_dtype) ||
-                      (HasW(c.op) && IsBeyondCodes(c.w_q, c.w.dtype()));
+  const bool beyond = !BeyondCodes("x", c.x_q, c.x.dtype()).empty() ||
+                      !BeyondCodes("out", c.out_q, c.out_dtype).empty() ||
+                      (HasW(c.op) && !BeyondCodes("w", c.w_q, c.w.dtype()).empty());
   return beyond ? f.name + " does not offer zero points beyond the codes" : "";
 }
 

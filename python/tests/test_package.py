@@ -266,6 +266,18 @@ def test_a_wrong_argument_is_an_error(options, error):
         judged(exact, **options)
 
 
+@pytest.mark.parametrize("w, codes", [("u4", range(16)), ("s4", [0]), (["u4", "s4"], range(-8, 16))])
+def test_small_weights_have_the_zero_points_of_their_type(w, codes):
+    seen = set()
+
+    def looks(case):
+        seen.update(np.ravel(case.w_zp).tolist())
+        return exact(case)
+
+    assert judged(looks, "linear", w=w, cases=300).judgement == "passed"
+    assert seen <= set(codes) and (len(seen) > 1) == (len(codes) > 1)
+
+
 def test_limits_are_kept():
     seen = []
 

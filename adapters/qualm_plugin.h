@@ -9,24 +9,9 @@
  *
  * and test it with `qualm check --subject plugin:./my_kernels.so`. docs/plugin.md has the rest.
  *
- * Versions. Each struct begins with its own size as its writer knew it: set `size` to sizeof in the
- * structs you fill. New fields are only ever appended, and 0 in a new field means what a struct
- * without the field meant. New operations, element types and granularities get new numbers, new
- * features new bits. None of this changes QUALM_ABI_VERSION, so a plugin and a qualm of different
- * age work together:
- *   * An older struct. Read a field only if it lies inside `size` (QUALM_HAS). The fields of the
- *     header you compile with are all there unless a comment says "not in the first headers".
- *   * A newer struct, with bytes behind the fields that its reader knows. Where these bytes are 0
- *     they say nothing. Otherwise the reader refuses with a reason: qualm turns the plugin away, a
- *     plugin answers QUALM_UNSUPPORTED. A plugin may leave this check out: qualm sends a newer
- *     field other than 0 only to a plugin whose qualm_capability asked for it.
- *   * An unknown number. A plugin that meets an operation, element type, granularity or function
- *     that it does not know answers QUALM_UNSUPPORTED, and last_error() says why. qualm ignores
- *     bits of a qualm_capability that it does not know: such a bit offers what qualm never asks
- *     for.
- *
- * qualm_qparams lies inside qualm_problem, and so never grows. The version is raised only when
- * something here changes its meaning, and a plugin of another version is turned away.
+ * What to read: qualm_problem says what is asked, qualm_capability what you take, qualm_plugin what
+ * you export. `qualm new plugin NAME` writes a project with all of it and a place for your kernel;
+ * qualm_plugin.hpp, beside this file, is the same in C++. The rules for versions stand at the end.
  */
 #ifndef QUALM_ADAPTERS_QUALM_PLUGIN_H_
 #define QUALM_ADAPTERS_QUALM_PLUGIN_H_
@@ -344,6 +329,26 @@ typedef struct qualm_plugin {
 
 /* The one exported function. Called once, before anything else. */
 QUALM_PLUGIN_EXPORT const qualm_plugin* qualm_plugin_entry(void);
+
+/* Versions. Each struct begins with its own size as its writer knew it: set `size` to sizeof in the
+ * structs you fill. New fields are only ever appended, and 0 in a new field means what a struct
+ * without the field meant. New operations, element types and granularities get new numbers, new
+ * features new bits. None of this changes QUALM_ABI_VERSION, so a plugin and a qualm of different
+ * age work together:
+ *   * An older struct. Read a field only if it lies inside `size` (QUALM_HAS). The fields of the
+ *     header you compile with are all there unless a comment says "not in the first headers".
+ *   * A newer struct, with bytes behind the fields that its reader knows. Where these bytes are 0
+ *     they say nothing. Otherwise the reader refuses with a reason: qualm turns the plugin away, a
+ *     plugin answers QUALM_UNSUPPORTED. A plugin may leave this check out: qualm sends a newer
+ *     field other than 0 only to a plugin whose qualm_capability asked for it.
+ *   * An unknown number. A plugin that meets an operation, element type, granularity or function
+ *     that it does not know answers QUALM_UNSUPPORTED, and last_error() says why. qualm ignores
+ *     bits of a qualm_capability that it does not know: such a bit offers what qualm never asks
+ *     for.
+ *
+ * qualm_qparams lies inside qualm_problem, and so never grows. The version is raised only when
+ * something here changes its meaning, and a plugin of another version is turned away.
+ */
 
 #ifdef __cplusplus
 } /* extern "C" */

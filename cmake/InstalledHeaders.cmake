@@ -3,7 +3,8 @@
 # to TO/qualm/, with includes of each other spelled "qualm/FOLDER/NAME.h".
 cmake_policy(VERSION 3.25)  # an install script has none of its own
 set(public
-  adapters/function_subject.h adapters/host/in_process.h adapters/qualm_plugin.h adapters/registry.h
+  adapters/function_subject.h adapters/host/in_process.h adapters/qualm_plugin.h
+  adapters/qualm_plugin.hpp adapters/registry.h
   core/case.h core/contract.h core/finding.h core/forwarding_subject.h core/io/case_json.h
   core/io/golden.h core/own_subject.h core/rng.h
   core/status.h core/subject.h core/tensor.h core/types.h core/verdict.h

@@ -92,6 +92,7 @@ void AddAudit(CLI::App& app, Run* run);
 void AddReport(CLI::App& app, Run* run);
 void AddFuzz(CLI::App& app, Run* run);
 void AddMerge(CLI::App& app, Run* run);
+void AddNew(CLI::App& app, Run* run);
 void AddDoctor(CLI::App& app, Run* run);
 void AddShell(CLI::App& app, Run* run);  // completion, man
 

@@ -94,7 +94,8 @@ std::vector<Include> AllIncludes() {
   for (const auto& [folder, unused] : kMayInclude) {
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension().string();
-      if (extension != ".h" && extension != ".cc" && extension != ".c") continue;
+      if (extension != ".h" && extension != ".hpp" && extension != ".cc" && extension != ".c")
+        continue;
       std::ifstream file(entry.path());
       std::string line;
       for (int number = 1; std::getline(file, line); ++number) {
@@ -204,7 +205,8 @@ TEST(Tidy, EverySourceBeginsWithItsLicence) {
   for (const auto& [folder, unused] : kMayInclude) {
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension().string();
-      if (extension != ".h" && extension != ".cc" && extension != ".c") continue;
+      if (extension != ".h" && extension != ".hpp" && extension != ".cc" && extension != ".c")
+        continue;
       std::ifstream file(entry.path());
       std::string line;
       std::getline(file, line);

@@ -152,6 +152,7 @@ int Main(int argc, char** argv) {
   AddReport(app, &run);
   AddFuzz(app, &run);
   AddMerge(app, &run);
+  AddNew(app, &run);
   AddDoctor(app, &run);
   AddShell(app, &run);
   if (argc < 2) {

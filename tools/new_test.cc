@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// qualm new: the project that it writes compiles for every operation, and qualm judges what is
+// filled in.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/op.h"
+#include "tools/run_qualm_test_util.h"
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+class New : public QualmTest {
+ protected:
+  void SetUp() override {
+    QualmTest::SetUp();
+    if (Shell("command -v c++ && command -v cc && command -v cmake").status != 0)
+      GTEST_SKIP() << "there is no C++ and C compiler, or no cmake";
+  }
+
+  // Compiles what was written for one operation, with warnings that a user may well have.
+  void ExpectCompiles(const std::string& op, const std::string& language) {
+    const std::string name = op + (language == "c" ? "_in_c" : "");
+    Qualm(0, {"new", "plugin", name, "--op", op, "--language", language});
+    const std::string compiler = language == "c" ? "cc -std=c11" : "c++ -std=c++17";
+    const Ran ran = Shell(compiler + " -Wall -Wextra -Werror -Wno-unused -fsyntax-only -I '" +
+                          QUALM_SOURCE_DIR "/adapters' " + name + "/" + name +
+                          (language == "c" ? ".c" : ".cc"));
+    EXPECT_FALSE(Has(Read(name + "/CMakeLists.txt"), "@"));
+    EXPECT_EQ(ran.status, 0) << name << "\n" << ran.out << ran.err;
+  }
+
+  // Puts `kernel` in the place of the lines that refuse, builds as the verb says, and tests.
+  Ran Filled(const std::string& name, const std::string& language, const std::string& kernel) {
+    const std::string file = name + "/" + name + (language == "c" ? ".c" : ".cc");
+    const Ran made = Qualm(0, {"new", "plugin", name, "--language", language});
+    std::string source = Read(file);
+    const size_t from = source.find(language == "c" ? "  error = " : "  throw ");
+    const size_t to = source.find("\n}\n", from);
+    EXPECT_NE(to, std::string::npos);
+    Write(file, source.substr(0, from) + kernel + source.substr(to + 1));
+    // "next: cd NAME", and the commands below it.
+    std::string commands = made.out.substr(made.out.find("cd "));
+    return Shell("set -e; " + commands);
+  }
+};
+
+TEST_F(New, EveryOperationOfPluginsCompiles) {
+  for (const OpRow& row : kOpRows) {
+    if (row.op == Op::kChooseQParams) continue;
+    for (const std::string language : {"c", "c++"}) ExpectCompiles(std::string(row.name), language);
+  }
+}
+
+constexpr const char* kLinear =
+    "  for (int64_t m = 0; m < M; ++m) {\n"
+    "    for (int64_t n = 0; n < N; ++n) {\n"
+    "      int32_t sum = 0;\n"
+    "      for (int64_t k = 0; k < K; ++k)\n"
+    "        sum += (x[m * K + k] - x_zero_point) * (w[n * K + k] - w_zero_point);\n"
+    "      y[m * N + n] = sum;\n"
+    "    }\n"
+    "  }\n";
+
+TEST_F(New, AKernelThatIsFilledInIsJudged) {
+  for (const std::string language : {"c", "c++"}) {
+    const std::string name = language == "c" ? "in_c" : "in_cpp";
+    const std::string end = language == "c" ? "  return QUALM_OK;\n" : "";
+    const Ran good = Filled(name, language, kLinear + end);
+    EXPECT_EQ(good.status, 0) << good.out << good.err;
+    std::string forgets = kLinear;
+    forgets.replace(forgets.find("k < K"), 5, "k + 1 < K");
+    const Ran bad = Filled(name + "_bad", language, forgets + end);
+    EXPECT_NE(bad.status, 0);
+    EXPECT_TRUE(Has(bad.out, "drops the last term")) << bad.out << bad.err;
+  }
+}
+
+// An empty project is not OK: nothing was judged.
+TEST_F(New, AnEmptyProjectSaysWhatIsMissing) {
+  const Ran empty =
+      Filled("empty", "c++", "  throw qualm::plugin::Unsupported(\"nothing yet\");\n");
+  EXPECT_NE(empty.status, 0);
+  EXPECT_TRUE(Has(empty.out, "nothing yet")) << empty.out;
+}
+
+TEST_F(New, WhatAFunctionThrowsIsTheAnswer) {
+  const Ran thrown = Filled("thrown", "c++", "  throw std::runtime_error(\"no memory today\");\n");
+  EXPECT_NE(thrown.status, 0);
+  EXPECT_TRUE(Has(thrown.out, "no memory today")) << thrown.out;
+}
+
+TEST_F(New, WrongWordsGetOneLine) {
+  ExpectBadInput({"new", "plugin", "7up"}, "NAME: is '7up', expected letters, digits and _");
+  ExpectBadInput({"new", "plugin", "x", "--op", "liner"}, "--op: ");
+  ExpectBadInput({"new", "plugin", "x", "--op", "choose_qparams"}, "--op: choose_qparams is no ");
+  ExpectBadInput({"new", "plugin", "x", "--dtype", "u9"}, "--dtype: the type of x is 'u9', ");
+  ExpectBadInput({"new", "plugin", "x", "--dtype", "u8s8s32f32"}, "--dtype: is 'u8s8s32f32', ");
+  ExpectBadInput({"new", "library", "x"}, "WHAT: ");
+  EXPECT_FALSE(fs::exists(folder() / "x"));
+  Qualm(0, {"new", "plugin", "x", "--dtype", "s8s4f32"});
+  EXPECT_TRUE(Has(Read("x/x.cc"), "x s8 [M,K], w s4 [N,K] -> y f32 [M,N]"));
+  ExpectBadInput({"new", "plugin", "x"}, "NAME: 'x' exists already, expected a new folder");
+}
+
+}  // namespace
+}  // namespace qualm::tools

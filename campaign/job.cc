@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fuzz/case_codec.h"
+#include "properties/domain.h"
 
 namespace qualm::campaign {
 namespace {
@@ -20,6 +21,7 @@ Process Begin(const Engine& engine, const Aim& aim, Stretch stretch, const fs::p
   return Process::Start(engine.Command(stretch),
                         {{"QUALM_FUZZ_SUBJECT", aim.subject},
                          {"QUALM_FUZZ_CONTRACT", aim.contract},
+                         {"QUALM_FUZZ_DOMAIN", TheDomain().Text()},
                          {"QUALM_FUZZ_PROPERTIES", aim.properties},
                          {"QUALM_FUZZ_STATE", state.string()},
                          {"QUALM_FUZZ_ARTIFACTS", folder.string()},

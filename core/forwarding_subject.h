@@ -21,6 +21,7 @@ class ForwardingSubject : public Subject {
 
   std::string_view name() const override { return inner_.name(); }
   std::string CannotRun(const Case& c) const override { return inner_.CannotRun(c); }
+  Case Inside(const Case& c) const override { return inner_.Inside(c); }
   bool Offers(Op op) const override { return inner_.Offers(op); }
   Outcome Run(const Case& c, const RunContext& context) override { return inner_.Run(c, context); }
   std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override {

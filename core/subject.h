@@ -139,6 +139,10 @@ class Subject {
   // "" if this subject can run the case, else the reason (unsupported op, type, zero point ...).
   virtual std::string CannotRun(const Case& c) const = 0;
 
+  // The case, brought among those that its user means (properties/domain.h); most subjects take it
+  // as it is.
+  virtual Case Inside(const Case& c) const { return c; }
+
   // Whether there are cases of the operation that the subject can run.
   virtual bool Offers(Op op) const = 0;
 

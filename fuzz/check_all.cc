@@ -16,6 +16,7 @@
 #include "fuzz/setting.h"
 #include "fuzz/watch.h"
 #include "properties/adapt.h"
+#include "properties/domain.h"
 #include "properties/engine.h"
 #include "properties/property.h"
 #include "triage/triaged.h"
@@ -33,6 +34,7 @@ std::unique_ptr<Checker>& TheChecker() {
 CheckerOptions OptionsFromEnvironment(CheckerOptions options) {
   options.subject = Setting("QUALM_FUZZ_SUBJECT", options.subject);
   options.contract = Setting("QUALM_FUZZ_CONTRACT", options.contract);
+  SetDomain(Domain::Parse(Setting("QUALM_FUZZ_DOMAIN")));
   options.properties = Setting("QUALM_FUZZ_PROPERTIES", options.properties);
   options.artifacts = Setting("QUALM_FUZZ_ARTIFACTS", options.artifacts);
   options.every = !Setting("QUALM_FUZZ_EVERY", options.every ? "yes" : "").empty();

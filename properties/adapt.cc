@@ -176,7 +176,8 @@ std::string WhyNot(const Subject& subject, const Case& c) {
 }
 
 std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
-  return AdaptTo([&](const Case& candidate) { return WhyNot(subject, candidate); }, c);
+  return AdaptTo([&](const Case& candidate) { return WhyNot(subject, candidate); },
+                 subject.Inside(c));
 }
 
 std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_not, const Case& c) {

@@ -19,7 +19,8 @@ namespace qualm {
 // and zero point of the output, or the default of any other parameter. nullopt where no such change
 // helps, as with sizes.
 std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_not, const Case& c);
-// The same where the reasons are those of the subject, and of the convention that it promises.
+// The same where the reasons are those of the subject, and of the convention that it promises; the
+// case is first brought into the subject's domain.
 std::optional<Case> AdaptTo(const Subject& subject, const Case& c);
 // Why the case cannot be run as it is: the subject's reason, or that of its convention; "" if it
 // can.

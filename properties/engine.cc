@@ -18,6 +18,7 @@
 #include "oracles/accepted.h"
 #include "oracles/conventions/convention.h"
 #include "properties/adapt.h"
+#include "properties/domain.h"
 #include "properties/gen/gen.h"
 #include "properties/property.h"
 
@@ -249,7 +250,7 @@ std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string
   }
   std::vector<std::unique_ptr<Subject>> subjects;
   for (const std::string& name : names) {
-    subjects.push_back(SubjectRegistry::Get().Make(name));
+    subjects.push_back(InDomain(SubjectRegistry::Get().Make(name), TheDomain()));
     Subject& subject = *subjects.back();
     subject.set_contracts(wanted.Over(subject.contracts()));
     // A plugin may promise anything.

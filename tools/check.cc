@@ -499,6 +499,7 @@ void AddCheck(CLI::App& app, Run* run) {
   AddSubjectOption(verb, *options, false);
   AddOutputOptions(verb, *options);
   AddContractOption(verb, *options);
+  AddDomainOptions(verb, *options);
   AddReportOptions(verb, *options);
   verb.Text("--property,-p", options->check.property_glob,
             "globs on OP.CLAIM or CLAIM, between commas");

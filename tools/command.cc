@@ -49,6 +49,13 @@ void AddContractOption(Verb& verb, CommonOptions& options) {
       .Joined();
 }
 
+void AddDomainOptions(Verb& verb, CommonOptions& options) {
+  verb.Text("--domain", options.domain,
+            "a file of ranges and shapes (TOML): cases stay inside (docs/domains.md)");
+  verb.Text("--shapes", options.shapes,
+            "a file of shapes, one on a line: 64x512x1024, or as benchdnn takes them");
+}
+
 bool NamesContract(const CommonOptions& options, Op op) {
   return !options.contract.empty() && ParseContracts(options.contract).Say(op);
 }

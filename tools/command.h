@@ -27,6 +27,8 @@ struct CommonOptions {
   std::string sarif;
   bool github = false;
   std::string contract;  // overrides each subject's own (ParseContracts)
+  std::string domain;    // a file of ranges and shapes (tools/domain_file.h), "" for none
+  std::string shapes;    // a file of shapes, one on a line, "" for none
   std::string emit;      // an exporter, "" for none
   std::string output;    // where the export goes, "" for stdout
 
@@ -41,6 +43,8 @@ void AddOutputOptions(Verb& verb, CommonOptions& options);
 // --junit, --sarif and --github: what CI servers show.
 void AddReportOptions(Verb& verb, CommonOptions& options);
 void AddContractOption(Verb& verb, CommonOptions& options);
+// --domain and --shapes, of verbs that draw or shrink cases; Session opens its subjects in them.
+void AddDomainOptions(Verb& verb, CommonOptions& options);
 // Whether --contract says something of the operation.
 bool NamesContract(const CommonOptions& options, Op op);
 // The contract of --contract for the operation, `otherwise` where it says nothing.

@@ -290,6 +290,7 @@ void AddFuzz(CLI::App& app, Run* run) {
   AddSubjectOption(verb, *options, true);
   AddOutputOptions(verb, *options);
   AddContractOption(verb, *options);
+  AddDomainOptions(verb, *options);
   verb.Text("--property,-p", options->property_glob, "globs on OP.CLAIM or CLAIM, between commas");
   AddSkip(verb, options->skip);
   verb.Duration("--time", options->seconds, "run this long, e.g. 10m, 8h, 2d (default: 10m)");

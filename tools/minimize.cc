@@ -178,6 +178,7 @@ void AddMinimize(CLI::App& app, Run* run) {
   verb.Integer("--max-calls", options->max_calls, 1, 1 << 30, "subject runs to spend at most");
   AddOutputOptions(verb, *options);
   AddContractOption(verb, *options);
+  AddDomainOptions(verb, *options);
   verb.Does([options] { return RunMinimize(*options); });
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tools/domain_file.h"
 #include "tools/session.h"
 
 #include <fcntl.h>
@@ -257,6 +258,11 @@ std::string TotalsLine(const Totals& totals) {
       totals.of(Judgement::kFailed), totals.of(Judgement::kExpected),
       totals.of(Judgement::kSkipped), totals.of(Judgement::kVacuous),
       totals.of(Judgement::kNotApplicable));
+}
+
+Session::Session(const CommonOptions& options) : options_(options) {
+  SetDomain(DomainOf(options));
+  StopOnSignals();
 }
 
 void Session::Open(const std::vector<std::string>& names, const std::string& contract) {

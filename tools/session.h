@@ -72,8 +72,9 @@ std::string TotalsLine(const Totals& totals);
 // One run of a verb.
 class Session {
  public:
-  // From here on an interrupt ends the run with the results so far (stop.h).
-  explicit Session(const CommonOptions& options) : options_(options) { StopOnSignals(); }
+  // From here on an interrupt ends the run with the results so far (stop.h), and every subject is
+  // in the domain that the options name. Throws InputError where that is wrong.
+  explicit Session(const CommonOptions& options);
 
   // Makes the subjects, gives them the contract if it is not "", and lists them in the document.
   void Open(const std::vector<std::string>& names, const std::string& contract);

@@ -104,9 +104,10 @@ struct CheckResult {
 // "" if nothing is.
 std::string WrongContracts(const Contracts& contracts);
 
-// Makes the subjects, in the domain of this process, each under `contract` (ParseContracts; "": its own), which says what it does
-// of the operations that it does not name. Throws InputError where that is none, Unavailable where
-// a subject is missing or promises a convention that does not exist.
+// Makes the subjects, in the domain of this process, each under `contract` (ParseContracts; "": its
+// own), which says what it does of the operations that it does not name. Throws InputError where
+// that is none, Unavailable where a subject is missing or promises a convention that does not
+// exist.
 std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string>& names,
                                                    const std::string& contract);
 

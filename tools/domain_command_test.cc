@@ -50,8 +50,9 @@ class DomainCommand : public QualmTest {
 TEST_F(DomainCommand, WhatCheckFindsLiesInside) {
   const Ran ran = Qualm(1, {"check", "-s", "faulty:k-tail", "--op", "linear", "-n", "200",
                             "--domain", "domain.toml"});
-  EXPECT_TRUE(Has(ran.out, "the subject drops the last product, where K % 4 is 1\n"
-                           "  smallest case: linear M=1 N=1 K=5 "))
+  EXPECT_TRUE(Has(ran.out,
+                  "the subject drops the last product, where K % 4 is 1\n"
+                  "  smallest case: linear M=1 N=1 K=5 "))
       << ran.out;
   EXPECT_TRUE(Has(ran.out, "(most often: the domain has no ")) << ran.out;
   EXPECT_TRUE(Has(ran.err, "--domain domain.toml"));  // to repeat

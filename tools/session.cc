@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/domain_file.h"
 #include "tools/session.h"
 
 #include <fcntl.h>
@@ -21,6 +20,7 @@
 #include "core/io/short_path.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
+#include "tools/domain_file.h"
 #include "tools/stop.h"
 
 namespace qualm::tools {

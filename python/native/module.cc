@@ -66,8 +66,9 @@ py::list Claims(const std::string& op_name) {
 }
 
 std::shared_ptr<const Function> FunctionOf(const std::string& name, Op op,
-                                           const PluginLimits& limits, py::object call) {
-  return std::make_shared<const Function>(Function{"python:" + name, op, limits, std::move(call)});
+                                           const py::dict& arguments, py::object call) {
+  return std::make_shared<const Function>(Function{"python:" + name, op, LimitsOf(op, arguments),
+                                                   DomainOf(op, arguments), std::move(call)});
 }
 
 // A function under the claims of one operation.
@@ -77,7 +78,7 @@ class PythonSuite {
               const py::dict& limits, const std::string& contract, int64_t cases, uint64_t seed,
               const std::vector<Held>& first)
       : op_(OpNamed(op_name)),
-        function_(FunctionOf(name, op_, LimitsOf(op_, limits), std::move(function))),
+        function_(FunctionOf(name, op_, limits, std::move(function))),
         suite_(op_, Making(function_), OptionsOf(contract, cases, seed, first)) {}
 
   py::dict Run(const std::string& claim) {
@@ -154,8 +155,10 @@ py::dict ExplainFunction(const Held& object, py::object function, const std::str
                          const std::optional<py::dict>& limits, int64_t index) {
   const Case c = ProblemOf(object->problem());
   RequireIndex(c, index);
-  const auto asked =
-      FunctionOf(name, c.op, limits ? LimitsOf(c.op, *limits) : AllCases(), std::move(function));
+  const auto asked = limits
+                         ? FunctionOf(name, c.op, *limits, function)
+                         : std::make_shared<const Function>(Function{
+                               "python:" + name, c.op, AllCases(), Domain(), std::move(function)});
   AskNow(asked);
   const std::unique_ptr<Subject> subject = Making(asked)();
   return Interruptible([&] {
@@ -197,7 +200,7 @@ py::dict IdentifyFunction(const std::string& op_name, py::object function, const
                           const py::dict& limits, int64_t cases, uint64_t seed) {
   const Op op = OpNamed(op_name);
   if (cases < 1) throw InputError("cases: is " + std::to_string(cases) + ", expected 1 or more");
-  const auto asked = FunctionOf(name, op, LimitsOf(op, limits), std::move(function));
+  const auto asked = FunctionOf(name, op, limits, std::move(function));
   AskNow(asked);
   const std::unique_ptr<Subject> subject = Making(asked)();
   return Interruptible([&] {
@@ -259,8 +262,10 @@ PYBIND11_MODULE(_native, module) {
     for (const Op op : AllOps()) names.emplace_back(Name(op));
     return names;
   });
-  module.def("check_limits",
-             [](const std::string& op, const py::dict& limits) { LimitsOf(OpNamed(op), limits); });
+  module.def("check_limits", [](const std::string& op, const py::dict& limits) {
+    LimitsOf(OpNamed(op), limits);
+    DomainOf(OpNamed(op), limits);
+  });
   module.def("check_contract", &CheckContract);
   module.def("draw", [](const std::string& op, uint64_t seed) {
     return Wrap(gen::Draw(OpNamed(op), CaseSeed(seed, OpNamed(op), 0)));

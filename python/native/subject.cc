@@ -191,9 +191,38 @@ PluginLimits LimitsOf(Op op, const py::dict& arguments) {
   return limits;
 }
 
+Domain DomainOf(Op op, const py::dict& arguments) {
+  Domain domain;
+  const Reader reader{arguments};
+  const std::optional<py::object> argument = reader.Find("domain");
+  if (!argument) return domain;
+  if (!py::isinstance<py::dict>(*argument))
+    Reader::Fail("domain", *argument, "a dict of ranges, and of shapes");
+  const auto given = py::reinterpret_borrow<py::dict>(*argument);
+  for (const auto& [key, value] : given) {
+    const std::string name = Text(key);
+    const Reader entry{given};
+    try {
+      if (name == "shapes") {
+        for (const auto& shape :
+             entry.Read<std::vector<std::string>>(name.c_str(), "a list of texts"))
+          domain.AddShape(op, shape);
+      } else {
+        const auto [least, most] =
+            entry.Read<std::pair<double, double>>(name.c_str(), "a pair of the least and the most");
+        domain.AddRange(op, name, least, most);
+      }
+    } catch (const InputError& error) {
+      throw InputError(std::string("domain: ") + error.what());
+    }
+  }
+  return domain;
+}
+
 std::string PythonSubject::CannotRun(const Case& c) const {
   const Function& f = *function_;
   if (c.op != f.op) return f.name + " does not offer " + std::string(Name(c.op));
+  if (std::string why = f.domain.WhyOutside(c); !why.empty()) return why;
   if (const std::string missing = NotTold(kToldWithCases, c); !missing.empty())
     return "Python functions have no " + missing;
   if (const std::string why = OutsideLimits(f.limits, c); !why.empty())

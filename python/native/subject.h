@@ -14,6 +14,7 @@
 #include "adapters/host/plugin_limits.h"
 #include "core/own_subject.h"
 #include "core/subject.h"
+#include "properties/domain.h"
 
 namespace qualm::python {
 
@@ -39,12 +40,16 @@ struct Function {
   std::string name;  // of the subject: "python:test_quantize"
   Op op = Op::kLinear;
   PluginLimits limits;
+  Domain domain;
   pybind11::object call;
 };
 
 // The limits of keyword arguments: element types of x, w and out, features by name, ranges of zero
 // points, largest sizes and multiples. Throws InputError "FIELD: what is wrong, what was expected".
 PluginLimits LimitsOf(Op op, const pybind11::dict& arguments);
+// The domain of the keyword argument `domain`: {"x_scale": (1e-6, 1e3), "shapes": ["64x512x1024"]}.
+// Throws InputError likewise.
+Domain DomainOf(Op op, const pybind11::dict& arguments);
 
 class PythonSubject final : public BasicSubject {
  public:
@@ -54,6 +59,7 @@ class PythonSubject final : public BasicSubject {
   std::string_view name() const override { return function_->name; }
   std::string CannotRun(const Case& c) const override;
   bool Offers(Op op) const override { return op == function_->op; }
+  Case Inside(const Case& c) const override { return function_->domain.Inside(c); }
   Outcome Run(const Case& c, const RunContext& context) override;
 
  private:

@@ -24,7 +24,7 @@ _LEAST_PART = 10
 _FEATURES = ("relu", "clamp", "per_channel", "per_row", "empty", "empty_k", "dilation", "groups",
              "asymmetric_padding", "ceil_mode", "count_padding", "strides")
 _LIMITS = ("x", "w", "out", "x_zp", "w_zp", "out_zp", "m_max", "n_max", "k_max", "n_multiple",
-           "k_multiple")
+           "k_multiple", "domain")
 _BIASES = {"f32": ["bias_f32"], "s32": ["bias_i32"], "both": ["bias_f32", "bias_i32"]}
 
 Types = Union[str, Sequence[str], None]
@@ -103,7 +103,8 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
              asymmetric_padding: bool = False, ceil_mode: bool = False,
              count_padding: bool = False, strides: bool = False,
              m_max: int | None = None, n_max: int | None = None, k_max: int | None = None,
-             n_multiple: int | None = None, k_multiple: int | None = None) -> Callable[[F], F]:
+             n_multiple: int | None = None, k_multiple: int | None = None,
+             domain: dict[str, Any] | None = None) -> Callable[[F], F]:
     """Makes tests of a function: one for each claim of operation ``op``.
 
     The function gets a :class:`qualm.Case` and returns the output: an array of ``c.out_dtype``
@@ -127,6 +128,9 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
         the function also takes arrays with gaps between their rows.
     ``m_max``, ``n_max``, ``k_max``, ``n_multiple``, ``k_multiple``
         sizes, as in docs/pipe.md.
+    ``domain``
+        which cases are meant: ``{"x_scale": (1e-6, 1e3), "bias": (-100, 100), "shapes":
+        ["64x512x1024"]}``, ranges and shapes as in docs/domains.md.
 
     Raises :class:`qualm.InputError` for a wrong argument.
     """

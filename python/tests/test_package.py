@@ -260,6 +260,10 @@ def test_a_function_that_takes_nothing_is_no_pass():
     ({"bias": "f64", "op": "linear"}, "bias: is 'f64'"),
     ({"op": "linear", "n_multiple": 4096}, "takes only 0 of "),
     ({"cases": 0}, "cases: is 0"),
+    ({"domain": 3}, "domain: is 3, expected a dict"),
+    ({"domain": {"x_scal": (1, 2)}}, "domain: x_scal: is no range of a domain, nearest is 'x_scale'"),
+    ({"domain": {"x": 3}}, "domain: x: is 3, expected a pair"),
+    ({"domain": {"shapes": ["1x2x3"]}}, "domain: shape: '1x2x3' is no shape of quantize"),
 ])
 def test_a_wrong_argument_is_an_error(options, error):
     with pytest.raises(qualm.InputError, match=re.escape(error)):
@@ -276,6 +280,16 @@ def test_small_weights_have_the_zero_points_of_their_type(w, codes):
 
     assert judged(looks, "linear", w=w, cases=300).judgement == "passed"
     assert seen <= set(codes) and (len(seen) > 1) == (len(codes) > 1)
+
+
+def test_a_domain_is_kept():
+    def looks(case):
+        assert 0.125 <= case.out_scale <= 0.5 and np.abs(case.x).max(initial=0) <= 8
+        assert case.x.shape == (3, 5)
+        return exact(case)
+
+    domain = {"out_scale": (0.125, 0.5), "x": (-8, 8), "shapes": ["3x5"]}
+    assert judged(looks, domain=domain).judgement == "passed"
 
 
 def test_limits_are_kept():

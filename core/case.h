@@ -181,8 +181,8 @@ struct Case {
   float negative_slope = 0.01f;         // table with kLeakyRelu only; finite, >= 0
   // choose_qparams. dynamic_linear has symmetric, reduce_range, dtype, quant_min and quant_max.
   Observer observer;
-  QParamsRule rule = QParamsRule::kObserver;             // dynamic_linear only
-  Granularity x_gran = Granularity::kTensor;             // dynamic_linear only
+  QParamsRule rule = QParamsRule::kObserver;  // dynamic_linear only
+  Granularity x_gran = Granularity::kTensor;  // dynamic_linear only
   // linear, dynamic_linear: so many elements of a row of w, one behind the other, share a scale and
   // a zero point; the last block of a row may be shorter. 0: no blocks. With blocks per_channel is
   // true, and w_q has RowBlocks entries for each channel, channel by channel: WEntry finds them.

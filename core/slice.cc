@@ -133,10 +133,10 @@ void PickBlocks(Case* c, int64_t blocks, Places kept) {
 }
 
 // The blocks that w has when it keeps these terms. A cut that keeps every term at the same place
-// within a block as before keeps the scale of each; so whole blocks go, and the end of the last one.
-// Any other cut leaves too little or too much of a block for one size: there every term becomes a
-// block of its own, with the scale and zero point that it had. A term of -1 has those of the term
-// before it, the first one those of the first block.
+// within a block as before keeps the scale of each; so whole blocks go, and the end of the last
+// one. Any other cut leaves too little or too much of a block for one size: there every term
+// becomes a block of its own, with the scale and zero point that it had. A term of -1 has those of
+// the term before it, the first one those of the first block.
 void CutBlocks(const Case& c, Places terms, Case* cut) {
   const int64_t blocks = RowBlocks(c);
   if (terms.empty()) {
@@ -148,9 +148,7 @@ void CutBlocks(const Case& c, Places terms, Case* cut) {
   bool in_place = true;
   for (int64_t i = 0; i < Count(terms); ++i) {
     const int64_t term = At(terms, i);
-    of_terms.push_back(term >= 0         ? term / c.w_block
-                       : of_terms.empty() ? 0
-                                          : of_terms.back());
+    of_terms.push_back(term >= 0 ? term / c.w_block : of_terms.empty() ? 0 : of_terms.back());
     const bool begins = i % c.w_block == 0;
     in_place = in_place && (term < 0 || term % c.w_block == i % c.w_block) &&
                (begins || of_terms.back() == of_terms[of_terms.size() - 2]);

@@ -67,8 +67,8 @@ void ForEachOwnField(C& c, Visit&& visit) {
   ForEachParameter(c, [&](const Field& field, auto& value) {
     if constexpr (std::is_scalar_v<std::remove_reference_t<decltype(value)>>) {
       const void* const at = &value;
-      if (RowOf(c.op).*field.has && at != &c.relu && at != &c.requant &&
-          at != &c.w_block && at != &c.window.ceil_mode && at != &c.window.count_include_pad) {
+      if (RowOf(c.op).*field.has && at != &c.relu && at != &c.requant && at != &c.w_block &&
+          at != &c.window.ceil_mode && at != &c.window.count_include_pad) {
         visit(value);
       }
     }

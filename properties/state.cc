@@ -185,9 +185,8 @@ bool IsAltered(const Case& c, const Field& field) {
 
 size_t ParametersOf(const Case& c) {
   size_t count = 0;
-  ForEachParameter(c, [&](const Field& field, const auto& /*value*/) {
-    count += IsAltered(c, field) ? 1 : 0;
-  });
+  ForEachParameter(
+      c, [&](const Field& field, const auto& /*value*/) { count += IsAltered(c, field) ? 1 : 0; });
   return count;
 }
 

@@ -1614,7 +1614,8 @@ std::span<const Cause> AllCauses() {
       list.push_back(std::move(cause));
     }
     AddCausesOfTerms(list);
-    for (Cause& cause : list) cause.knows_blocks = std::ranges::count(kOfBlocksToo, cause.name) != 0;
+    for (Cause& cause : list)
+      cause.knows_blocks = std::ranges::count(kOfBlocksToo, cause.name) != 0;
     return list;
   }();
   return all;

@@ -443,7 +443,8 @@ class FaultySubject final : public InProcessSubject {
     }
     if (BitsOf(c.x.dtype()) < 8 || BitsOf(c.out_dtype) < 8)
       return "planted faults have elements of whole bytes";
-    if (c.w_block != 0 && !KnowsBlocks()) return "this planted fault is not in " + std::string(kInBlocks);
+    if (c.w_block != 0 && !KnowsBlocks())
+      return "this planted fault is not in " + std::string(kInBlocks);
     if (BitsOf(c.w.dtype()) < 8 && faults_.own.any())
       return "this planted fault has weights of whole bytes";
     return "";
@@ -478,9 +479,8 @@ class FaultySubject final : public InProcessSubject {
 
  private:
   bool KnowsBlocks() const {
-    return std::ranges::any_of(planted_, [](const Planted* planted) {
-      return planted->info.id.starts_with("block-");
-    });
+    return std::ranges::any_of(
+        planted_, [](const Planted* planted) { return planted->info.id.starts_with("block-"); });
   }
 
   // Callers that share only what a fault shares. A wrong output takes the place of y.

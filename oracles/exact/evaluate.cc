@@ -83,8 +83,8 @@ Scaled Outputs::OnChannelLine(int64_t m, int64_t n) const {
 
 Terms Outputs::BlockTerms(int64_t m, int64_t n) const {
   const auto blocks = static_cast<size_t>(RowBlocks(c_));
-  const float x_scale = integers_.scales.empty() ? c_.x_q.scale_at(0)
-                                                 : integers_.scales[static_cast<size_t>(m)];
+  const float x_scale =
+      integers_.scales.empty() ? c_.x_q.scale_at(0) : integers_.scales[static_cast<size_t>(m)];
   terms_.clear();
   for (size_t block = 0; block < blocks; ++block) {
     const Line scale = Scale(x_scale, c_.w_q.scale[static_cast<size_t>(n) * blocks + block]);
@@ -120,8 +120,7 @@ Rounded Outputs::RoundedAt(int64_t m, int64_t n) const {
 std::optional<Near> Outputs::NearAt(int64_t m, int64_t n) const {
   if (!estimated_.empty())
     return Decide(estimated_[static_cast<size_t>(n)].At(integers_.values[IndexOf(m, n)]));
-  if (c_.w_block != 0)
-    return Decide(EstimateOf(lines_[static_cast<size_t>(n)], BlockTerms(m, n)));
+  if (c_.w_block != 0) return Decide(EstimateOf(lines_[static_cast<size_t>(n)], BlockTerms(m, n)));
   if (form_.rounded == nullptr) {
     const Scaled scaled = ScaledAt(m, n);
     return Decide(EstimatedLine(scaled.line).At(scaled.integer));

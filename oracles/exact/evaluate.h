@@ -83,7 +83,7 @@ class Outputs {
   const Case& c_;
   const FastForm& form_;
   Integers integers_;
-  std::vector<Line> lines_;  // per channel; empty for s32 outputs
+  std::vector<Line> lines_;          // per channel; empty for s32 outputs
   mutable std::vector<Term> terms_;  // of BlockTerms
   // Per channel, of codes of operations that neither scale nor round each output in its own way.
   std::vector<EstimatedLine> estimated_;

@@ -34,8 +34,8 @@ std::vector<int64_t> RawSums(const Case& c);
 // in the padding add real 0, whatever the zero points.
 std::vector<__int128> CorrectedSums(const Case& c);
 
-// The same of each block of a linear with weights in blocks, which has no CorrectedSums: [M*N] times
-// RowBlocks, output by output.
+// The same of each block of a linear with weights in blocks, which has no CorrectedSums: [M*N]
+// times RowBlocks, output by output.
 std::vector<__int128> BlockSums(const Case& c);
 
 // The rest of linear and convolutions from given corrected sums ([M*N], as CorrectedSums gives

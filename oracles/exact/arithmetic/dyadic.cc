@@ -27,8 +27,8 @@ UWide Magnitude(Wide value) {
 
 // A fixed-point number with its lowest bit at 2^kBase: exact for every sum of terms that a Line
 // makes. Lowest: two denormal scales, 2^-298. Highest: |s| < 2^110 times 48 bits times 2^208,
-// doubled; or kFar times a divisor: all below 2^384. 684 bits and a sign of 768; a list of terms may
-// take 24 more.
+// doubled; or kFar times a divisor: all below 2^384. 684 bits and a sign of 768; a list of terms
+// may take 24 more.
 class FixedPoint {
  public:
   static constexpr int kBase = -300;
@@ -311,8 +311,7 @@ Rounded Round(const Line& line, Terms terms) {
 }
 
 Estimate EstimateOf(const Line& line, Terms terms) {
-  const double divisor =
-      static_cast<double>(line.divisor) * PowerOfTwo(line.divisor_exponent);
+  const double divisor = static_cast<double>(line.divisor) * PowerOfTwo(line.divisor_exponent);
   double sum = static_cast<double>(line.offset) * PowerOfTwo(line.offset_exponent) / divisor;
   double magnitude = std::abs(sum);
   for (const Term& term : terms) {

@@ -184,7 +184,7 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
   if (const std::optional<Case> blocks = gen::InBlocks(drawn, relation::Hash(drawn))) {
     const std::string why = WhyNot(subject, *blocks);
     if (why.empty()) return blocks;
-    // Whoever refuses blocks refuses them first.
+    // Whoever refuses blocks says so first, or loses time here.
     if (why.find(kInBlocks) == std::string::npos) {
       std::optional<Case> taken = AdaptTo(subject, *blocks);
       if (taken && taken->w_block != 0) return taken;

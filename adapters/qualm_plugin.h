@@ -132,7 +132,8 @@ typedef struct qualm_tensor {
   void* data;
 } qualm_tensor;
 
-/* Quantization parameters: `count` is 1 (per tensor) or the number of output channels. */
+/* Quantization parameters: `count` is 1 (per tensor) or the number of output channels; of weights
+ * in blocks (QUALM_PER_BLOCK) that number times the blocks of a channel, channel by channel. */
 typedef struct qualm_qparams {
   size_t size;
   int64_t count;
@@ -149,8 +150,8 @@ enum {
                           * dimensions before it; the last block may be shorter */
 };
 
-/* Granularities other than per tensor and per output channel are reserved, but for x of
- * dynamic_linear, which may be per row. */
+/* Granularities other than per tensor and per output channel: x of dynamic_linear may be per row; w
+ * of linear and dynamic_linear may be per block of axis 1, which is K. All others are reserved. */
 typedef struct qualm_granularity {
   size_t size;
   int32_t kind; /* QUALM_PER_... */
@@ -257,8 +258,11 @@ typedef struct qualm_problem {
 #define QUALM_CAN_ASYMMETRIC_PADDING UINT32_C(4096) /* top != bottom or left != right */
 #define QUALM_CAN_CEIL_MODE UINT32_C(8192)
 #define QUALM_CAN_COUNT_PADDING UINT32_C(16384) /* count_include_pad */
-/* dynamic_linear: choices per row. Per block of an axis is reserved (qualm_granularity). */
+/* dynamic_linear: choices per row. */
 #define QUALM_CAN_PER_ROW UINT32_C(32768)
+/* linear, dynamic_linear: reads w_granularity; K is then at least 1, per_channel 1 and bias_i32
+ * NULL, and no accumulators are asked for. A plugin that has blocks of some sizes alone, or blocks
+ * alone, answers QUALM_UNSUPPORTED to others. */
 #define QUALM_CAN_PER_BLOCK UINT32_C(65536)
 /* Rows of w, one per output channel, that do not follow each other. */
 #define QUALM_CAN_WEIGHT_STRIDES UINT32_C(131072)

@@ -276,6 +276,30 @@ TEST(Registry, OnlyNativeHasRequantizationModes) {
   EXPECT_GT(refused, 5);
 }
 
+// Whoever does not know blocks of weights says so, instead of reading the lists of w as those of
+// channels.
+TEST(Registry, OnlyFaultsOfBlocksHaveWeightsInBlocks) {
+  int refused = 0, for_another_reason = 0;  // torch-onednn asks for u8 first
+  for (const Op op : {Op::kLinear, Op::kDynamicLinear}) {
+    test::RandomCase draw(7);
+    const Case c = draw.DrawInBlocks(op);
+    ASSERT_EQ(Validate(c), "");
+    for (const char* kind : {"native", "model", "faulty"}) {
+      for (const std::string& name : Kind(kind)->names()) {
+        const std::unique_ptr<Subject> subject = Registry().Make(name);
+        if (!subject->Offers(op)) continue;
+        const std::string why = subject->CannotRun(c);
+        const bool knows = name.starts_with("faulty:block-");
+        EXPECT_EQ(why.empty(), knows) << name << ": " << why;
+        refused += knows ? 0 : 1;
+        for_another_reason += !knows && why.find(kInBlocks) == std::string::npos ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(refused, 50);
+  EXPECT_LT(for_another_reason, 10);
+}
+
 // Denormal scales are valid, also for a caller whose processor takes denormals for zero: the
 // preconditions have to be checked after the environment is set, not before.
 TEST(Native, AcceptsDenormalScalesUnderFlushToZero) {

@@ -60,7 +60,7 @@ std::unique_ptr<Subject> After(const Fault& fault, const std::string& contract,
                                const std::vector<Case>& before) {
   std::unique_ptr<Subject> subject = Fresh(fault, contract);
   for (const Case& earlier : before) {
-    if (const std::optional<Case> taken = AdaptTo(*subject, earlier)) subject->Run(*taken, {});
+    if (const std::optional<Case> taken = TakenBy(*subject, earlier)) subject->Run(*taken, {});
   }
   return subject;
 }

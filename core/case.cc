@@ -43,26 +43,31 @@ std::string CheckScales(std::string_view field, const std::vector<float>& scales
   return "";
 }
 
-std::string CheckLength(std::string_view field, size_t length, bool per_channel, int64_t channels) {
-  const size_t want = per_channel ? static_cast<size_t>(channels) : 1;
+std::string CheckLength(std::string_view field, size_t length, bool per_channel, int64_t channels,
+                        int64_t blocks = 1) {
+  const size_t want = per_channel ? static_cast<size_t>(channels * blocks) : 1;
   if (length == want) return "";
   return Wrong(field, "has " + std::to_string(length) + " entries, expected " +
-                          std::to_string(want) + (per_channel ? " (one per channel)" : ""));
+                          std::to_string(want) +
+                          (!per_channel  ? ""
+                           : blocks == 1 ? " (one per channel)"
+                                         : " (" + std::to_string(blocks) + " blocks per channel)"));
 }
 
 std::string CheckQParams(std::string_view name, const QParams& q, bool per_channel,
-                         int64_t channels) {
+                         int64_t channels, int64_t blocks) {
   // Nearly every case is right, so names are made only for one that is not.
-  const size_t want = per_channel ? static_cast<size_t>(channels) : 1;
+  const size_t want = per_channel ? static_cast<size_t>(channels * blocks) : 1;
   const auto is_scale = [](float scale) { return std::isfinite(scale) && scale > 0.0f; };
   if (q.scale.size() == want && q.zero_point.size() == want &&
       std::ranges::all_of(q.scale, is_scale))
     return "";
   const std::string scale = std::string(name) + "_scale";
   if (auto error = CheckScales(scale, q.scale); !error.empty()) return error;
-  if (auto error = CheckLength(scale, q.scale.size(), per_channel, channels); !error.empty())
+  if (auto error = CheckLength(scale, q.scale.size(), per_channel, channels, blocks);
+      !error.empty())
     return error;
-  return CheckLength(std::string(name) + "_zp", q.zero_point.size(), per_channel, channels);
+  return CheckLength(std::string(name) + "_zp", q.zero_point.size(), per_channel, channels, blocks);
 }
 
 // Positions of a window along one axis. With ceil_mode a last, partial window counts if it starts
@@ -517,10 +522,27 @@ std::string CheckOutQParams(const Case& c) {
   return "";
 }
 
+// Blocks along K of the weights. No unit is common to the blocks of a channel, so nothing that
+// counts in units of x_scale*w_scale goes with them.
+std::string CheckBlocks(const Case& c) {
+  if (c.w_block == 0) return "";
+  if (c.w_block < 0) return Wrong("w_block", "must be >= 0");
+  if (!c.per_channel) return Wrong("w_block", "blocks lie within channels, expected gran channel");
+  if (c.K == 0) return Wrong("w_block", "K is 0, expected weights to make blocks of");
+  if (c.out_dtype == DType::kS32)
+    return Wrong("w_block", "a sum of blocks has no unit, expected out_dtype u8, s8 or f32");
+  if (c.bias_i32)
+    return Wrong("bias_i32", "has no unit beside w_block, expected bias, in real units");
+  if (c.requant != Requant::kExact)
+    return Wrong("requant", "has no accumulator beside w_block, expected exact");
+  return "";
+}
+
 std::string CheckAllQParams(const Case& c) {
   const OpRow& row = RowOf(c.op);
   const auto check = [&](std::string_view operand, const QParams& q, PerChannel list) {
-    return CheckQParams(operand, q, c.per_channel && row.per_channel == list, c.N);
+    return CheckQParams(operand, q, c.per_channel && row.per_channel == list, c.N,
+                        list == PerChannel::kW ? RowBlocks(c) : 1);
   };
   if (UsesMultiplier(c)) {
     QUALM_RETURN_IF_ERROR(CheckScales("multiplier", c.multiplier));
@@ -642,7 +664,7 @@ std::string Validate(const Case& c) {
   // In this order: a check may rely on what the checks before it found right.
   for (const auto check :
        {CheckFieldsBelong, CheckSizes, CheckWindow, CheckObserver, CheckDynamic, CheckTypes,
-        CheckAllQParams, CheckParameters, CheckBias, CheckClamp, CheckRemarks}) {
+        CheckBlocks, CheckAllQParams, CheckParameters, CheckBias, CheckClamp, CheckRemarks}) {
     QUALM_RETURN_IF_ERROR(check(c));
   }
   return "";

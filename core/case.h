@@ -181,8 +181,12 @@ struct Case {
   float negative_slope = 0.01f;         // table with kLeakyRelu only; finite, >= 0
   // choose_qparams. dynamic_linear has symmetric, reduce_range, dtype, quant_min and quant_max.
   Observer observer;
-  QParamsRule rule = QParamsRule::kObserver;             // dynamic_linear only
-  Granularity x_gran = Granularity::kTensor;             // dynamic_linear only
+  QParamsRule rule = QParamsRule::kObserver;  // dynamic_linear only
+  Granularity x_gran = Granularity::kTensor;  // dynamic_linear only
+  // linear, dynamic_linear: so many elements of a row of w, one behind the other, share a scale and
+  // a zero point; the last block of a row may be shorter. 0: no blocks. With blocks per_channel is
+  // true, and w_q has RowBlocks entries for each channel, channel by channel: WEntry finds them.
+  int32_t w_block = 0;
   FloatRounding rounding = FloatRounding::kNearestEven;  // cast only
   FloatOverflow overflow = FloatOverflow::kInfinity;     // cast only
 
@@ -247,9 +251,9 @@ namespace internal {
 template <class C>
 [[gnu::always_inline]] constexpr auto FieldsOf(C& c) {
   auto& [op, M, N, K, x, w, window, x_q, w_q, out_q, per_channel, multiplier, function,
-         negative_slope, observer, rule, x_gran, rounding, overflow, bias, bias_i32, out_dtype,
-         out_min, out_max, relu, requant, property, contract, note, expected, observed, printed] =
-      c;
+         negative_slope, observer, rule, x_gran, w_block, rounding, overflow, bias, bias_i32,
+         out_dtype, out_min, out_max, relu, requant, property, contract, note, expected, observed,
+         printed] = c;
   auto& [batch, in_h, in_w, in_c, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_bottom,
          pad_left, pad_right, dilation_h, dilation_w, groups, ceil_mode, count_include_pad] =
       window;
@@ -306,6 +310,8 @@ template <class C>
                   averaging_constant},
           FieldOf{{.name = "qparams_rule", .has = &OpRow::dynamic, .required = true}, rule},
           FieldOf{{.name = "x_gran", .has = &OpRow::dynamic}, x_gran},
+          FieldOf{{.name = "w_block", .has = &OpRow::blocks, .lowest = 0, .highest = 1 << 28},
+                  w_block},
           FieldOf{{.name = "rounding", .has = &OpRow::cast}, rounding},
           FieldOf{{.name = "overflow", .has = &OpRow::cast}, overflow}},
       std::tuple{FieldOf{{"property"}, property}, FieldOf{{"contract"}, contract},
@@ -381,6 +387,18 @@ std::vector<int64_t> ShapeOfW(const Case& c);
 // comes instead of w_q).
 QParams& ChannelQParams(Case& c);
 const QParams& ChannelQParams(const Case& c);
+
+// What those refuse who know no weights in blocks.
+inline constexpr std::string_view kInBlocks = "weights in blocks";
+
+// Blocks of each row of w: entries of w_q for each channel, where w_q has some for each channel.
+inline int64_t RowBlocks(const Case& c) {
+  return c.w_block == 0 ? 1 : (c.K + c.w_block - 1) / c.w_block;
+}
+// The entry of w_q that weight k of channel n has, of a linear or dynamic_linear per channel.
+inline size_t WEntry(const Case& c, int64_t n, int64_t k) {
+  return static_cast<size_t>(n * RowBlocks(c) + (c.w_block == 0 ? 0 : k / c.w_block));
+}
 
 // The scale and zero point of each row of x follow from all rows.
 inline bool RowsShareQParams(const Case& c) {

@@ -150,6 +150,7 @@ struct OpRow {
   bool observer = false;           // Observer::kind, averaging_constant
   bool qparams = false;            // the other members of Observer: inputs of the choice
   bool cast = false;               // Case::rounding, overflow
+  bool blocks = false;             // Case::w_block
   bool dynamic = false;            // chooses scale and zero point of x itself: Case::rule, x_gran
 };
 
@@ -210,7 +211,8 @@ inline constexpr std::array kOpRows{
           .combine = Combine::kProduct,
           .response = Response::kMirrors,
           .in_place = true},
-    internal::SumOfProducts({.op = Op::kLinear, .name = "linear", .layout = Layout::kProducts}),
+    internal::SumOfProducts(
+        {.op = Op::kLinear, .name = "linear", .layout = Layout::kProducts, .blocks = true}),
     internal::SumOfProducts(
         {.op = Op::kConv2d, .name = "conv2d", .layout = Layout::kConv, .dilation = true}),
     internal::SumOfProducts({.op = Op::kDepthwise,
@@ -279,6 +281,7 @@ inline constexpr std::array kOpRows{
           .clamp = false,
           .bias = true,
           .qparams = true,
+          .blocks = true,
           .dynamic = true},
     // Larger inputs may overflow to NaN, and a NaN has no place in an order.
     OpRow{.op = Op::kCast,

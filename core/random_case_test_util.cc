@@ -68,6 +68,16 @@ Case RandomCase::Draw(Op op) {
   return c;
 }
 
+Case RandomCase::DrawInBlocks(Op op) {
+  Case c = Draw(op);
+  while (c.K == 0 || c.out_dtype == DType::kS32) c = Draw(op);
+  c.bias_i32.reset();
+  c.per_channel = true;
+  c.w_block = static_cast<int32_t>(rng_.Between(1, c.K + 1));
+  c.w_q = Params(c.N * RowBlocks(c), -7);
+  return c;
+}
+
 Case RandomCase::DrawWhole(Op op) {
   Case c = Draw(op);
   if (RowOf(op).requant && IsCode(c.out_dtype) && !c.bias)

@@ -31,6 +31,8 @@ class RandomCase {
 
   // Without remarks, and exactly requantized.
   Case Draw(Op op);
+  // With weights in blocks, of linear and dynamic_linear.
+  Case DrawInBlocks(Op op);
   // With all that a case file can hold: remarks, and other modes of requantization. What is
   // expected and observed is any bits.
   Case DrawWhole(Op op);

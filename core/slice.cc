@@ -121,6 +121,57 @@ void Pick(std::vector<T>& list, Places at) {
   list = std::move(picked);
 }
 
+// Keeps the blocks at these places of each channel's blocks.
+void PickBlocks(Case* c, int64_t blocks, Places kept) {
+  std::vector<int64_t> entries;
+  entries.reserve(static_cast<size_t>(c->N) * kept.size());
+  for (int64_t n = 0; n < c->N; ++n) {
+    for (const int64_t block : kept) entries.push_back(n * blocks + block);
+  }
+  Pick(c->w_q.scale, entries);
+  Pick(c->w_q.zero_point, entries);
+}
+
+// The blocks that w has when it keeps these terms. A cut that keeps every term at the same place
+// within a block as before keeps the scale of each; so whole blocks go, and the end of the last
+// one. Any other cut leaves too little or too much of a block for one size: there every term
+// becomes a block of its own, with the scale and zero point that it had. A term of -1 has those of
+// the term before it, the first one those of the first block.
+void CutBlocks(const Case& c, Places terms, Case* cut) {
+  const int64_t blocks = RowBlocks(c);
+  if (terms.empty()) {
+    cut->w_block = 0;
+    const std::vector<int64_t> first{0};
+    return PickBlocks(cut, blocks, first);
+  }
+  std::vector<int64_t> of_terms;
+  bool in_place = true;
+  for (int64_t i = 0; i < Count(terms); ++i) {
+    const int64_t term = At(terms, i);
+    of_terms.push_back(term >= 0 ? term / c.w_block : of_terms.empty() ? 0 : of_terms.back());
+    const bool begins = i % c.w_block == 0;
+    in_place = in_place && (term < 0 || term % c.w_block == i % c.w_block) &&
+               (begins || of_terms.back() == of_terms[of_terms.size() - 2]);
+  }
+  if (!in_place) {
+    cut->w_block = 1;
+    return PickBlocks(cut, blocks, of_terms);
+  }
+  std::vector<int64_t> kept;
+  for (size_t i = 0; i < of_terms.size(); i += static_cast<size_t>(c.w_block))
+    kept.push_back(of_terms[i]);
+  PickBlocks(cut, blocks, kept);
+}
+
+// `edited`, a case with the weights of `c`, without blocks: each channel keeps its first one.
+Case WithoutBlocks(const Case& c, Case edited) {
+  if (c.w_block == 0) return edited;
+  edited.w_block = 0;
+  const std::vector<int64_t> first{0};
+  PickBlocks(&edited, RowBlocks(c), first);
+  return edited;
+}
+
 // The places that a cut keeps of a case, axis by axis.
 struct Kept {
   Axis rows = std::nullopt;      // of the output, where there is no window
@@ -167,7 +218,16 @@ Case Cut(const Case& c, const Kept& kept) {
   if (kept.channels) {
     cut.N = Count(*kept.channels);
     const auto pick = [&](auto& list) { Pick(list, *kept.channels); };
-    if (c.per_channel) ForEachChannelList(&cut, pick);
+    if (c.w_block != 0) {
+      const int64_t blocks = RowBlocks(c);
+      std::vector<int64_t> entries;
+      for (const int64_t n : *kept.channels) {
+        for (int64_t block = 0; block < blocks; ++block) entries.push_back(n * blocks + block);
+      }
+      ForEachChannelList(&cut, [&](auto& list) { Pick(list, entries); });
+    } else if (c.per_channel) {
+      ForEachChannelList(&cut, pick);
+    }
     if (cut.bias) pick(*cut.bias);
     if (cut.bias_i32) pick(*cut.bias_i32);
   }
@@ -180,6 +240,7 @@ Case Cut(const Case& c, const Kept& kept) {
       cut.x = Gather(c.x, {kept.rows, kept.terms}, kept.x_codes);
       cut.w = Gather(c.w, {kept.channels, kept.terms}, kept.w_codes);
       cut.K = cut.x.shape()[1];
+      if (c.w_block != 0 && kept.terms) CutBlocks(c, *kept.terms, &cut);
       return cut;
     case Layout::kColumns: {
       const int64_t of_x = c.x.shape()[1];
@@ -356,6 +417,8 @@ Case OneOutput(const Case& c, int64_t index) {
   return row;
 }
 
+Case WithoutBlocks(const Case& c) { return WithoutBlocks(c, ProblemOf(c)); }
+
 std::vector<Case> WithOneParameterOf(const Case& c, const Case& other) {
   std::vector<Case> cases;
   size_t count = 0;
@@ -367,12 +430,13 @@ std::vector<Case> WithOneParameterOf(const Case& c, const Case& other) {
                      [&](const Field&, auto& edited, const auto& from) {
                        if (at++ == wanted) edited = from;
                      });
+    if (cases.back().w_block == 0) cases.back() = WithoutBlocks(c, std::move(cases.back()));
   });
   return cases;
 }
 
 Case WithoutParameters(const Case& c) {
-  Case plain = ProblemOf(c);
+  Case plain = WithoutBlocks(c, ProblemOf(c));
   const Case usual;
   ForEachParameter(plain, usual,
                    [](const Field&, auto& value, const auto& unsaid) { value = unsaid; });
@@ -389,7 +453,7 @@ Case SumsOf(const Case& c) {
 }
 
 Case WithParamsOf(const Case& c, int64_t n, bool per_channel) {
-  Case edited = ProblemOf(c);
+  Case edited = WithoutBlocks(c, ProblemOf(c));
   edited.per_channel = per_channel;
   ForEachChannelList(&edited, [&](auto& list) {
     const auto parameter = list[list.size() == 1 ? 0 : static_cast<size_t>(n)];

@@ -35,7 +35,9 @@ Case Channels(const Case& c, Places channels);
 // Channels 0, 1, 2 ...: as many as Channels accepts, but at most `most`, which is at least 1.
 std::vector<int64_t> LeadingChannels(const Case& c, int64_t most);
 // linear: summand i of the result is summand terms[i]. Convolutions: input channel i of every group
-// is channel terms[i] of that group. A term of -1 multiplies x_code by w_code.
+// is channel terms[i] of that group. A term of -1 multiplies x_code by w_code. Weights in blocks
+// keep their scales and zero points; where the cut leaves no blocks of one size, each term is a
+// block.
 Case Terms(const Case& c, Places terms, int32_t x_code = 0, int32_t w_code = 0);
 // Image i of the result, or batch i of a choose_qparams, is image or batch batches[i].
 Case Batches(const Case& c, Places batches);
@@ -60,6 +62,10 @@ Case Pixel(const Case& c, int64_t m);
 //   dynamic_linear  where rows share a scale all rows stay; its row comes first
 // Not for choose_qparams, where one output is about many values.
 Case OneOutput(const Case& c, int64_t index);
+
+// Without blocks of weights (w_block): each channel keeps the scale and zero point of its first
+// one.
+Case WithoutBlocks(const Case& c);
 
 // The cases that differ from `c` in one parameter, which is as in `other`.
 std::vector<Case> WithOneParameterOf(const Case& c, const Case& other);

@@ -122,6 +122,7 @@ NamedTexts Export(std::string_view kind, const Case& c, const Finding& finding,
     const bool by_numbers = kind == "numpy" || kind == "cpp" || kind == "gtest";
     Require(BitsOf(c.w.dtype()) >= 8 || by_numbers || kind == "case" || kind == "issue",
             "weights of fewer than 8 bits");
+    Require(c.w_block == 0 || kind == "case" || kind == "issue", kInBlocks);
     Case shown = c;
     if (by_numbers) shown.w = InBytes(c.w);
     const Evidence evidence{shown, finding, environment, exact::Evaluate(c)};

@@ -114,7 +114,7 @@ void AimAtCode(Case& c, Rng& rng) {
 }
 
 void AimAtTie(Case& c, Rng& rng) {
-  if (c.M == 0 || c.N == 0 || !IsCode(c.out_dtype)) return;
+  if (c.w_block != 0 || c.M == 0 || c.N == 0 || !IsCode(c.out_dtype)) return;
   const int64_t m = AnyIndex(rng, c.M);
   const int64_t n = AnyIndex(rng, c.N);
   const int64_t i = m * c.N + n;

@@ -121,7 +121,7 @@ void Checker::JudgeBy(const Case& c, MemoSubject& subject, const Told& told) con
 std::optional<Finding> Checker::Check(const Case& c) {
   std::optional<Finding> found;
   for (const auto& subject : subjects_) {
-    const std::optional<Case> taken = AdaptTo(*subject, c);
+    const std::optional<Case> taken = TakenBy(*subject, c);
     if (!taken) continue;
     const Narrowed narrowed(*subject, taken->op);
     MemoSubject memo(*subject);
@@ -139,7 +139,7 @@ std::optional<Finding> Checker::Check(const Case& c) {
 void Checker::Collect(const Case& c) {
   WatchPage* const watch = Watched();
   for (const auto& subject : recent_) {
-    const std::optional<Case> taken = AdaptTo(*subject, c);
+    const std::optional<Case> taken = TakenBy(*subject, c);
     if (!taken) continue;
     const Narrowed narrowed(*subject, taken->op);
     MemoSubject memo(*subject);

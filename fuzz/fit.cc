@@ -283,6 +283,7 @@ void FitWindow(Case* c) {
 }
 
 bool IsSmall(const Case& c) {
+  if (c.w_block != 0) return false;
   if (HasWindow(c.op)) {
     Case fit = c;
     FitWindow(&fit);
@@ -322,6 +323,7 @@ Tensor Reshaped(const Tensor& from, DType dtype, const std::vector<int64_t>& sha
 
 void FitCase(Case* c) {
   ClearForeignParameters(c);
+  c->w_block = 0;  // FitQParams cuts the lists
   if (!HasWindow(c->op)) {
     const Sizes limits = LimitsOf(c->op);
     const Layout layout = RowOf(c->op).layout;

@@ -61,13 +61,13 @@ bool IsSmall(const Case& c);
 // brings a number into its range. A rule that ties it to another parameter is said in FitCase. The
 // new bytes stand before x, so all inputs of the parameter's operations change their meaning. Four
 // parameters are not visited, because the header of the bytes has bits for them: relu, requant,
-// ceil_mode and count_include_pad.
+// ceil_mode and count_include_pad. Nor is w_block: no bytes stand for weights in blocks.
 template <class C, class Visit>
 void ForEachOwnField(C& c, Visit&& visit) {
   ForEachParameter(c, [&](const Field& field, auto& value) {
     if constexpr (std::is_scalar_v<std::remove_reference_t<decltype(value)>>) {
       const void* const at = &value;
-      if (RowOf(c.op).*field.has && at != &c.relu && at != &c.requant &&
+      if (RowOf(c.op).*field.has && at != &c.relu && at != &c.requant && at != &c.w_block &&
           at != &c.window.ceil_mode && at != &c.window.count_include_pad) {
         visit(value);
       }
@@ -80,7 +80,8 @@ Tensor Reshaped(const Tensor& from, DType dtype, const std::vector<int64_t>& sha
 
 // Makes the case valid and small: shapes, types, lengths of lists and the clamp follow from the
 // operation, the sizes, the window, per_channel and the types of x and the output; parameters that
-// the operation lacks become default. A case that is already valid and small stays as it is.
+// the operation lacks become default, and so do blocks of weights. A case that is already valid and
+// small stays as it is.
 void FitCase(Case* c);
 
 }  // namespace qualm::fuzz

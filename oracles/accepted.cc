@@ -67,6 +67,8 @@ std::string WhyNotJudged(const Contract& contract, const Case& c) {
   for (const std::string& id : contract.variations) {
     if (FindVariation(id) == nullptr) return "there is no variation " + id;
   }
+  if (c.w_block != 0 && !contract.variations.empty())
+    return "variations know no " + std::string(kInBlocks);
   if (contract.convention.empty()) return "";
   const Convention* const convention = FindConvention(contract.convention);
   if (convention == nullptr) return "there is no convention " + contract.convention;

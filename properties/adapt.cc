@@ -12,6 +12,7 @@
 #include "core/float_format.h"
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
+#include "properties/gen/gen.h"
 #include "properties/relation.h"
 
 namespace qualm {
@@ -178,6 +179,19 @@ std::string WhyNot(const Subject& subject, const Case& c) {
 std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
   return AdaptTo([&](const Case& candidate) { return WhyNot(subject, candidate); },
                  subject.Inside(c));
+}
+
+std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
+  if (const std::optional<Case> blocks = gen::InBlocks(drawn, relation::Hash(drawn))) {
+    const std::string why = WhyNot(subject, *blocks);
+    if (why.empty()) return blocks;
+    // Whoever refuses blocks says so first, or loses time here.
+    if (why.find(kInBlocks) == std::string::npos) {
+      std::optional<Case> taken = AdaptTo(subject, *blocks);
+      if (taken && taken->w_block != 0) return taken;
+    }
+  }
+  return AdaptTo(subject, drawn);
 }
 
 std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_not, const Case& c) {

@@ -41,6 +41,31 @@ TEST(Adapt, ATakenCaseStaysAsItIs) {
   }
 }
 
+// Only those who take weights in blocks get them: half of the drawn cases that can have some.
+TEST(TakenBy, DrawsBlocksForThoseWhoTakeThem) {
+  TestSubject all, s8, none;
+  all.takes_blocks = s8.takes_blocks = true;
+  s8.cannot_run = [](const Case& c) { return c.x.dtype() == DType::kU8 ? "x" : ""; };
+  int of_all = 0, of_s8 = 0;
+  for (const Op op : {Op::kLinear, Op::kDynamicLinear, Op::kConv2d}) {
+    for (uint64_t seed = 0; seed < 300; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      EXPECT_EQ(TakenBy(none, c), AdaptTo(none, c));
+      const std::optional<Case> taken = TakenBy(all, c);
+      ASSERT_TRUE(taken);
+      EXPECT_EQ(Validate(*taken), "");
+      EXPECT_EQ(TakenBy(all, *taken), taken) << "a taken case stays as it is";
+      of_all += taken->w_block != 0 ? 1 : 0;
+      if (op != Op::kLinear) continue;
+      const std::optional<Case> adapted = TakenBy(s8, c);
+      of_s8 += adapted && adapted->w_block != 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(of_all, 200);
+  EXPECT_LT(of_all, 400);
+  EXPECT_GT(of_s8, 80);
+}
+
 TEST(Adapt, BringsEveryLinearIntoAPlainGemm) {
   TestSubject subject;
   subject.cannot_run = PlainGemm;

@@ -248,7 +248,7 @@ void AddParameterHazards(const Case& c, const Add& add) {
   }
   add(Hazard::kPowerOfTwo, power);
   add(Hazard::kShiftEdge, shift);
-  add(Hazard::kTermAtEdge, HasSums(c.op) && HasTermAtEdge(c));
+  add(Hazard::kTermAtEdge, HasSums(c.op) && c.w_block == 0 && HasTermAtEdge(c));
 }
 
 }  // namespace

@@ -89,6 +89,14 @@ void AddColumn(const Case& c, int64_t n, Key& key) {
   if (!c.per_channel) return;
   if (!c.multiplier.empty()) return key.Add(c.multiplier[static_cast<size_t>(n)]);
   if (!HasChannelList(c.op)) return;
+  if (c.w_block != 0) {
+    const auto blocks = static_cast<size_t>(RowBlocks(c));
+    for (size_t i = static_cast<size_t>(n) * blocks; i < static_cast<size_t>(n + 1) * blocks; ++i) {
+      key.Add(c.w_q.scale[i]);
+      key.Add(c.w_q.zero_point[i]);
+    }
+    return;
+  }
   key.Add(ChannelQParams(c).scale_at(n));
   key.Add(ChannelQParams(c).zero_point_at(n));
 }

@@ -286,9 +286,11 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
   for (Subject* subject : subjects) {
     const std::string subject_name(subject->name());
     std::optional<Case> adapted;
-    if (const std::string why = judging.adapt ? WhyNot(*subject, drawn) : ""; !why.empty()) {
-      adapted = AdaptTo(*subject, drawn);
-      if (adapted) ++result.adapted[subject_name][why];
+    if (judging.adapt) {
+      adapted = TakenBy(*subject, drawn);
+      if (adapted == drawn) adapted.reset();
+      if (adapted && adapted->w_block == drawn.w_block)
+        ++result.adapted[subject_name][WhyNot(*subject, drawn)];
     }
     const Case& c = adapted ? *adapted : drawn;
     MemoSubject memo(*subject);

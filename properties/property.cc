@@ -127,6 +127,8 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
   if (std::string reason = subject.CannotRun(c); !reason.empty()) {
     return Verdict::Skipped(std::move(reason));
   }
+  if (c.w_block != 0 && !property.any_contract && property.claim != "matches_exact")
+    return Verdict::NotApplicable("no theorem is stated for " + std::string(kInBlocks));
   return property.check(c, subject);
 }
 

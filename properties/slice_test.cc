@@ -158,6 +158,33 @@ TEST(Terms, OfAllAreTheCase) {
   }
 }
 
+// Each weight keeps the scale and the zero point of its block.
+TEST(Terms, OfBlocksKeepTheirParameters) {
+  int whole = 0, single = 0;
+  for (uint64_t seed = 0; seed < 4 * kCases; ++seed) {
+    const std::optional<Case> c = gen::InBlocks(gen::Draw(Op::kLinear, seed), seed);
+    if (!c || c->N == 0) continue;
+    SCOPED_TRACE(Describe(*c));
+    const int64_t n = c->N - 1, from = static_cast<int64_t>(seed) % c->K;
+    for (const std::vector<int64_t>& terms :
+         {Range(0, (c->K + 1) / 2), Range(from, c->K), std::vector<int64_t>{c->K - 1, 0}}) {
+      const Case cut = Terms(Channels(*c, {&n, 1}), terms);
+      ASSERT_EQ(Validate(cut), "");
+      (cut.w_block == 1 ? single : whole) += 1;
+      for (int64_t i = 0; i < cut.K; ++i) {
+        const size_t of = WEntry(*c, n, terms[static_cast<size_t>(i)]), at = WEntry(cut, 0, i);
+        ASSERT_EQ(cut.w_q.scale[at], c->w_q.scale[of]) << i;
+        ASSERT_EQ(cut.w_q.zero_point[at], c->w_q.zero_point[of]) << i;
+      }
+    }
+    const Case none = Terms(*c, {});
+    EXPECT_EQ(Validate(none), "");
+    EXPECT_EQ(none.w_block, 0);
+  }
+  EXPECT_GT(whole, 100);
+  EXPECT_GT(single, 100);
+}
+
 TEST(Batches, AreTheSameAlone) {
   for (Op op : AllOps()) {
     if (!HasWindow(op) && op != Op::kChooseQParams) continue;

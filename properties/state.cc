@@ -178,11 +178,15 @@ void Alter(std::vector<T>& /*list*/) {}
 template <class T>
 void Alter(std::optional<std::vector<T>>& /*list*/) {}
 
+// With another number of blocks the lists of w would need another length.
+bool IsAltered(const Case& c, const Field& field) {
+  return RowOf(c.op).*field.has && field.has != &OpRow::blocks;
+}
+
 size_t ParametersOf(const Case& c) {
   size_t count = 0;
-  ForEachParameter(c, [&](const Field& field, const auto& /*value*/) {
-    count += RowOf(c.op).*field.has ? 1 : 0;
-  });
+  ForEachParameter(
+      c, [&](const Field& field, const auto& /*value*/) { count += IsAltered(c, field) ? 1 : 0; });
   return count;
 }
 
@@ -191,7 +195,7 @@ std::string AlterParameter(Case& c, size_t number) {
   std::string name;
   size_t at = 0;
   ForEachParameter(c, [&](const Field& field, auto& value) {
-    if (!(RowOf(c.op).*field.has) || at++ != number) return;
+    if (!IsAltered(c, field) || at++ != number) return;
     Alter(value);
     name = field.name;
   });

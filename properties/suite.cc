@@ -75,7 +75,7 @@ void Suite::Prepare() {
   const auto wanted = static_cast<size_t>(std::max<int64_t>(options_.cases, 1));
   for (int64_t i = 0; i < kDrawsPerCase * options_.cases && cases_.size() < wanted; ++i) {
     const Case drawn = gen::Draw(op_, CaseSeed(options_.seed, op_, i));
-    if (std::optional<Case> taken = AdaptTo(*subject, drawn)) {
+    if (std::optional<Case> taken = TakenBy(*subject, drawn)) {
       cases_.push_back(std::move(*taken));
     } else {
       ++reasons[WhyNot(*subject, drawn)];

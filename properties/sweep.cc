@@ -226,6 +226,7 @@ Tensor ExactCurve(const Case& base, int64_t n, const std::vector<int32_t>& codes
 
 Result Run(const Case& c, Subject& subject, const std::vector<int32_t>& codes) {
   if (!HasSums(c.op)) throw InputError("op: a sweep needs linear or a convolution");
+  if (c.w_block != 0) throw InputError("w_block: sweeps know no " + std::string(kInBlocks));
   if (IsConv(c.op) && c.M == 0) throw InputError("M: a sweep needs an output pixel");
   const Case base = OneRow(c);
   Result result;

@@ -28,7 +28,10 @@ class TestSubject : public BasicSubject {
   static Outcome Exact(const Case& c, const RunContext&) { return Good(exact::Evaluate(c)); }
 
   std::string_view name() const override { return name_; }
-  std::string CannotRun(const Case& c) const override { return cannot_run ? cannot_run(c) : ""; }
+  std::string CannotRun(const Case& c) const override {
+    if (c.w_block != 0 && !takes_blocks) return std::string(kInBlocks);
+    return cannot_run ? cannot_run(c) : "";
+  }
   Outcome Run(const Case& c, const RunContext& context) override {
     ++runs;
     return run_(c, context);
@@ -39,6 +42,7 @@ class TestSubject : public BasicSubject {
   std::function<std::string(const Case&)> cannot_run;
   std::vector<std::string> siblings;
   int64_t runs = 0;
+  bool takes_blocks = false;  // else drawn cases stay without
 
  private:
   RunFunction run_;

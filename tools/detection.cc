@@ -45,6 +45,7 @@
 #include "core/subject.h"
 #include "fuzz/climber.h"
 #include "fuzz/feedback.h"
+#include "properties/adapt.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
 #include "properties/property.h"
@@ -115,7 +116,9 @@ class Search {
   nlohmann::json Run(const Next& next, bool free_too) {
     int64_t searched = 0;
     while (searched < asked_.cases && Seconds() < asked_.seconds && !Done(free_too)) {
-      const Fed fed = next();
+      Fed fed = next();
+      if (std::optional<Case> taken = TakenBy(subject_, fed.c); taken && taken->w_block != 0)
+        fed.c = std::move(*taken);
       const bool before = any_.cases == 0;
       Judge(fed, ++searched);
       if (before && any_.cases != 0) failing_ = fed.c;

@@ -97,6 +97,16 @@ TEST_F(ForeignCommand, TheExampleIsExact) {
   const Ran sweep = Qualm(0, {"sweep", Corpus("forum/000-linear-sweep.case.json"), "-s", subject});
 }
 
+TEST_F(ForeignCommand, TheExampleOfBlocksIsExact) {
+  if (Shell("python3 -c ''").status != 0) GTEST_SKIP() << "no python3";
+  const std::string subject = "pipe:python3 '" QUALM_SOURCE_DIR "/examples/pipe/block_linear.py'";
+  const Ran check = Qualm(0, {"check", "--op", "linear", "-s", subject, "-n", "400", "--properties",
+                              "matches_exact,clamp", "--json", "-"});
+  const Json document = Json::parse(check.out);
+  EXPECT_EQ(document["totals"]["failed"], 0);
+  EXPECT_GT(document["properties"]["linear.matches_exact"]["passed"], 10);
+}
+
 TEST_F(ForeignCommand, EachFailureOfAChildIsAFindingOfItsKindWithItsCase) {
   for (const Bad& bad :
        {Bad{"exit 3", "crash", "crashed: ended the process with exit status 3"},

@@ -194,6 +194,7 @@ int RunSweep(const Options& options) {
   };
   if (!HasSums(base.op))
     refuse("op: is " + std::string(Name(base.op)) + ", expected linear, conv2d or depthwise");
+  if (base.w_block != 0) refuse("w_block: is " + std::to_string(base.w_block) + ", expected none");
   if (IsFloat(base.out_dtype)) refuse("out_dtype: is a float, expected codes or s32");
   if (IsConv(base.op)) {
     if (base.M == 0) refuse("N: there is no output pixel, expected one");

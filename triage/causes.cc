@@ -228,6 +228,35 @@ void DivideBy(PoolWindow& window) {
   window.divisor = std::max<int64_t>(window.*kPositions, 1);
 }
 
+// ---- Weights in blocks.
+
+bool HasBlocks(const Case& c) { return c.w_block != 0 && c.N > 0 && RowBlocks(c) > 1; }
+
+// Takes the scale of the entry `kStep` places behind, where there is one.
+template <int64_t kStep>
+bool ScaleOfBlockBeside(Stages& s) {
+  return Reindex(s.c.w_q.scale, [](int64_t i, int64_t count) {
+    return i + kStep < 0 || i + kStep >= count ? i : i + kStep;
+  });
+}
+
+bool ZeroPointOfFirstBlock(Stages& s) {
+  const int64_t blocks = RowBlocks(s.c);
+  return Reindex(s.c.w_q.zero_point, [blocks](int64_t i, int64_t) { return i - i % blocks; });
+}
+
+bool HasShortBlock(const Case& c) { return c.w_block != 0 && c.K % c.w_block != 0; }
+
+// The real values of the weights in the last, shorter block are 0.
+bool DropShortBlock(Stages& s) {
+  Case& c = s.c;
+  for (int64_t n = 0; n < c.N; ++n) {
+    c.w_q.zero_point[WEntry(c, n, c.K - 1)] = 0;
+    for (int64_t k = c.K - c.K % c.w_block; k < c.K; ++k) c.w.SetInt(n * c.K + k, 0);
+  }
+  return true;
+}
+
 // ---- Tail.
 
 // Whether dropping the last terms % lanes terms is a row of its own: the row of the last term, or
@@ -385,6 +414,14 @@ int64_t SwappedNeighbours(int64_t k) { return k ^ 1; }
 // What would lie beyond the row stays where it is.
 template <int64_t (*kFrom)(int64_t k)>
 bool ReadWeightsFrom(Stages& s) {
+  if (s.c.w_block != 0) {
+    const Tensor old = s.c.w;
+    for (int64_t i = 0; i < old.size(); ++i) {
+      const int64_t from = kFrom(i % s.c.K);
+      if (from < s.c.K) s.c.w.SetInt(i, old.IntAt(i - i % s.c.K + from));
+    }
+    return s.c.w != old;
+  }
   s.Sums().read_w = [](int64_t row, int64_t term, int64_t columns) {
     const int64_t from = kFrom(term);
     return row * columns + (from < columns ? from : term);
@@ -1200,6 +1237,18 @@ const Cause kCauses[] = {
     {Stage::kOperands, Kind::kIndex, "sign of both operands",
      "reads the codes of both operands with the other signedness", Of<HasTwoInputs>,
      ReadWithOtherSign<&Case::x, &Case::w>},
+    {Stage::kIndex, Kind::kIndex, "scale of the block behind",
+     "takes the scale of the block of weights behind the right one", HasBlocks,
+     ScaleOfBlockBeside<1>, Cause::kBitsOfFamily},
+    {Stage::kIndex, Kind::kIndex, "scale of the block before",
+     "takes the scale of the block of weights before the right one", HasBlocks,
+     ScaleOfBlockBeside<-1>, Cause::kBitsOfFamily},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "zero point of the first block",
+     "takes the zero point of a channel's first block of weights for all of its blocks", HasBlocks,
+     ZeroPointOfFirstBlock, Cause::kBitsOfFamily},
+    {Stage::kTail, Kind::kTail, "short block dropped",
+     "drops the last block of weights where it is shorter than the others", HasShortBlock,
+     DropShortBlock, Cause::kBitsOfFamily},
     {Stage::kOperands, Kind::kIndex, "weights of a byte reversed",
      "reads the weights that share a byte in the reverse order", PackedWeights, ReverseInBytes},
     {Stage::kOperands, Kind::kIndex, "{x_sign}", "reads the {x_codes} with the other signedness",
@@ -1493,6 +1542,68 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
   return some.name.starts_with(whole.name + std::string(kOnly));
 }
 
+namespace {
+
+// The causes that mean the same of weights in blocks.
+constexpr std::array<std::string_view, 54> kOfBlocksToo{
+    "scale of the block behind",
+    "scale of the block before",
+    "zero point of the first block",
+    "short block dropped",
+    "relu at code 0",
+    "relu instead of out_min",
+    "relu ignored",
+    "relu added",
+    "relu on the wrong side",
+    "clamp ignored",
+    "clamp and relu ignored",
+    "conversion overflow",
+    "truncating narrow",
+    "output zero point ignored",
+    "{w_zero_point} ignored",
+    "{x_zero_point} ignored",
+    "{w_zero_point} added",
+    "{x_zero_point} added",
+    "{w_zero_point} as int8",
+    "{x_zero_point} as int8",
+    "negated zero point as int8",
+    "{w_zero_point} one too large",
+    "{x_zero_point} one too large",
+    "{w_zero_point} one too small",
+    "{x_zero_point} one too small",
+    "last term dropped",
+    "term tail of 4 dropped",
+    "term tail of 8 dropped",
+    "term tail of 16 dropped",
+    "term tail of 32 dropped",
+    "zero point before rounding",
+    "half away from zero",
+    "half up",
+    "half down below zero",
+    "half up below zero",
+    "truncation",
+    "zero point, then half away",
+    "zero point, then truncation",
+    "bias ignored",
+    "lowest bit of the weights dropped",
+    "weights of a byte reversed",
+    "weights in halves of 32",
+    "weights as neighbours of 32",
+    "neighbouring weights swapped",
+    "{x_sign}",
+    "{w_sign}",
+    "one choice for all rows",
+    "a choice for each row",
+    "choice of row 0",
+    "rule of observers",
+    "rule of ATen",
+    "rule of ONNX",
+    "result doubled",
+    "result halved",
+};
+
+}  // namespace
+
 std::span<const Cause> AllCauses() {
   static const std::vector<Cause> all = [] {
     std::vector<Cause> list(std::begin(kCauses), std::end(kCauses));
@@ -1503,6 +1614,8 @@ std::span<const Cause> AllCauses() {
       list.push_back(std::move(cause));
     }
     AddCausesOfTerms(list);
+    for (Cause& cause : list)
+      cause.knows_blocks = std::ranges::count(kOfBlocksToo, cause.name) != 0;
     return list;
   }();
   return all;
@@ -1511,7 +1624,10 @@ std::span<const Cause> AllCauses() {
 std::span<const Cause> AllPlaces() {
   static const std::vector<Cause> all = [] {
     std::vector<Cause> list = Places();
-    for (Cause& place : list) place.bits = Cause::kBitsOfPlace;
+    for (Cause& place : list) {
+      place.bits = Cause::kBitsOfPlace;
+      place.knows_blocks = true;
+    }
     return list;
   }();
   return all;
@@ -1639,7 +1755,8 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const
   for (const Cause* cause : causes) {
     // Of several causes those act that can here; a place that is none means another case.
     Stages changed = stages;
-    const bool acts = cause->applies(c) && cause->change(changed);
+    const bool known = c.w_block == 0 || cause->knows_blocks;
+    const bool acts = known && cause->applies(c) && cause->change(changed);
     if (!acts && cause->stage == Stage::kPlace) return std::nullopt;
     if (!acts) continue;
     stages = std::move(changed);

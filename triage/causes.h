@@ -57,6 +57,9 @@ struct Cause {
   // no other cause explains an answer.
   bool of_family = false;
   const Convention* convention = nullptr;  // of stage kConvention alone
+  // Means the same of weights in blocks: it edits codes, zero points or what follows the sum. Of
+  // such cases all other causes leave the output as it is.
+  bool knows_blocks = false;
 
   static constexpr double kBitsOfMistake = 8, kBitsOfFamily = 12, kBitsOfPlace = 9,
                           kBitsOfConvention = 6;

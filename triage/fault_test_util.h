@@ -116,7 +116,9 @@ inline TestSubject Answers(std::function<Tensor(const Case&)> answer) {
 }
 // A kernel with these causes.
 inline TestSubject Kernel(const Hypothesis& causes) {
-  return Answers([causes](const Case& c) { return With(c, causes); });
+  TestSubject subject = Answers([causes](const Case& c) { return With(c, causes); });
+  subject.takes_blocks = true;
+  return subject;
 }
 
 }  // namespace qualm::triage

@@ -24,12 +24,13 @@ void Resample(Tensor& tensor, int64_t from, int64_t count, Rng& rng) {
   }
 }
 
+// `each`: entries of one channel.
 template <class T>
-void ResampleOthers(std::vector<T>& list, int64_t but, Rng& rng) {
+void ResampleOthers(std::vector<T>& list, int64_t but, Rng& rng, int64_t each = 1) {
   const std::vector<T> old = list;
   for (size_t i = 0; i < list.size(); ++i) {
     const size_t other = rng.Below(old.size());
-    if (static_cast<int64_t>(i) != but) list[i] = old[other];
+    if (static_cast<int64_t>(i) / each != but) list[i] = old[other];
   }
 }
 
@@ -45,9 +46,10 @@ struct Experiment {
 };
 
 template <class T>
-void RestoreAt(std::vector<T>& list, const std::vector<T>& original, int64_t channel) {
-  if (channel < std::ssize(list))
-    list[static_cast<size_t>(channel)] = original[static_cast<size_t>(channel)];
+void RestoreAt(std::vector<T>& list, const std::vector<T>& original, int64_t channel,
+               int64_t each = 1) {
+  for (int64_t i = channel * each; i < std::min((channel + 1) * each, std::ssize(list)); ++i)
+    list[static_cast<size_t>(i)] = original[static_cast<size_t>(i)];
 }
 
 bool HasRowsOfWeights(const Case& c) { return HasWeights(c.op); }
@@ -81,9 +83,11 @@ constexpr std::array kExperiments{
                }},
     Experiment{"the zero points of other channels", false,
                [](const Case& c) { return c.w_q.zero_point.size() > 1; },
-               [](Case& c, int64_t but, Rng& rng) { ResampleOthers(c.w_q.zero_point, but, rng); },
+               [](Case& c, int64_t but, Rng& rng) {
+                 ResampleOthers(c.w_q.zero_point, but, rng, RowBlocks(c));
+               },
                [](Case& c, const Case& original, int64_t channel) {
-                 RestoreAt(c.w_q.zero_point, original.w_q.zero_point, channel);
+                 RestoreAt(c.w_q.zero_point, original.w_q.zero_point, channel, RowBlocks(c));
                }},
     Experiment{"the scales of other channels", false,
                [](const Case& c) {
@@ -92,14 +96,14 @@ constexpr std::array kExperiments{
                },
                [](Case& c, int64_t but, Rng& rng) {
                  for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
-                   if (q->scale.size() > 1) ResampleOthers(q->scale, but, rng);
+                   if (q->scale.size() > 1) ResampleOthers(q->scale, but, rng, RowBlocks(c));
                  }
                  if (c.multiplier.size() > 1) ResampleOthers(c.multiplier, but, rng);
                },
                [](Case& c, const Case& original, int64_t channel) {
                  for (QParams Case::* q : {&Case::x_q, &Case::w_q, &Case::out_q}) {
                    if ((c.*q).scale.size() > 1)
-                     RestoreAt((c.*q).scale, (original.*q).scale, channel);
+                     RestoreAt((c.*q).scale, (original.*q).scale, channel, RowBlocks(c));
                  }
                  if (c.multiplier.size() > 1) RestoreAt(c.multiplier, original.multiplier, channel);
                }},

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/status.h"
 #include "oracles/exact/arithmetic/fixed_point.h"
 #include "oracles/exact/dynamic_linear.h"
 
@@ -100,6 +101,7 @@ int64_t PaddingWeights(const Matrix& x, int64_t row, Codes w) {
 }
 
 std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
+  QUALM_CHECK(c.w_block == 0);
   const Matrix x = InputMatrix(c, steps), w = MatrixOf(c, c.w);
   Case read = c;
   if (steps.other_sign_in_products) read.x = OtherSign(c.x);

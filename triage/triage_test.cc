@@ -13,6 +13,7 @@
 #include "core/rng.h"
 #include "core/text_test_util.h"
 #include "oracles/exact/exact.h"
+#include "properties/adapt.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
 #include "properties/test_subject.h"
@@ -51,6 +52,9 @@ class Triage : public testing::Test {
     for (uint64_t seed = 0; seed < 20000; ++seed) {
       Case c = gen::Draw(op, seed);
       if (Judge(property, c, subject).failed()) return c;
+      // Faults that weights in blocks alone have.
+      const std::optional<Case> taken = TakenBy(subject, c);
+      if (taken && taken->w_block != 0 && Judge(property, *taken, subject).failed()) return taken;
     }
     return std::nullopt;
   }
@@ -356,6 +360,12 @@ INSTANTIATE_TEST_SUITE_P(
         {"nibble-sign", kLinear, kIndex},
         {"nibble-sign", kDepthwise, kIndex},
         {"odd-nibble", kLinear, kTail},
+        {"block-neighbour", kLinear, kIndex},
+        {"block-neighbour", kDynamicLinear, kIndex},
+        {"block-last", kLinear, kTail},
+        {"block-last", kDynamicLinear, kTail},
+        {"block-zero-point", kLinear, kZeroPoint},
+        {"block-zero-point", kDynamicLinear, kZeroPoint},
         {"pair-saturation", kLinear, kPairSaturation, 2},
         {"relu-clamp-zero", kLinear, kClamp, 1},
         {"k-tail", kLinear, kTail, 1},

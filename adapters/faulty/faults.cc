@@ -75,6 +75,7 @@ const std::vector<Planted>& Table() {
   const std::vector<Op> dynamic{Op::kDynamicLinear};
   const std::vector<Op> casts{Op::kCast};
   const std::vector<Op> products{Op::kLinear, Op::kConv2d, Op::kDepthwise};
+  const std::vector<Op> with_blocks = OpsWhere([](Op op) { return RowOf(op).blocks; });
   const std::vector<Op> pools{Op::kMaxPool, Op::kAvgPool};
   const std::vector<Op> images{Op::kConv2d, Op::kMaxPool, Op::kAvgPool};
   const std::vector<Op> requantize{Op::kRequantize};
@@ -369,6 +370,15 @@ const std::vector<Planted>& Table() {
         "the last weight of a row of odd length is left out", products, Kind::kTail,
         "last weight of an odd row dropped"},
        HasNibbles},
+      {{"block-neighbour", "an index of blocks that begins at 1, or is moved on too early",
+        "the scale of each block of weights is that of the block behind it", with_blocks,
+        Kind::kIndex, "scale of the block behind"}},
+      {{"block-last", "a number of blocks that is K / block, not its ceiling",
+        "the last block of weights is left out where it is shorter than the others", with_blocks,
+        Kind::kTail, "short block dropped"}},
+      {{"block-zero-point", "zero points packed for a channel, read without the block's index",
+        "the zero point of a channel's first block of weights is that of all its blocks",
+        with_blocks, Kind::kZeroPoint, "zero point of the first block"}},
   };
   return table;
 }
@@ -433,6 +443,8 @@ class FaultySubject final : public InProcessSubject {
     }
     if (BitsOf(c.x.dtype()) < 8 || BitsOf(c.out_dtype) < 8)
       return "planted faults have elements of whole bytes";
+    if (c.w_block != 0 && !KnowsBlocks())
+      return "this planted fault is not in " + std::string(kInBlocks);
     if (BitsOf(c.w.dtype()) < 8 && faults_.own.any())
       return "this planted fault has weights of whole bytes";
     return "";
@@ -466,6 +478,11 @@ class FaultySubject final : public InProcessSubject {
   }
 
  private:
+  bool KnowsBlocks() const {
+    return std::ranges::any_of(
+        planted_, [](const Planted* planted) { return planted->info.id.starts_with("block-"); });
+  }
+
   // Callers that share only what a fault shares. A wrong output takes the place of y.
   void CallTogether(const Placed& placed, const RunContext& context) {
     const Case& c = *placed.problem;

@@ -222,7 +222,8 @@ void SayNumbers(std::ostream& out, const qualm_problem& p) {
       out << ' ' << number;
     out << SizeOf(*c);
   }
-  if (const qualm_granularity* const g = p.x_granularity; g != nullptr) {
+  for (const qualm_granularity* const g : {p.x_granularity, p.w_granularity}) {
+    if (g == nullptr) continue;
     out << "granularity " << g->kind << ' ' << g->axis << ' ' << g->block << SizeOf(*g);
   }
 }

@@ -122,6 +122,7 @@ TEST(PluginLimits, NameTheFeatureThatAPluginLacks) {
     c.w_q = {{1, 1, 1}, {0, 0, 0}};
   });
   linear(QUALM_CAN_PER_ROW, "parameters per row", [](Case& c) { c.x_gran = Granularity::kRow; });
+  linear(QUALM_CAN_PER_BLOCK, "weights in blocks", [](Case& c) { c.w_block = 2; });
   linear(QUALM_CAN_EMPTY, "empty output", [](Case& c) { c = ZeroLayer(0, 3, 4); });
   linear(QUALM_CAN_EMPTY, "empty output", [](Case& c) { c = ZeroLayer(2, 0, 4); });
   linear(QUALM_CAN_EMPTY_K, "K = 0", [](Case& c) { c = ZeroLayer(2, 3, 0); });

@@ -896,6 +896,15 @@ TEST(Plugin, IsToldTheNumbersOfAProblem) {
   c.out_max = 6;
   EXPECT_EQ(Said("numbers", c, {.threads = 2}),
             "op 3 relu 1 function 0 slope 0.01 per_channel 1 threads 2 min -5 max 6. ");
+  Case blocks = SmallCase();
+  blocks.per_channel = true;
+  blocks.w_block = 1;
+  blocks.w_q = {std::vector<float>(static_cast<size_t>(blocks.N * blocks.K), 1),
+                std::vector<int32_t>(static_cast<size_t>(blocks.N * blocks.K), 0)};
+  blocks.out_dtype = DType::kU8;
+  OpenClamp(&blocks);
+  ASSERT_EQ(Validate(blocks), "");
+  EXPECT_NE(Said("numbers", blocks).find("granularity 3 1 1. "), std::string::npos);
   Case table = CaseOver(Op::kTable, Tensor(DType::kU8, {1, 1}), DType::kU8);
   table.function = Function::kLeakyRelu;
   table.negative_slope = 0.5f;

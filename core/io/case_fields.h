@@ -64,6 +64,7 @@ namespace qualm {
   X(kXZp, "x_zp", kZeroPoints, kZeroPoint)                                   \
   X(kWScale, "w_scale", kScales, kScale)                                     \
   X(kWZp, "w_zp", kZeroPoints, kZeroPoint)                                   \
+  X(kWBlock, "w_block", kNumbers, kInteger)                                  \
   X(kAScale, "a_scale", kScales, kScale)                                     \
   X(kAZp, "a_zp", kZeroPoints, kZeroPoint)                                   \
   X(kBScale, "b_scale", kScales, kScale)                                     \

@@ -205,6 +205,17 @@ TEST(CaseJson, RoundTrip) {
   }
 }
 
+TEST(CaseJson, RoundTripOfBlocks) {
+  test::RandomCase draw(20261128);
+  for (const Op op : {Op::kLinear, Op::kDynamicLinear}) {
+    for (int i = 0; i < 1000; ++i) {
+      const Case c = draw.DrawInBlocks(op);
+      ASSERT_EQ(Validate(c), "");
+      ASSERT_TRUE(ParseCase(CaseToJsonLine(c), "f") == c) << CaseToJsonLine(c);
+    }
+  }
+}
+
 TEST(CaseJson, HostileTextsNameFileAndField) {
   const std::vector<Hostile> table = HostileTable();
   std::set<std::string> distinct;

@@ -344,6 +344,17 @@ inline std::vector<Hostile> HostileTable() {
       {R"({"qualm_case": 1, "op": "global_avg_pool", "N": 1, "H": 1, "W": 1, "C": 1, "R": 1,
            "x_scale": 1, "x_zp": 0, "out_scale": 1, "out_zp": 0, "x": [0]})",
        "R", "does not belong to op global_avg_pool"},
+      // Weights in blocks.
+      {And(R"("w_block": 2)"), "w_block", "expected gran channel"},
+      {And(R"("w_block": -1)"), "w_block", "is -1, expected"},
+      {And(R"("w_block": [2])"), "w_block", "is a list, expected an integer"},
+      {And(R"("gran": "channel", "w_block": 1)"), "w_scale",
+       "has 1 entries, expected 4 (2 blocks per channel)"},
+      {And(R"("gran": "channel", "w_block": 2, "bias_i32": [1, 2])"), "bias_i32", "has no unit"},
+      {And(R"("gran": "channel", "w_block": 2, "requant": "float32")"), "requant",
+       "has no accumulator"},
+      {And(R"("gran": "channel", "w_block": 2, "out_dtype": "s32")"), "w_block", "has no unit"},
+      {With(R"("x":)", R"("w_block": 1, "x":)", kConv), "w_block", "does not belong to op conv2d"},
       // Two operands.
       {With(R"("a":)", R"("x":)", kAdd), "x", "does not belong to op add"},
       {With(R"(, "b": [3, 4])", "", kAdd), "b", "is missing, expected it for op add"},

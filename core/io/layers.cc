@@ -121,6 +121,10 @@ std::vector<NamedLayer> ReadLayers(const std::string& path, const LayerReading& 
       throw InputError(path + ": op: is " + std::string(Name(c.op)) +
                        ", expected linear, conv2d, depthwise or dynamic_linear");
     }
+    if (c.w_block != 0) {
+      throw InputError(path + ": w_block: is " + std::to_string(c.w_block) +
+                       ", expected weights without blocks");
+    }
     layers.push_back({"", RowOf(c.op).dynamic ? LayerOfDynamic(c, path) : std::move(c)});
   }
   if (layers.empty()) {

@@ -39,8 +39,9 @@ enum class PipeFeature : uint8_t {
   kCeilMode,
   kCountPadding,
   kPerRow,
+  kPerBlock,
 };
-inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kPerRow) + 1;
+inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kPerBlock) + 1;
 std::string_view Name(PipeFeature feature);  // "bias_f32"
 
 // Limits of one operation.

@@ -208,7 +208,7 @@ Convention MakeConvention(Definition definition) {
     if (c.requant != Requant::kExact)
       return "a model has no requantization mode, the case asks for " +
              std::string(Name(c.requant));
-    const std::string packed = WeightsAreBytes(c);
+    const std::string packed = WeightsArePlain(c);
     return packed.empty() ? reason(c) : packed;
   };
   convention.accumulation = definition.accumulation;

@@ -55,7 +55,7 @@ Trace TraceOf(const DynamicLinear& library, const Case& c, int64_t index) {
 std::string CannotRun(const DynamicLinear& library, const Case& c) {
   const CodeRange codes = RangeOf(c.w.dtype());
   return FirstReason({
-      WeightsAreBytes(c),
+      WeightsArePlain(c),
       Require(c.rule == library.rule, "the rule must be " + std::string(Name(library.rule))),
       Require(RowsShareQParams(c), "all rows share one scale and zero point"),
       Require(std::ranges::none_of(c.x.as<float>(), [](float x) { return std::isnan(x); }),

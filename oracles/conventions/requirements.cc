@@ -37,8 +37,9 @@ std::string ZeroPointsAreCodes(const Case& c) {
   return "";
 }
 
-std::string WeightsAreBytes(const Case& c) {
-  return Require(BitsOf(c.w.dtype()) >= 8, "no weights of fewer than 8 bits");
+std::string WeightsArePlain(const Case& c) {
+  return FirstReason({Require(c.w_block == 0, "no " + std::string(kInBlocks)),
+                      Require(BitsOf(c.w.dtype()) >= 8, "no weights of fewer than 8 bits")});
 }
 
 std::string WholeRange(const Case& c) {

@@ -23,8 +23,8 @@ std::string FirstReason(std::initializer_list<std::string> reasons);
 std::string Require(bool holds, std::string_view reason);
 // Required: the zero points of x, of w (weights or second operand) and of the output are codes.
 std::string ZeroPointsAreCodes(const Case& c);
-// Required: weights of whole bytes. Every convention asks this.
-std::string WeightsAreBytes(const Case& c);
+// Required: weights of whole bytes, not in blocks. Every convention asks this.
+std::string WeightsArePlain(const Case& c);
 // Required: the clamp is the whole range of the output type.
 std::string WholeRange(const Case& c);
 

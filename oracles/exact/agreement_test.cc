@@ -61,11 +61,12 @@ void CompareStages(const Case& c) {
   }
 }
 
-Reached Compare(Op op, int cases, uint64_t seed, Requant requant = Requant::kExact) {
+Reached Compare(Op op, int cases, uint64_t seed, Requant requant = Requant::kExact,
+                Case (RandomCase::*draws)(Op) = &RandomCase::Draw) {
   RandomCase draw(seed);
   Reached reached;
   for (int i = 0; i < cases; ++i) {
-    Case c = draw.Draw(op);
+    Case c = (draw.*draws)(op);
     if (requant != Requant::kExact) {
       if (!IsCode(c.out_dtype) || c.bias) continue;
       c.requant = requant;
@@ -134,6 +135,42 @@ TEST(Agreement, Linear) {
   EXPECT_GT(reached.far, 500);
   EXPECT_GT(reached.denormal, 20);
   EXPECT_GT(reached.infinite, 100);
+}
+
+TEST(Agreement, WeightsInBlocks) {
+  const Reached linear =
+      Compare(Op::kLinear, 20000, 44, Requant::kExact, &RandomCase::DrawInBlocks);
+  EXPECT_GT(linear.ties, 100);
+  EXPECT_GT(linear.near_ties, 20);
+  EXPECT_GT(linear.inside, 2000);
+  EXPECT_GT(linear.far, 500);
+  EXPECT_GT(linear.denormal, 20);
+  EXPECT_GT(linear.infinite, 100);
+  const Reached dynamic =
+      Compare(Op::kDynamicLinear, 4000, 45, Requant::kExact, &RandomCase::DrawInBlocks);
+  EXPECT_GT(dynamic.outputs, 4000);
+}
+
+// Blocks with the scale and zero point of their channel are no blocks.
+TEST(Agreement, EqualBlocksAreNone) {
+  RandomCase draw(46);
+  for (int i = 0; i < 2000; ++i) {
+    Case c = draw.DrawInBlocks(Op::kLinear);
+    const Case plain = slice::WithoutBlocks(c);
+    const int64_t blocks = RowBlocks(c);
+    for (int64_t j = 0; j < c.N * blocks; ++j) {
+      c.w_q.scale[static_cast<size_t>(j)] = plain.w_q.scale_at(j / blocks);
+      c.w_q.zero_point[static_cast<size_t>(j)] = plain.w_q.zero_point_at(j / blocks);
+    }
+    ASSERT_EQ(Evaluate(c), Evaluate(plain)) << Describe(c);
+    for (int64_t at = 0; at < c.M * c.N; ++at) {
+      ASSERT_EQ(RealValueText(c, at), RealValueText(plain, at)) << Describe(c);
+      const std::optional<double> tie = TieDistance(c, at), wanted = TieDistance(plain, at);
+      ASSERT_EQ(tie.has_value(), wanted.has_value()) << Describe(c);
+      ASSERT_EQ(tie == 0.0, wanted == 0.0) << Describe(c);
+      ASSERT_NEAR(tie.value_or(0), wanted.value_or(0), 1e-9) << Describe(c);
+    }
+  }
 }
 
 TEST(Agreement, RequantizationModes) {

@@ -47,7 +47,7 @@ namespace told {
 void Steps(Teller& t) {
   const Case& c = t.c;
   const Window& v = c.window;
-  Terms terms{"(r,s,c)", {}};
+  TermsTold terms{"(r,s,c)", {}};
   for (const Tap& tap : TapsOf(v, 0)) {
     if (tap.x_row < 0) {
       ++terms.taps_in_padding;

@@ -179,7 +179,7 @@ void Sums(const Case& c, Integers* integers) {
   for (const Group& group : GroupsOf(c)) {
     const ChosenQParams chosen = ChosenFor(c, FiniteRange(ValuesOf(c, group)));
     const Tensor codes = Evaluate(QuantizeOf(c, group.first, group.count, chosen));
-    const std::vector<__int128> sums = CorrectedSums(SumsCaseOf(c, codes, chosen));
+    const std::vector<__int128> sums = IntegersOf(SumsCaseOf(c, codes, chosen)).values;
     integers->values.insert(integers->values.end(), sums.begin(), sums.end());
     integers->scales.insert(integers->scales.end(), static_cast<size_t>(group.count), chosen.scale);
   }
@@ -287,6 +287,7 @@ Case SumsCaseOf(const Case& c, Tensor codes, const ChosenQParams& chosen) {
   linear.x_q = {{chosen.scale}, {chosen.zero_point}};
   linear.w_q = c.w_q;
   linear.per_channel = c.per_channel;
+  linear.w_block = c.w_block;
   linear.bias = c.bias;
   linear.out_dtype = c.out_dtype;
   linear.out_min = c.out_min;

@@ -19,6 +19,17 @@ void DifferencesOfX(const Case& c, Integers* integers) {
 
 Line IdentityLine(const Case&, int64_t) { return {}; }
 
+namespace {
+
+// The line of channel n but for the terms of its blocks: the bias, and the scale of the output.
+Line BlocksLine(const Case& c, int64_t n) {
+  Line line;
+  if (c.bias) line = Plus(line, (*c.bias)[static_cast<size_t>(n)]);
+  return c.out_dtype == DType::kF32 ? line : Over(line, c.out_q.scale_at(0));
+}
+
+}  // namespace
+
 Line RescaleLine(const Case& c, int64_t) {
   return Over(Scale(c.x_q.scale_at(0)), c.out_q.scale_at(0));
 }
@@ -40,7 +51,8 @@ Outputs::Outputs(const Case& c) : Outputs(c, IntegersOf(c)) {}
 Outputs::Outputs(const Case& c, Integers integers)
     : c_(c), form_(MeaningOf(c.op).fast), integers_(std::move(integers)) {
   const bool codes = IsCode(c.out_dtype);
-  const bool estimates = codes && form_.scaled == nullptr;
+  const bool blocks = c.w_block != 0;
+  const bool estimates = codes && form_.scaled == nullptr && !blocks;
   // The channels of a sum differ in the scale of w and in the float bias alone.
   const bool one_line = HasSums(c.op) && !c.bias && c.w_q.scale.size() == 1;
   const auto channels = static_cast<size_t>(c.N);
@@ -50,7 +62,8 @@ Outputs::Outputs(const Case& c, Integers integers)
   zero_.reserve(channels);
   for (int64_t n = 0; n < c.N; ++n) {
     const bool same = one_line && n > 0;
-    if (c.out_dtype != DType::kS32) lines_.push_back(same ? lines_.front() : form_.line(c, n));
+    if (c.out_dtype != DType::kS32)
+      lines_.push_back(same ? lines_.front() : blocks ? BlocksLine(c, n) : form_.line(c, n));
     if (estimates) {
       const EstimatedLine line = same ? estimated_.front() : EstimatedLine(lines_.back());
       estimated_.push_back(line);
@@ -68,7 +81,21 @@ Scaled Outputs::OnChannelLine(int64_t m, int64_t n) const {
   return scaled;
 }
 
+Terms Outputs::BlockTerms(int64_t m, int64_t n) const {
+  const auto blocks = static_cast<size_t>(RowBlocks(c_));
+  const float x_scale =
+      integers_.scales.empty() ? c_.x_q.scale_at(0) : integers_.scales[static_cast<size_t>(m)];
+  terms_.clear();
+  for (size_t block = 0; block < blocks; ++block) {
+    const Line scale = Scale(x_scale, c_.w_q.scale[static_cast<size_t>(n) * blocks + block]);
+    terms_.push_back(
+        {integers_.values[IndexOf(m, n) * blocks + block], scale.gain, scale.gain_exponent});
+  }
+  return terms_;
+}
+
 Scaled Outputs::ScaledAt(int64_t m, int64_t n) const {
+  QUALM_CHECK(c_.w_block == 0);
   Scaled scaled = OnChannelLine(m, n);
   if (form_.scaled != nullptr) form_.scaled(c_, integers_, m, n, &scaled);
   return scaled;
@@ -78,11 +105,13 @@ Real Outputs::RealAt(int64_t m, int64_t n) const {
   if (form_.real != nullptr) {
     if (const std::optional<Real> real = form_.real(c_, m, n)) return *real;
   }
+  if (c_.w_block != 0) return ToReal(lines_[static_cast<size_t>(n)], BlockTerms(m, n));
   const Scaled scaled = ScaledAt(m, n);
   return ToReal(scaled.line, scaled.integer);
 }
 
 Rounded Outputs::RoundedAt(int64_t m, int64_t n) const {
+  if (c_.w_block != 0) return Round(lines_[static_cast<size_t>(n)], BlockTerms(m, n));
   if (form_.rounded != nullptr) return form_.rounded(c_, integers_, m, n, OnChannelLine(m, n));
   const Scaled scaled = ScaledAt(m, n);
   return Round(scaled.line, scaled.integer);
@@ -91,6 +120,7 @@ Rounded Outputs::RoundedAt(int64_t m, int64_t n) const {
 std::optional<Near> Outputs::NearAt(int64_t m, int64_t n) const {
   if (!estimated_.empty())
     return Decide(estimated_[static_cast<size_t>(n)].At(integers_.values[IndexOf(m, n)]));
+  if (c_.w_block != 0) return Decide(EstimateOf(lines_[static_cast<size_t>(n)], BlockTerms(m, n)));
   if (form_.rounded == nullptr) {
     const Scaled scaled = ScaledAt(m, n);
     return Decide(EstimatedLine(scaled.line).At(scaled.integer));
@@ -170,6 +200,7 @@ Ends Outputs::EndsReached(double near) const {
 }
 
 float Outputs::UnclampedFloatAt(int64_t m, int64_t n) const {
+  if (c_.w_block != 0) return RoundToFloat(lines_[static_cast<size_t>(n)], BlockTerms(m, n));
   const Scaled scaled = ScaledAt(m, n);
   return RoundToFloat(scaled.line, scaled.integer);
 }
@@ -215,7 +246,7 @@ Tensor Evaluate(const Case& c) {
 }
 
 Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums) {
-  QUALM_CHECK(HasSums(c.op));
+  QUALM_CHECK(HasSums(c.op) && c.w_block == 0);
   QUALM_CHECK_EQ(sums.size(), static_cast<size_t>(c.M * c.N));
   return EvaluateFrom(c, {{sums.begin(), sums.end()}, {}, {}});
 }

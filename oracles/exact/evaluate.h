@@ -48,7 +48,7 @@ class Outputs {
 
   const Integers& integers() const { return integers_; }
 
-  // Not for values that are no such line: sigmoid and tanh, NaN and infinities.
+  // Not for values that are no such line: sigmoid and tanh, NaN and infinities, weights in blocks.
   Scaled ScaledAt(int64_t m, int64_t n) const;
   // The value before rounding, zero point and clamp as a double, in output codes, or in real units
   // where the output is f32.
@@ -73,6 +73,8 @@ class Outputs {
  private:
   size_t IndexOf(int64_t m, int64_t n) const { return static_cast<size_t>(m * c_.N + n); }
   Scaled OnChannelLine(int64_t m, int64_t n) const;
+  // Weights in blocks: the terms that the channel's line adds, valid until the next call.
+  Terms BlockTerms(int64_t m, int64_t n) const;
   // The result of RoundedAt, if an estimate decides it.
   std::optional<Near> NearAt(int64_t m, int64_t n) const;
   // A code of u8 and s8 outputs, from the rounded value.
@@ -81,7 +83,8 @@ class Outputs {
   const Case& c_;
   const FastForm& form_;
   Integers integers_;
-  std::vector<Line> lines_;  // per channel; empty for s32 outputs
+  std::vector<Line> lines_;          // per channel; empty for s32 outputs
+  mutable std::vector<Term> terms_;  // of BlockTerms
   // Per channel, of codes of operations that neither scale nor round each output in its own way.
   std::vector<EstimatedLine> estimated_;
   std::vector<BackendRequant> backend_;  // per channel; empty unless requant is not exact

@@ -34,6 +34,10 @@ std::vector<int64_t> RawSums(const Case& c);
 // in the padding add real 0, whatever the zero points.
 std::vector<__int128> CorrectedSums(const Case& c);
 
+// The same of each block of a linear with weights in blocks, which has no CorrectedSums: [M*N]
+// times RowBlocks, output by output.
+std::vector<__int128> BlockSums(const Case& c);
+
 // The rest of linear and convolutions from given corrected sums ([M*N], as CorrectedSums gives
 // them): float bias, scale, one rounding, zero point, clamp. Counterfactuals put other sums in and
 // keep the rest exact.
@@ -46,6 +50,7 @@ Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums);
 struct Integers {
   // [M*N], except that choose_qparams has none. Of each output:
   //   linear, conv2d, depthwise       its element of CorrectedSums
+  //   linear with weights in blocks   its BlockSums, one integer for each block: [M*N*RowBlocks]
   //   dynamic_linear                  the same of the linear on the codes that it chooses
   //   avg_pool, global_avg_pool       the sum of x - zx over the window
   //   max_pool                        the maximum of x - zx over the window

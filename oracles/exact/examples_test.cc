@@ -215,6 +215,23 @@ TEST(Examples, LinearEmptySum) {
   EXPECT_EQ(Exact(c).shape(), (std::vector<int64_t>{0, 1}));
 }
 
+// (2 - 1)*3*0.5 + (5 - 1)*3*0.5 of the first block, (4 - 1)*(-2 + 4)*8 of the second: 7.5 + 48,
+// times the scale of x, 0.25, and the bias.
+TEST(Examples, LinearInBlocks) {
+  Case c = LinearCase({2, 5, 4}, {3, 3, -2});
+  c.x_q = {{0.25f}, {1}};
+  c.per_channel = true;
+  c.w_block = 2;
+  c.w_q = {{0.5f, 8.0f}, {0, -4}};
+  c.bias = {{0.125f}};
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  EXPECT_EQ(Exact(c).FloatAt(0), 14.0f);
+  EXPECT_EQ(RealValueText(c, 0), "14");
+  EXPECT_EQ(Derive(c, 0).front().value, "111/2");
+  EXPECT_EQ(Derive(c, 0).back().value, "0x1.cp+3");
+}
+
 TEST(Examples, LinearBias) {
   Case c = LinearCase({3}, {5});  // 15 * 0.5 * 0.5 = 3.75
   c.x_q.scale = {0.5f};

@@ -3,6 +3,8 @@
 //   u8, s8: y = clamp(RNE((S * sx * sw_n + bias_n) / sy) + z)
 //   s32:    y = clamp(S)
 //   f32:    y = S * sx * sw_n + bias_n, rounded once
+// With weights in blocks of w_block terms, weight k of channel n has the scale and zero point of
+// block b = k / w_block of that channel, and S * sx * sw_n is sx * sum_b S_b * sw_nb.
 #include "oracles/exact/sums.h"
 
 namespace qualm::exact {
@@ -33,15 +35,69 @@ Integer Sum(const Case& c, int64_t m, int64_t n) {
   return sum;
 }
 
+// The sum of block b of channel n.
+Integer BlockSum(const Case& c, int64_t m, int64_t n, int64_t b, size_t entry) {
+  const Integer zx = c.x_q.zero_point_at(0), zw = c.w_q.zero_point[entry];
+  Integer sum = 0;
+  for (int64_t k = b * c.w_block; k < c.K && k < (b + 1) * c.w_block; ++k)
+    sum += (c.x.IntAt(m * c.K + k) - zx) * (c.w.IntAt(n * c.K + k) - zw);
+  return sum;
+}
+
+// The sum of all blocks of channel n, each times its scale.
+Rational BlocksTotal(const Case& c, int64_t m, int64_t n) {
+  Rational total = 0;
+  const int64_t blocks = c.K / c.w_block + (c.K % c.w_block != 0 ? 1 : 0);
+  for (int64_t b = 0; b < blocks; ++b) {
+    const auto entry = static_cast<size_t>(n * blocks + b);
+    total += Rational(BlockSum(c, m, n, b, entry)) * ToRational(c.w_q.scale[entry]);
+  }
+  return total;
+}
+
 std::optional<Rational> Value(const Case& c, int64_t m, int64_t n) {
-  return ScaledSum(c, n, Sum(c, m, n));
+  if (c.w_block == 0) return ScaledSum(c, n, Sum(c, m, n));
+  Rational real = BlocksTotal(c, m, n) * ToRational(c.x_q.scale_at(0));
+  if (c.bias) real += ToRational((*c.bias)[static_cast<size_t>(n)]);
+  return c.out_dtype == DType::kF32 ? real : real / ToRational(c.out_q.scale_at(0));
 }
 
 }  // namespace definition
 namespace told {
 
+void BlockSteps(Teller& t) {
+  const Case& c = t.c;
+  std::string sums;
+  const auto blocks = std::ssize(c.w_q.scale);
+  for (int64_t b = 0; b < blocks; ++b) {
+    const auto entry = static_cast<size_t>(b);
+    const Rational sum(definition::BlockSum(c, 0, 0, b, entry));
+    AppendTerm(&sums, b, blocks, " + ", Parenthesized(sum) + "*" + Short(c.w_q.scale[entry]));
+  }
+  Rational value = definition::BlocksTotal(c, 0, 0);
+  t.Step(Stage::kAccumulate,
+         "sum of (x - x_zp)*(w - w_zp) over each block of " + std::to_string(c.w_block) +
+             " terms, times the block's w_scale: " + sums,
+         value);
+  value *= ToRational(c.x_q.scale_at(0));
+  t.Step(Stage::kScale, "multiply by x_scale " + Short(c.x_q.scale_at(0)), value);
+  if (c.bias) {
+    const float bias = c.bias->front();
+    const std::string text = "add the bias: " + Readable(value) + " + " + Short(bias);
+    value += ToRational(bias);
+    t.Step(Stage::kBias, text, value);
+  }
+  if (c.out_dtype == DType::kF32) return t.RoundToReal(value);
+  const std::string text =
+      "divide by out_scale: " + Readable(value) + " / " + Short(c.out_q.scale_at(0));
+  value /= ToRational(c.out_q.scale_at(0));
+  t.Step(Stage::kScale, text, value);
+  t.RoundToCode(value);
+}
+
 void Steps(Teller& t) {
-  Terms terms{"k", {}};
+  if (t.c.w_block != 0) return BlockSteps(t);
+  TermsTold terms{"k", {}};
   for (int64_t k = 0; k < t.c.K; ++k) terms.xw.emplace_back(t.c.x.IntAt(k), t.c.w.IntAt(k));
   TellSum(t, terms);
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "oracles/exact/reduction.h"
 
@@ -184,6 +185,7 @@ void CorrectLinear(const Case& c, const Parts& parts, std::vector<__int128>& sum
 std::vector<int64_t> RawSums(const Case& c) { return PartsOf(c).raw; }
 
 std::vector<__int128> CorrectedSums(const Case& c) {
+  QUALM_CHECK(c.w_block == 0);
   const Parts& parts = PartsOf(c);
   std::vector<__int128> sums(parts.raw.size());
   // With these bounds every term below is less than 2^61, and so are their sums.
@@ -202,7 +204,32 @@ std::vector<__int128> CorrectedSums(const Case& c) {
   return sums;
 }
 
-void SumsOf(const Case& c, Integers* integers) { integers->values = CorrectedSums(c); }
+std::vector<__int128> BlockSums(const Case& c) {
+  QUALM_CHECK(c.w_block > 0);
+  const Reduction lists = ReductionOf(c, 0);
+  const int64_t blocks = RowBlocks(c);
+  const __int128 zx = c.x_q.zero_point_at(0);
+  std::vector<__int128> sums;
+  sums.reserve(static_cast<size_t>(c.M * c.N * blocks));
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      for (int64_t block = 0; block < blocks; ++block) {
+        const int64_t first = block * c.w_block, count = std::min<int64_t>(c.w_block, c.K - first);
+        const int16_t* const x = lists.x.data() + m * c.K + first;
+        const int16_t* const w = lists.w.data() + n * c.K + first;
+        const __int128 zw = c.w_q.zero_point[static_cast<size_t>(n * blocks + block)];
+        const int64_t x_sum = std::accumulate(x, x + count, int64_t{0});
+        const int64_t w_sum = std::accumulate(w, w + count, int64_t{0});
+        sums.push_back(Dot(x, w, count) - zx * w_sum - zw * x_sum + count * zx * zw);
+      }
+    }
+  }
+  return sums;
+}
+
+void SumsOf(const Case& c, Integers* integers) {
+  integers->values = c.w_block == 0 ? CorrectedSums(c) : BlockSums(c);
+}
 
 Line LineOfSum(const Case& c, int64_t n) {
   Line line = Scale(c.x_q.scale_at(0), c.w_q.scale_at(n));

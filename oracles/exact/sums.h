@@ -22,13 +22,13 @@ void SumsOf(const Case& c, Integers* integers);
 Line LineOfSum(const Case& c, int64_t n);
 
 // Told steps: the x and w of each term, and the names of the indices over which the sum runs.
-struct Terms {
+struct TermsTold {
   std::string over;
   std::vector<std::pair<int32_t, int32_t>> xw;
   int64_t taps_in_padding = 0;
 };
 // Tells the steps of a case with one output, from the sum of these terms on.
-void TellSum(Teller& teller, const Terms& terms);
+void TellSum(Teller& teller, const TermsTold& terms);
 
 }  // namespace qualm::exact
 

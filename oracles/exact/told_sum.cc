@@ -6,7 +6,7 @@
 namespace qualm::exact {
 namespace {
 
-Integer AccumulateAndOffset(Teller& t, const Terms& terms) {
+Integer AccumulateAndOffset(Teller& t, const TermsTold& terms) {
   const auto count = static_cast<int64_t>(terms.xw.size());
   Integer raw = 0;
   Integer x_sum = 0;
@@ -43,7 +43,7 @@ Integer AccumulateAndOffset(Teller& t, const Terms& terms) {
 
 }  // namespace
 
-void TellSum(Teller& t, const Terms& terms) {
+void TellSum(Teller& t, const TermsTold& terms) {
   const Case& c = t.c;
   Integer sum = AccumulateAndOffset(t, terms);
   if (c.bias_i32) {

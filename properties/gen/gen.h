@@ -48,6 +48,9 @@ Theme ThemeOf(Op op, uint64_t seed);
 // Valid cases only (Validate(c) == "").
 Case Draw(Op op, uint64_t seed);
 Case Draw(Op op, Theme theme, uint64_t seed);
+// The drawn case with its weights in blocks, for subjects that take such: every second case of an
+// operation that has them. Others have nullopt.
+std::optional<Case> InBlocks(const Case& drawn, uint64_t seed);
 
 }  // namespace qualm::gen
 

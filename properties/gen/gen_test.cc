@@ -37,6 +37,7 @@ uint64_t Mix(uint64_t hash, const Case& c) {
     for (float scale : q->scale) mix_float(scale);
     for (int32_t zero : q->zero_point) mix_int(zero);
   }
+  if (c.w_block != 0) mix_int(c.w_block);
   for (float m : c.multiplier) mix_float(m);
   if (c.bias) {
     for (float bias : *c.bias) mix_float(bias);
@@ -138,6 +139,23 @@ TEST(Gen, DrawsValidCasesOfItsOp) {
 
 // A seed in a report must give the same case elsewhere: any compiler, library, number of jobs.
 // A deliberate change of the generators changes these numbers; nothing else may.
+TEST(Gen, BlocksOfEveryKind) {
+  int same = 0, shorter = 0, one = 0, symmetric = 0;
+  for (const Op op : {Op::kLinear, Op::kDynamicLinear}) {
+    for (uint64_t seed = 0; seed < kCases; ++seed) {
+      const std::optional<Case> c = InBlocks(Draw(op, seed), seed);
+      if (!c) continue;
+      ASSERT_EQ(Validate(*c), "") << Describe(*c);
+      ASSERT_NE(c->w_block, 0);
+      (c->K % c->w_block == 0 ? same : shorter) += 1;
+      one += RowBlocks(*c) == 1 ? 1 : 0;
+      symmetric += std::ranges::count(c->w_q.zero_point, 0) == std::ssize(c->w_q.zero_point);
+    }
+  }
+  for (const int count : {same, shorter, one, symmetric}) EXPECT_GT(count, 10);
+  EXPECT_EQ(InBlocks(Draw(Op::kConv2d, 1), 1), std::nullopt);
+}
+
 TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
   const std::map<Op, uint64_t> expected{
       {Op::kQuantize, 0xf2f830659011e107},      {Op::kDequantize, 0xcbd5d6c5e6e09ec8},

@@ -39,6 +39,13 @@ const Window& WindowOf(const Case& c, const char* what) {
   return c.window;
 }
 
+// An entry per channel, or a row of entries where each block of weights has one.
+std::vector<int64_t> ShapeOfList(const Case& c, size_t entries) {
+  const auto count = static_cast<int64_t>(entries);
+  if (c.w_block != 0 && count != c.N) return {c.N, RowBlocks(c)};
+  return {count};
+}
+
 // The value of a parameter (FieldsOf in core/case.h).
 struct ValueOf {
   CaseObject& object;
@@ -84,11 +91,11 @@ py::object CaseObject::W() {
 }
 
 py::object CaseObject::Floats(const char* name, const std::vector<float>& list) {
-  return ArrayNamed(name, Tensor::Of<float>({static_cast<int64_t>(list.size())}, list));
+  return ArrayNamed(name, Tensor::Of<float>(ShapeOfList(case_, list.size()), list));
 }
 
 py::object CaseObject::Ints(const char* name, const std::vector<int32_t>& list) {
-  return ArrayNamed(name, Tensor::Of<int32_t>({static_cast<int64_t>(list.size())}, list));
+  return ArrayNamed(name, Tensor::Of<int32_t>(ShapeOfList(case_, list.size()), list));
 }
 
 py::object CaseObject::Scale(const char* name, const QParams& q, bool per_channel) {
@@ -115,7 +122,7 @@ py::object CaseObject::Multiplier() {
     factors.push_back(static_cast<double>(c.x_q.scale.front()) * static_cast<double>(scale) /
                       static_cast<double>(c.out_q.scale.front()));
   if (!ChannelsOf(c, PerChannel::kW)) return py::float_(factors.front());
-  return py::array_t<double>(static_cast<py::ssize_t>(factors.size()), factors.data());
+  return py::array_t<double>(ShapeOfList(c, factors.size()), factors.data());
 }
 
 std::string CaseObject::Damaged() const {

@@ -99,7 +99,7 @@ def case_text(op: str, **fields: Any) -> str:
         raise InputError(f"b: is an array of {tensors['b'].dtype}, expected {tensors['a'].dtype}, "
                          "the type of a")
     for key in ("out_scale", "x_scale", "w_scale", "out_zp", "x_zp", "w_zp", "multiplier"):
-        if "gran" not in fields and key in fields and np.ndim(fields[key]) == 1:
+        if "gran" not in fields and key in fields and np.ndim(fields[key]) >= 1:
             known["gran"] = "channel"
     known.update(fields)
     out = known.get("out_dtype")

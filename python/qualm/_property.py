@@ -21,7 +21,7 @@ CASES = 500
 #: A claim that compares numbers has to be judged on this part of the cases, or nothing is proved.
 _LEAST_PART = 10
 
-_FEATURES = ("relu", "clamp", "per_channel", "per_row", "empty", "empty_k", "dilation", "groups",
+_FEATURES = ("relu", "clamp", "per_channel", "per_row", "per_block", "empty", "empty_k", "dilation", "groups",
              "asymmetric_padding", "ceil_mode", "count_padding", "strides")
 _LIMITS = ("x", "w", "out", "x_zp", "w_zp", "out_zp", "m_max", "n_max", "k_max", "n_multiple",
            "k_multiple", "domain")
@@ -98,7 +98,8 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
              x: Types = None, w: Types = None, out: Types = None,
              x_zp: Any = None, w_zp: Any = None, out_zp: Any = None,
              bias: bool | str = False, relu: bool = False, clamp: bool = False,
-             per_channel: bool = False, per_row: bool = False, empty: bool = False,
+             per_channel: bool = False, per_row: bool = False, per_block: bool = False,
+             empty: bool = False,
              empty_k: bool = False, dilation: bool = False, groups: bool = False,
              asymmetric_padding: bool = False, ceil_mode: bool = False,
              count_padding: bool = False, strides: bool = False,
@@ -122,7 +123,8 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
         a zero point, or the smallest and the largest. Without them every code of the type; of s8
         weights 0 alone.
     ``bias``, ``relu``, ``clamp``, ``per_channel``, ...
-        what the function can do besides. Cases that it does not take are brought into its limits.
+        what the function can do besides. With ``per_block`` it also gets weights in blocks along K
+        (``c.w_block``; ``w_scale`` and ``w_zp`` are then arrays of shape (N, blocks)). Cases that it does not take are brought into its limits.
         ``bias=True`` or "s32" is ``c.bias_i32``, "f32" is ``c.bias``, "both" draws either.
     ``strides``
         the function also takes arrays with gaps between their rows.

@@ -103,6 +103,38 @@ def test_the_version_is_that_of_the_project():
     assert importlib.metadata.version("qualm") == version.group(1)
 
 
+def in_blocks(case):
+    """Sums of whole numbers and scales that are powers of two: NumPy computes them exactly."""
+    blocks = case.w_scale.shape[1] if case.w_block else 1
+    size = case.w_block or max(case.K, 1)
+    scale, zero = (np.broadcast_to(np.reshape(v, (-1, blocks)), (case.N, blocks)).astype(np.float64)
+                   for v in (case.w_scale, case.w_zp))
+    of = np.arange(case.K) // size
+    w = (case.w.astype(np.float64) - zero[:, of]) * scale[:, of]
+    return (((case.x.astype(np.float64) - case.x_zp) @ w.T) * np.float64(case.x_scale)).astype(
+        np.float32)
+
+
+def test_weights_in_blocks():
+    case = qualm.Case("linear", x=np.array([[2, 5, 4]], np.uint8), w=np.array([[3, 3, -2]], np.int8),
+                      x_scale=0.25, x_zp=1, w_scale=[[0.5, 8.0]], w_zp=[[0, -4]], w_block=2,
+                      out_dtype="f32")
+    assert case.w_scale.shape == (1, 2) and case.w_zp.tolist() == [[0, -4]]
+    assert np.asarray(qualm.exact(case).y).tolist() == [[13.875]]
+    assert in_blocks(case).tolist() == [[13.875]]
+    shapes = set()
+
+    def asked(given):
+        shapes.add((given.w_block, np.shape(given.w_scale)))
+        return exact(given)
+
+    limits = {"x": "u8", "w": ["s8", "u4"], "out": "f32", "per_channel": True}
+    assert judged(asked, "linear", **limits).judgement == "passed"
+    assert {block for block, _ in shapes} == {0}
+    assert judged(asked, "linear", per_block=True, **limits).judgement == "passed"
+    assert any(block and len(shape) == 2 for block, shape in shapes)
+
+
 def test_explanations():
     # The first page's sum: 255*127 twice leaves int16.
     case = qualm.Case("linear", x=np.array([[255, 255]], np.uint8), w=np.array([[127, 127]], np.int8),

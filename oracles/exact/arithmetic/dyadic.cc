@@ -27,7 +27,8 @@ UWide Magnitude(Wide value) {
 
 // A fixed-point number with its lowest bit at 2^kBase: exact for every sum of terms that a Line
 // makes. Lowest: two denormal scales, 2^-298. Highest: |s| < 2^110 times 48 bits times 2^208,
-// doubled; or kFar times a divisor: all below 2^384. 684 bits and a sign of 768.
+// doubled; or kFar times a divisor: all below 2^384. 684 bits and a sign of 768; a list of terms
+// may take 24 more.
 class FixedPoint {
  public:
   static constexpr int kBase = -300;
@@ -172,19 +173,31 @@ Rounded RoundNarrow(const Numerator& numerator, const Line& line) {
   return {integer, distance, below};
 }
 
-// 2 * line(s) - odd, times the divisor.
-FixedPoint TwiceMinus(const Line& line, Wide s, int64_t odd) {
+// The numerator of a line, with every bit, times 2^up.
+FixedPoint WideNumerator(const Line& line, Wide s, int up) {
   FixedPoint sum;
-  sum.AddProduct(s, line.gain, line.gain_exponent + 1);
-  sum.Add(line.offset, line.offset_exponent + 1);
+  sum.AddProduct(s, line.gain, line.gain_exponent + up);
+  sum.Add(line.offset, line.offset_exponent + up);
+  return sum;
+}
+FixedPoint WideNumerator(const Line& line, Terms terms, int up) {
+  FixedPoint sum;
+  for (const Term& term : terms) sum.AddProduct(term.integer, term.gain, term.gain_exponent + up);
+  sum.Add(line.offset, line.offset_exponent + up);
+  return sum;
+}
+
+// `twice` is twice the numerator. The result is 2 * line - odd, times the divisor.
+FixedPoint TwiceMinus(const Line& line, const FixedPoint& twice, int64_t odd) {
+  FixedPoint sum = twice;
   sum.Add(-static_cast<Wide>(odd) * line.divisor, line.divisor_exponent);
   return sum;
 }
 
-Rounded RoundWide(const Line& line, Wide s) {
+Rounded RoundWide(const Line& line, const FixedPoint& twice) {
   // n is at or above the rounded value iff line(s) < n + 1/2, or = n + 1/2 and n is even.
   const auto reaches = [&](int64_t n) {
-    const int sign = TwiceMinus(line, s, 2 * n + 1).Sign();
+    const int sign = TwiceMinus(line, twice, 2 * n + 1).Sign();
     return sign < 0 || (sign == 0 && n % 2 == 0);
   };
   if (!reaches(kFar - 1)) return Far(false);
@@ -192,9 +205,6 @@ Rounded RoundWide(const Line& line, Wide s) {
   int64_t below = -kFar;     // does not reach
   int64_t above = kFar - 1;  // reaches
   // Bisection; the first probes sit around a floating-point guess, which usually ends it at once.
-  FixedPoint twice;
-  twice.AddProduct(s, line.gain, line.gain_exponent + 1);
-  twice.Add(line.offset, line.offset_exponent + 1);
   const double guess = std::ldexp(twice.AsDouble() / line.divisor, -line.divisor_exponent - 1);
   for (int64_t step = -1; step <= 1 && std::abs(guess) < static_cast<double>(kFar); ++step) {
     const int64_t probe = static_cast<int64_t>(guess) + step;
@@ -204,10 +214,10 @@ Rounded RoundWide(const Line& line, Wide s) {
     const int64_t middle = below + (above - below) / 2;
     (reaches(middle) ? above : below) = middle;
   }
-  const double up = -TwiceMinus(line, s, 2 * above + 1).AsDouble();
-  const double down = TwiceMinus(line, s, 2 * above - 1).AsDouble();
+  const double up = -TwiceMinus(line, twice, 2 * above + 1).AsDouble();
+  const double down = TwiceMinus(line, twice, 2 * above - 1).AsDouble();
   const double distance = std::ldexp(std::min(up, down) / line.divisor, -line.divisor_exponent);
-  return {above, std::min(distance, 1.0), TwiceMinus(line, s, 2 * above).Sign()};
+  return {above, std::min(distance, 1.0), TwiceMinus(line, twice, 2 * above).Sign()};
 }
 
 float FloatFromParts(bool negative, UWide magnitude, int exponent, bool sticky) {
@@ -232,6 +242,11 @@ float FloatFromParts(bool negative, UWide magnitude, int exponent, bool sticky) 
         std::min(bits, (static_cast<uint32_t>(unit + 149) << 23) + static_cast<uint32_t>(multiple));
   }
   return std::bit_cast<float>(negative ? bits | 0x80000000u : bits);
+}
+
+float FloatOf(const FixedPoint& sum) {
+  const FixedPoint::Leading leading = sum.LeadingBits();
+  return FloatFromParts(sum.negative(), leading.magnitude, leading.exponent, leading.sticky);
 }
 
 // 2^exponent, -1022 <= exponent <= 1023.
@@ -288,7 +303,26 @@ Rounded Round(const Line& line, __int128 s) {
   if (const std::optional<Numerator> numerator = Narrow(line, s)) {
     return RoundNarrow(*numerator, line);
   }
-  return RoundWide(line, s);
+  return RoundWide(line, WideNumerator(line, s, 1));
+}
+
+Rounded Round(const Line& line, Terms terms) {
+  return RoundWide(line, WideNumerator(line, terms, 1));
+}
+
+Estimate EstimateOf(const Line& line, Terms terms) {
+  const double divisor = static_cast<double>(line.divisor) * PowerOfTwo(line.divisor_exponent);
+  double sum = static_cast<double>(line.offset) * PowerOfTwo(line.offset_exponent) / divisor;
+  double magnitude = std::abs(sum);
+  for (const Term& term : terms) {
+    const double value = static_cast<double>(term.integer) * static_cast<double>(term.gain) *
+                         PowerOfTwo(term.gain_exponent) / divisor;
+    sum += value;
+    magnitude += std::abs(value);
+  }
+  // Each term has at most six roundings of its own and one of every sum that it is part of, each
+  // at most 2^-52 of what it rounds, in any rounding mode. Magnitudes are sums themselves.
+  return {sum, magnitude * (static_cast<double>(terms.size()) + 16) * 0x1p-51 + 0x1p-40};
 }
 
 // Of |gain| and |offset|, 2^48 and 2^58 at most, the exponents and the divisor, at most 2^56, none
@@ -305,11 +339,12 @@ float RoundToFloat(const Line& line, __int128 s) {
     return FloatFromParts(numerator->value < 0, Magnitude(numerator->value), numerator->exponent,
                           false);
   }
-  FixedPoint sum;
-  sum.AddProduct(s, line.gain, line.gain_exponent);
-  sum.Add(line.offset, line.offset_exponent);
-  const FixedPoint::Leading leading = sum.LeadingBits();
-  return FloatFromParts(sum.negative(), leading.magnitude, leading.exponent, leading.sticky);
+  return FloatOf(WideNumerator(line, s, 0));
+}
+
+float RoundToFloat(const Line& line, Terms terms) {
+  QUALM_CHECK(line.divisor == 1 && line.divisor_exponent == 0);
+  return FloatOf(WideNumerator(line, terms, 0));
 }
 
 long double MultiplierOf(const Line& line) {
@@ -322,22 +357,37 @@ long double OffsetOf(const Line& line) {
                     line.offset_exponent - line.divisor_exponent);
 }
 
-Real ToReal(const Line& line, __int128 s) {
-  const long double numerator =
-      std::ldexp(static_cast<long double>(s) * line.gain, line.gain_exponent) +
-      std::ldexp(static_cast<long double>(line.offset), line.offset_exponent);
+namespace {
+
+// `numerator` is nearly that of the line, `rest` all of it.
+Real RealOf(const Line& line, long double numerator, FixedPoint rest) {
   Real real;
   real.value = static_cast<double>(std::ldexp(numerator / line.divisor, -line.divisor_exponent));
   int exponent = 0;
   const auto mantissa = static_cast<int64_t>(std::ldexp(std::frexp(real.value, &exponent), 53));
   exponent += line.divisor_exponent - 53;
   if (exponent < FixedPoint::kBase) return real;
-  FixedPoint rest;  // the numerator less the double times the divisor
-  rest.AddProduct(s, line.gain, line.gain_exponent);
-  rest.Add(line.offset, line.offset_exponent);
-  rest.Add(-static_cast<Wide>(mantissa) * line.divisor, exponent);
+  rest.Add(-static_cast<Wide>(mantissa) * line.divisor, exponent);  // less the double
   real.is_exact = rest.Sign() == 0;
   return real;
+}
+
+}  // namespace
+
+Real ToReal(const Line& line, __int128 s) {
+  const long double numerator =
+      std::ldexp(static_cast<long double>(s) * line.gain, line.gain_exponent) +
+      std::ldexp(static_cast<long double>(line.offset), line.offset_exponent);
+  return RealOf(line, numerator, WideNumerator(line, s, 0));
+}
+
+Real ToReal(const Line& line, Terms terms) {
+  // The leading bits of the sum, whose terms may cancel each other.
+  const FixedPoint sum = WideNumerator(line, terms, 0);
+  const FixedPoint::Leading leading = sum.LeadingBits();
+  const long double magnitude =
+      std::ldexp(static_cast<long double>(leading.magnitude), leading.exponent);
+  return RealOf(line, sum.negative() ? -magnitude : magnitude, sum);
 }
 
 }  // namespace qualm::exact

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 namespace qualm::exact {
 
@@ -44,6 +45,16 @@ Line Plus(Line line, float offset, int64_t times = 1);
 // The line divided by `divisor * times` > 0; 0 < times < 2^32.
 Line Over(Line line, float divisor, int64_t times = 1);
 
+// One of several terms that are added: integer * gain * 2^gain_exponent, of |integer| < 2^110. With
+// a list of these in place of an integer, the functions below take the sum of the terms for the
+// first part of the line's numerator, and its own gain for nothing. Fewer than 2^24 terms.
+struct Term {
+  __int128 integer = 0;
+  int64_t gain = 1;  // >= 0, < 2^48
+  int gain_exponent = 0;
+};
+using Terms = std::span<const Term>;
+
 // From this magnitude on no int32 zero point brings a value back into the range of a code.
 inline constexpr int64_t kFar = int64_t{1} << 33;
 
@@ -58,6 +69,7 @@ struct Rounded {
 
 // |s| < 2^110.
 Rounded Round(const Line& line, __int128 s);
+Rounded Round(const Line& line, Terms terms);
 
 // A real number known to within `error`, >= 2^-40.
 struct Estimate {
@@ -106,9 +118,13 @@ class EstimatedLine {
   double offset_;
 };
 
+// The value of Round before it is rounded.
+Estimate EstimateOf(const Line& line, Terms terms);
+
 // The float32 nearest to line(s), half to even; the divisor must be 1. Gradual underflow, overflow
 // to +-inf; exact zero is +0, a negative value that rounds to zero -0.
 float RoundToFloat(const Line& line, __int128 s);
+float RoundToFloat(const Line& line, Terms terms);
 
 // line(s) as a double: off by at most 2^-52 of it and by 2^-60 of its terms, and whether it is
 // known to be exact. |s| < 2^110.
@@ -117,6 +133,7 @@ struct Real {
   bool is_exact = false;
 };
 Real ToReal(const Line& line, __int128 s);
+Real ToReal(const Line& line, Terms terms);
 
 // The factor by which the line multiplies s, and the offset, rounded to long double.
 long double MultiplierOf(const Line& line);

@@ -132,6 +132,18 @@ void Repeat(std::vector<T>& list, int64_t count, T otherwise = 0) {
     list.push_back(old.empty() ? otherwise : old[static_cast<size_t>(i) % old.size()]);
 }
 
+// The list of parameters of channels, or of the blocks of each channel.
+template <class T>
+void RepeatBlocks(const Case& from, const Case& to, std::vector<T>& list, T otherwise) {
+  const std::vector<T> old = std::exchange(list, {});
+  const int64_t old_blocks = RowBlocks(from), blocks = RowBlocks(to);
+  for (int64_t i = 0; i < to.N * blocks; ++i) {
+    const int64_t source =
+        old.empty() ? 0 : i / blocks % from.N * old_blocks + i % blocks % old_blocks;
+    list.push_back(old.empty() ? otherwise : old[static_cast<size_t>(source)]);
+  }
+}
+
 // Groups that fit the channels: each input channel of a depthwise layer is one, with as many output
 // channels as before.
 void FitGroups(const Case& from, Case& to) {
@@ -158,13 +170,13 @@ std::optional<Case> Resized(const Case& c, const Set& set) {
   if (RowOf(c.op).layout == Layout::kConv && to.window.groups < 1) return std::nullopt;
   to.x = Repeated(c.x, ShapeOfX(to));
   if (HasW(to.op)) to.w = Repeated(c.w, ShapeOfW(to));
+  if (c.per_channel && HasChannelList(c.op)) {
+    QParams& q = ChannelQParams(to);
+    RepeatBlocks(c, to, q.scale, 1.0f);
+    RepeatBlocks(c, to, q.zero_point, 0);
+  }
   if (to.N != c.N) {
-    if (c.per_channel && HasChannelList(c.op)) {
-      QParams& q = ChannelQParams(to);
-      Repeat(q.scale, to.N, 1.0f);
-      Repeat(q.zero_point, to.N);
-      if (UsesMultiplier(c)) Repeat(to.multiplier, to.N, 1.0f);
-    }
+    if (c.per_channel && UsesMultiplier(c)) Repeat(to.multiplier, to.N, 1.0f);
     if (to.bias) Repeat(*to.bias, to.N);
     if (to.bias_i32) Repeat(*to.bias_i32, to.N);
   }
@@ -340,8 +352,8 @@ class DomainSubject final : public ForwardingSubject {
       : ForwardingSubject(*subject), own_(std::move(subject)), domain_(domain) {}
 
   std::string CannotRun(const Case& c) const override {
-    const std::string why = domain_.WhyOutside(c);
-    return why.empty() ? inner().CannotRun(c) : why;
+    std::string why = inner().CannotRun(c);
+    return why.empty() ? domain_.WhyOutside(c) : why;
   }
   Case Inside(const Case& c) const override { return domain_.Inside(c); }
 

@@ -119,6 +119,20 @@ TEST(DomainTest, LargerTensorsRepeatTheSmaller) {
   EXPECT_EQ(*large.bias_i32, (std::vector<int32_t>{10, 20, 30, 10}));
 }
 
+TEST(DomainTest, BlocksFollowTheirRows) {
+  Domain domain;
+  domain.AddShape({}, "3x4x70");
+  int in_blocks = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const std::optional<Case> c = gen::InBlocks(gen::Draw(Op::kLinear, seed), seed);
+    if (!c) continue;
+    const Case moved = domain.Inside(*c);
+    EXPECT_EQ(domain.WhyOutside(moved), "") << Describe(*c);
+    in_blocks += moved.w_block > 0 ? 1 : 0;
+  }
+  EXPECT_GT(in_blocks, 5);
+}
+
 TEST(DomainTest, ShapesAsPeopleWriteThem) {
   const auto product = [](const char* text, int64_t M, int64_t N, int64_t K) {
     const ShapeOfCase shape = ParseShape(text);

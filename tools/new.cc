@@ -172,13 +172,14 @@ std::string Features(Op op, std::string_view margin) {
     bool concerns;
     std::string_view name;
   };
-  const std::array<Feature, 19> all{{
+  const std::array<Feature, 20> all{{
       {row.bias, "BIAS_F32"},
       {row.bias_i32, "BIAS_I32"},
       {row.relu, "RELU"},
       {row.clamp, "CLAMP"},
       {HasChannelList(op), "PER_CHANNEL"},
       {row.dynamic, "PER_ROW"},
+      {row.blocks, "PER_BLOCK"},
       {true, "STRIDES"},
       {HasWeights(op), "WEIGHT_STRIDES"},
       {HasWindow(op), "LINE_STRIDES"},

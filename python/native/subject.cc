@@ -222,7 +222,6 @@ Domain DomainOf(Op op, const py::dict& arguments) {
 std::string PythonSubject::CannotRun(const Case& c) const {
   const Function& f = *function_;
   if (c.op != f.op) return f.name + " does not offer " + std::string(Name(c.op));
-  if (std::string why = f.domain.WhyOutside(c); !why.empty()) return why;
   if (const std::string missing = NotTold(kToldWithCases, c); !missing.empty())
     return "Python functions have no " + missing;
   if (const std::string why = OutsideLimits(f.limits, c); !why.empty())
@@ -230,7 +229,7 @@ std::string PythonSubject::CannotRun(const Case& c) const {
   const bool beyond = !BeyondCodes("x", c.x_q, c.x.dtype()).empty() ||
                       !BeyondCodes("out", c.out_q, c.out_dtype).empty() ||
                       (HasW(c.op) && !BeyondCodes("w", c.w_q, c.w.dtype()).empty());
-  return beyond ? f.name + " does not offer zero points beyond the codes" : "";
+  return beyond ? f.name + " does not offer zero points beyond the codes" : f.domain.WhyOutside(c);
 }
 
 Outcome PythonSubject::Run(const Case& c, const RunContext& context) {

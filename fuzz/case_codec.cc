@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "core/slice.h"
 #include "fuzz/fit.h"
 #include "properties/gen/gen.h"
 
@@ -34,6 +35,8 @@ constexpr uint8_t kCountIncludePad = 1u << 5;
 // Behind this byte at the end stands the name of a type of weights that kOtherW has no room for. So
 // nearly all bytes mean what they meant before there were such types.
 constexpr uint8_t kNarrowWeights = 'w';
+// Behind that, or another byte in its place, stand blocks of weights.
+constexpr uint8_t kBlocks = 'b';
 // Only this byte means the dimension 0, so that random bytes rarely make an empty case.
 constexpr uint8_t kNoneByte = 255;
 
@@ -247,6 +250,20 @@ void ReadNarrowWeights(Reader& reader, Case& c) {
   if (dtype && kWeightCodes.contains(*dtype)) c.w = Reshaped(c.w, *dtype, c.w.shape());
 }
 
+// Behind the weights of w_block elements stand the scales and zero points of all blocks.
+void ReadBlocks(Reader& reader, Case& c) {
+  if (reader.Byte() != kBlocks || c.K == 0 || c.out_dtype == DType::kS32) return;
+  c.w_block = 1 + reader.Byte() % kMaxBlock;
+  c.per_channel = true;
+  c.bias_i32.reset();
+  c.requant = Requant::kExact;
+  c.w_q = {{}, {}};
+  for (int64_t i = 0; i < c.N * RowBlocks(c); ++i) {
+    c.w_q.scale.push_back(ScaleFrom(reader.Word()));
+    c.w_q.zero_point.push_back(reader.Int());
+  }
+}
+
 void SetClamp(bool given, int32_t out_min, int32_t out_max, Case& c) {
   OpenClamp(&c);
   if (!given || IsFloat(c.out_dtype)) return;
@@ -340,6 +357,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   }
   if (row.bias) ReadBias(reader, (flags >> kBiasShift) & 3, c);
   if (HasWeights(op)) ReadNarrowWeights(reader, c);
+  if (row.blocks) ReadBlocks(reader, c);
   return c;
 }
 
@@ -352,7 +370,7 @@ std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
 }
 
 std::vector<uint8_t> EncodeFitted(const Case& c) {
-  Case stored = ProblemOf(c);
+  Case stored = slice::WithoutBlocks(c);
   const bool by_multiplier = UsesMultiplier(c);
   if (by_multiplier) {
     stored.w_q.scale = c.multiplier;
@@ -418,6 +436,14 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   if (narrow) {
     writer.Byte(kNarrowWeights);
     for (const char letter : Name(c.w.dtype())) writer.Byte(static_cast<uint8_t>(letter));
+  }
+  if (c.w_block == 0) return writer.Take();
+  if (!narrow) writer.Byte(0);
+  writer.Byte(kBlocks);
+  writer.Byte(static_cast<uint8_t>(c.w_block - 1));
+  for (size_t i = 0; i < c.w_q.scale.size(); ++i) {
+    writer.Word(BitsOf(c.w_q.scale[i]));
+    writer.Int(c.w_q.zero_point[i]);
   }
   return writer.Take();
 }

@@ -113,6 +113,15 @@ void ClearForeignParameters(Case* c) {
   });
 }
 
+// Weights in blocks are those of channels, and no sum that has a unit.
+void FitBlocks(Case* c) {
+  if (!c->per_channel || c->K == 0 || c->out_dtype == DType::kS32) c->w_block = 0;
+  if (c->w_block == 0) return;
+  c->w_block = std::min(c->w_block, kMaxBlock);
+  c->bias_i32.reset();
+  c->requant = Requant::kExact;
+}
+
 void FitQParams(Case* c) {
   const OpRow& row = RowOf(c->op);
   if (!row.x_qparams) c->x_q = QParams{};
@@ -134,8 +143,9 @@ void FitQParams(Case* c) {
   }
   for (QParams* q : {&c->x_q, &c->w_q, &c->out_q}) {
     const bool channels = HasChannelList(c->op) && !multiplies && q == &ChannelQParams(*c);
-    fit(q->scale, channels ? length : 1, 1.0f);
-    fit(q->zero_point, channels ? length : 1, 0);
+    const size_t entries = channels ? length * static_cast<size_t>(RowBlocks(*c)) : 1;
+    fit(q->scale, entries, 1.0f);
+    fit(q->zero_point, entries, 0);
   }
   if (row.out_q == OutQParams::kOfInput) c->out_q = c->x_q;
 }
@@ -283,7 +293,7 @@ void FitWindow(Case* c) {
 }
 
 bool IsSmall(const Case& c) {
-  if (c.w_block != 0) return false;
+  if (c.w_block > kMaxBlock) return false;
   if (HasWindow(c.op)) {
     Case fit = c;
     FitWindow(&fit);
@@ -323,7 +333,6 @@ Tensor Reshaped(const Tensor& from, DType dtype, const std::vector<int64_t>& sha
 
 void FitCase(Case* c) {
   ClearForeignParameters(c);
-  c->w_block = 0;  // FitQParams cuts the lists
   if (!HasWindow(c->op)) {
     const Sizes limits = LimitsOf(c->op);
     const Layout layout = RowOf(c->op).layout;
@@ -336,6 +345,7 @@ void FitCase(Case* c) {
   FitTypes(c);
   FitFunctionAndObserver(c);
   FitRanges(c);
+  FitBlocks(c);
   FitQParams(c);
   FitPostOp(c);
 }

@@ -53,6 +53,9 @@ int64_t WorkOf(const Case& c);
 // stand for stays as it is.
 void FitWindow(Case* c);
 
+// Of weights: a block is one byte.
+inline constexpr int32_t kMaxBlock = 255;
+
 // Whether bytes can stand for the sizes, and for the window if there is one.
 bool IsSmall(const Case& c);
 
@@ -61,7 +64,7 @@ bool IsSmall(const Case& c);
 // brings a number into its range. A rule that ties it to another parameter is said in FitCase. The
 // new bytes stand before x, so all inputs of the parameter's operations change their meaning. Four
 // parameters are not visited, because the header of the bytes has bits for them: relu, requant,
-// ceil_mode and count_include_pad. Nor is w_block: no bytes stand for weights in blocks.
+// ceil_mode and count_include_pad. Nor is w_block, which stands at the end of the bytes.
 template <class C, class Visit>
 void ForEachOwnField(C& c, Visit&& visit) {
   ForEachParameter(c, [&](const Field& field, auto& value) {
@@ -80,8 +83,7 @@ Tensor Reshaped(const Tensor& from, DType dtype, const std::vector<int64_t>& sha
 
 // Makes the case valid and small: shapes, types, lengths of lists and the clamp follow from the
 // operation, the sizes, the window, per_channel and the types of x and the output; parameters that
-// the operation lacks become default, and so do blocks of weights. A case that is already valid and
-// small stays as it is.
+// the operation lacks become default. A case that is already valid and small stays as it is.
 void FitCase(Case* c);
 
 }  // namespace qualm::fuzz

@@ -307,6 +307,11 @@ void ChangeForm(Case& c, Rng& rng) {
       break;
     case 5: Redraw(c.requant, rng); break;
     default:
+      if (row.blocks && rng.Chance(1, 8)) {
+        c.w_block = static_cast<int32_t>(rng.Chance(1, 3) ? 0 : rng.Between(1, c.K + 1));
+        c.per_channel = c.per_channel || c.w_block != 0;
+        break;
+      }
       if (row.multiplier) ChangeFactorForm(c);
       if (row.bias) ChangeBiasForm(c, rng);
       ChangeOwnField(c, rng);

@@ -100,7 +100,7 @@ TEST_F(ForeignCommand, TheExampleIsExact) {
 TEST_F(ForeignCommand, TheExampleOfBlocksIsExact) {
   if (Shell("python3 -c ''").status != 0) GTEST_SKIP() << "no python3";
   const std::string subject = "pipe:python3 '" QUALM_SOURCE_DIR "/examples/pipe/block_linear.py'";
-  const Ran check = Qualm(0, {"check", "--op", "linear", "-s", subject, "-n", "400", "--properties",
+  const Ran check = Qualm(0, {"check", "--op", "linear", "-s", subject, "-n", "400", "--property",
                               "matches_exact,clamp", "--json", "-"});
   const Json document = Json::parse(check.out);
   EXPECT_EQ(document["totals"]["failed"], 0);

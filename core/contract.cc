@@ -32,6 +32,7 @@ std::vector<std::string_view> Pieces(std::string_view text) {
 
 std::string Contract::text() const {
   if (!convention.empty()) return "model:" + convention;
+  if (sum) return "sum";
   std::string text = exact() ? "exact" : std::string(kWithin);
   for (const std::string& id : variations) text += (&id == &variations.front() ? "" : ",") + id;
   return text;
@@ -39,6 +40,7 @@ std::string Contract::text() const {
 
 Contract ParseContract(std::string_view text) {
   if (text == "exact") return {};
+  if (text == "sum") return {.sum = true};
   if (text.starts_with(kWithin)) {
     Contract contract;
     for (const std::string_view id : Pieces(text.substr(kWithin.size()))) {

@@ -15,22 +15,25 @@ namespace qualm {
 
 struct Case;
 
-// What is promised for an operation: "exact"; "model:NAME", bit-equal to that named convention of
-// oracles/conventions; or "within:V1,V8", each output where these permitted variations
+// What is promised for an operation: "exact"; "sum", each output where sums in float32 of some
+// order may bring it (oracles/conventions/float_sums.h); "model:NAME", bit-equal to that named
+// convention of oracles/conventions; or "within:V1,V8", each output where these permitted variations
 // (oracles/conventions/variations.h) may bring it. oracles/accepted.h judges by it.
 struct Contract {
   std::string convention = {};               // of model:NAME
   std::vector<std::string> variations = {};  // of within:
+  bool sum = false;
 
-  bool exact() const { return convention.empty() && variations.empty(); }
+  bool exact() const { return convention.empty() && !permits_intervals(); }
+  bool permits_intervals() const { return sum || !variations.empty(); }
   std::string text() const;
   friend bool operator==(const Contract&, const Contract&) = default;
 };
 
 // The forms, for messages.
-inline constexpr std::string_view kContractForms = "exact, model:NAME or within:V1,V8";
+inline constexpr std::string_view kContractForms = "exact, sum, model:NAME or within:V1,V8";
 
-// Parses the three forms above; throws InputError for anything else.
+// Parses the forms above; throws InputError for anything else.
 Contract ParseContract(std::string_view text);
 
 // A contract for each operation: "model:A,linear=within:V1,V8,add=exact".

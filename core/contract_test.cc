@@ -14,16 +14,19 @@ namespace qualm {
 namespace {
 
 TEST(Contract, ReadsItsOwnText) {
-  for (const char* text : {"exact", "model:fbgemm@avx2", "within:V8", "within:V1,V8"}) {
+  for (const char* text : {"exact", "sum", "model:fbgemm@avx2", "within:V8", "within:V1,V8"}) {
     EXPECT_EQ(ParseContract(text).text(), text);
   }
   EXPECT_TRUE(ParseContract("exact").exact());
   EXPECT_EQ(ParseContract("model:fbgemm@avx2").convention, "fbgemm@avx2");
   EXPECT_FALSE(ParseContract("within:V8").exact());
+  EXPECT_FALSE(ParseContract("sum").exact());
+  EXPECT_TRUE(ParseContract("sum").permits_intervals());
+  EXPECT_FALSE(ParseContract("model:a").permits_intervals());
 }
 
 TEST(Contract, RefusesAnythingElse) {
-  for (const char* text : {"", "Exact", "exact ", "model", "model:", "within 1 lsb",
+  for (const char* text : {"", "Exact", "exact ", "sums", "sum:8", "model", "model:", "within 1 lsb",
                            "within:", "within:8", "within:V1,", "within:V1,exact"}) {
     EXPECT_THROW(ParseContract(text), InputError) << text;
   }
@@ -32,7 +35,7 @@ TEST(Contract, RefusesAnythingElse) {
 TEST(Contracts, ReadTheirOwnText) {
   for (const char* text : {"exact", "model:a", "linear=model:b", "model:a,quantize=exact",
                            "model:a,quantize=exact,linear=model:b", "within:V1,V8,linear=model:b",
-                           "model:a,linear=within:V1,V8,V14"}) {
+                           "model:a,linear=within:V1,V8,V14", "exact,linear=sum"}) {
     EXPECT_EQ(ParseContracts(text).text(), text);
   }
   EXPECT_EQ(ParseContracts("linear=model:b,model:a,quantize=exact").text(),
@@ -64,7 +67,7 @@ TEST(Contracts, SayNothingOfWhatOthersDecide) {
 
 TEST(Contracts, RefuseAnythingElse) {
   for (const auto& [text, says] :
-       {std::pair{"", "'' is no contract, expected exact, model:NAME or within:V1,V8"},
+       {std::pair{"", "'' is no contract, expected exact, sum, model:NAME or within:V1,V8"},
         {"exact,", "'' is no contract"},
         {"linear=", "'' is no contract"},
         {"linear=add=exact", "'add=exact' is no contract"},

@@ -33,6 +33,17 @@ std::string_view Name(FindingKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+void SumGrades::Add(const SumGrades& more) {
+  window += more.window;
+  bound += more.bound;
+  undecided += more.undecided;
+}
+
+std::string SumGrades::text() const {
+  return "exact window " + std::to_string(window) + ", sound bound " + std::to_string(bound) +
+         ", undecided " + std::to_string(undecided);
+}
+
 double DistanceLsb(const Tensor& expected, const Tensor& actual, int64_t i) {
   return DistanceLsb(expected, i, actual, i);
 }

@@ -25,6 +25,16 @@ Tensor EndOf(DType dtype, double end) {
 
 }  // namespace
 
+Accepted Accepted::Sums(Tensor nominal, const std::vector<FloatSum>& each) {
+  Accepted accepted = Within(std::move(nominal), {});
+  for (const FloatSum& sum : each) {
+    accepted.each_.push_back(sum.permitted);
+    accepted.grade_.push_back(sum.grade);
+  }
+  accepted.grades_ = CountGrades(each);
+  return accepted;
+}
+
 bool Accepted::Decides(int64_t i) const {
   if (each_.empty()) return true;
   const Permitted& permitted = each_[static_cast<size_t>(i)];
@@ -51,7 +61,8 @@ std::optional<Divergence> Accepted::First(const Tensor& y) const {
     const double value = y.ValueAt(i);
     const Tensor low = EndOf(nominal_.dtype(), permitted.low),
                  high = EndOf(nominal_.dtype(), permitted.high);
-    return Divergence{i, "[" + ElementText(low, 0) + ", " + ElementText(high, 0) + "]",
+    const std::string ends = ElementText(low, 0) + ", " + ElementText(high, 0);
+    return Divergence{i, permitted.low == permitted.high ? ElementText(low, 0) : "[" + ends + "]",
                       ElementText(y, i), DistanceLsb(value < permitted.low ? low : high, 0, y, i)};
   }
   return std::nullopt;
@@ -63,12 +74,22 @@ int64_t Accepted::undecided() const {
   return count;
 }
 
+std::string Accepted::What(const Contract& contract, int64_t i) const {
+  if (!contract.convention.empty()) return "convention " + contract.convention;
+  if (!grades_) return "what " + contract.text() + " permits";
+  return (grade_[static_cast<size_t>(i)] == SumGrade::kWindow
+              ? "the one value that float32 sums of every order have"
+              : "what float32 sums of any order can give") +
+         (" (" + grades_->text() + ")");
+}
+
 std::string WhyNotJudged(const Contract& contract, const Case& c) {
   for (const std::string& id : contract.variations) {
     if (FindVariation(id) == nullptr) return "there is no variation " + id;
   }
   if (c.w_block != 0 && !contract.variations.empty())
     return "variations know no " + std::string(kInBlocks);
+  if (contract.sum) return WhyNoFloatSums(c);
   if (contract.convention.empty()) return "";
   const Convention* const convention = FindConvention(contract.convention);
   if (convention == nullptr) return "there is no convention " + contract.convention;
@@ -84,6 +105,7 @@ Accepted AcceptedBy(const Contract& contract, const Case& c) {
     return Accepted::Only(convention->run(c).y);
   }
   if (contract.exact()) return Accepted::Only(exact::Evaluate(c));
+  if (contract.sum) return Accepted::Sums(exact::Evaluate(c), FloatSums(c));
   return Accepted::Within(exact::Evaluate(c), PermittedOutputs(contract.variations, c));
 }
 

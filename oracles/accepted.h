@@ -12,6 +12,7 @@
 #include "core/contract.h"
 #include "core/tensor.h"
 #include "core/verdict.h"
+#include "oracles/conventions/float_sums.h"
 #include "oracles/conventions/variations.h"
 
 namespace qualm {
@@ -24,6 +25,7 @@ class Accepted {
   static Accepted Within(Tensor nominal, std::vector<Permitted> each) {
     return {std::move(nominal), std::move(each)};
   }
+  static Accepted Sums(Tensor nominal, const std::vector<FloatSum>& each);
 
   // The answer that is shown where one is to be shown: of an interval the exact one.
   const Tensor& nominal() const { return nominal_; }
@@ -33,6 +35,10 @@ class Accepted {
   std::optional<Divergence> First(const Tensor& y) const;
   // Outputs that every value of the type would satisfy: nothing is decided about them.
   int64_t undecided() const;
+  // Of Sums: what decided about how many outputs.
+  const std::optional<SumGrades>& grades() const { return grades_; }
+  // Why output i is not accepted, as the end of a sentence that begins with "departs from".
+  std::string What(const Contract& contract, int64_t i) const;
 
  private:
   Accepted(Tensor nominal, std::vector<Permitted> each)
@@ -41,6 +47,8 @@ class Accepted {
 
   Tensor nominal_;
   std::vector<Permitted> each_;  // empty: only `nominal_`
+  std::optional<SumGrades> grades_;
+  std::vector<SumGrade> grade_;  // of Sums, of each output
 };
 
 // "" if the contract says what is right of this case, else why not.

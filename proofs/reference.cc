@@ -23,7 +23,7 @@ std::vector<int32_t> Codes(const Tensor& tensor) {
 
 std::function<Tensor(const Case&)> EvaluatorOf(const Domain& domain, const Contract& contract) {
   if (contract.exact()) return exact::Evaluate;
-  if (!contract.variations.empty())
+  if (contract.permits_intervals())
     throw InputError(contract.text() + ": permits intervals, expected exact or model:NAME");
   const Convention* const convention = FindConvention(contract.convention);
   if (convention == nullptr) throw InputError(contract.text() + ": no such convention");

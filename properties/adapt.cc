@@ -13,6 +13,7 @@
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
 #include "properties/gen/gen.h"
+#include "oracles/conventions/float_sums.h"
 #include "properties/relation.h"
 
 namespace qualm {
@@ -172,6 +173,7 @@ std::string WhyNot(const Subject& subject, const Case& c) {
   std::string reason = subject.CannotRun(c);
   const Contract& contract = subject.contract(c.op);
   if (!reason.empty() || contract.exact()) return reason;
+  if (contract.sum) return HasFloatSums(c.op) ? WhyNoFloatSums(c) : "";
   const Convention* const convention = FindConvention(contract.convention);
   return convention == nullptr ? "" : convention->cannot_run(c);
 }

@@ -33,14 +33,17 @@ Verdict KeepsContract(const Case& c, Subject& subject) {
   if (answer.verdict) return *answer.verdict;
   if (answer.y.empty()) return Verdict::Vacuous("the output is empty");
   const Accepted right = AcceptedBy(contract, c);
+  const auto judged = [&](Verdict verdict) {
+    verdict.sums = right.grades();
+    return verdict;
+  };
   if (right.undecided() == answer.y.size())
-    return Verdict::Vacuous("the variations permit every value of every output");
+    return judged(Verdict::Vacuous(contract.text() + " permits every value of every output"));
   const std::optional<Divergence> first = right.First(answer.y);
-  if (!first) return Verdict::Passed();
-  return relation::FailedAt(
-      c, first->index, first->expected, first->actual, first->distance_lsb,
-      "departs from " + (contract.convention.empty() ? "what " + contract.text() + " permits"
-                                                     : "convention " + contract.convention));
+  if (!first) return judged(Verdict::Passed());
+  return judged(relation::FailedAt(c, first->index, first->expected, first->actual,
+                                   first->distance_lsb,
+                                   "departs from " + right.What(contract, first->index)));
 }
 
 // Siblings live as long as the thread: making a subject is dear, and each case meets all of them.
@@ -100,8 +103,7 @@ std::vector<Property> DifferentialProperties() {
        EveryOp(), false, MatchesExact},
       {"matches_model",
        "Every output is bit-equal to the convention that the subject's contract names, or lies "
-       "where "
-       "the variations that it names may bring it.",
+       "where the variations that it names, or float32 sums of any order, may bring it.",
        EveryOp(), true, KeepsContract},
       {"targets_agree", "Every instruction set of the same kernels gives the same bits.", EveryOp(),
        false, TargetsAgree, kSeldom},

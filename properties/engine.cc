@@ -176,6 +176,7 @@ void MergeCounts(const CheckResult& from, CheckResult& into) {
   for (const auto& [subject, reasons] : from.adapted) {
     for (const auto& [why, count] : reasons) into.adapted[subject][why] += count;
   }
+  for (const auto& [key, sums] : from.sums) into.sums[key].Add(sums);
   into.coverage.Merge(from.coverage);
 }
 
@@ -208,7 +209,8 @@ std::string WrongContracts(const Contracts& contracts) {
   for (const auto& [op, contract] : contracts.by_op) {
     if (std::string why = missing(contract); !why.empty()) return why;
     const Convention* const convention = FindConvention(contract.convention);
-    if (convention != nullptr && std::ranges::count(convention->ops, op) == 0)
+    if ((convention != nullptr && std::ranges::count(convention->ops, op) == 0) ||
+        (contract.sum && !HasFloatSums(op)))
       return contract.text() + " has no " + std::string(Name(op));
   }
   return "";
@@ -309,6 +311,7 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
           result.by_property[name].Add(judgement);
           result.by_subject[subject_name].Add(judgement);
           square.Add(judgement);
+          if (verdict.sums) result.sums[{subject_name, c.op}].Add(*verdict.sums);
           if (Compares(property)) compared = std::min(compared.value_or(judgement), judgement);
           if (IsJudged(judgement)) {
             judged = true;

@@ -92,6 +92,8 @@ struct CheckResult {
     std::map<std::string, int64_t> reasons;
   };
   std::map<std::pair<std::string, Op>, Unjudged> unjudged;
+  // Outputs of cases that the contract "sum" judged, by subject and operation.
+  std::map<std::pair<std::string, Op>, SumGrades> sums;
   // Cases that were adapted: subject -> why it did not take the drawn case -> count.
   std::map<std::string, std::map<std::string, int64_t>> adapted;
   HazardCoverage coverage;

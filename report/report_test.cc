@@ -25,6 +25,7 @@
 #include "report/markdown.h"
 #include "report/overview.h"
 #include "report/pictures.h"
+#include "report/sum_tree.h"
 #include "report/words.h"
 #include "report/worked.h"
 
@@ -299,6 +300,24 @@ TEST(Worked, MarksTheStepOfEveryDeparture) {
     }
   }
   EXPECT_GT(tables, 100);
+}
+
+// Each product has its number below, each sum its line.
+TEST(Pictures, ATreeHasEveryProduct) {
+  const auto count = [](const std::string& text, const std::string& part) {
+    size_t times = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+      ++times;
+    return times;
+  };
+  const conventions::SumTree tree = conventions::TreeOf({.lanes = 4}, 11);
+  const std::string svg = SumTreePicture(tree, "four <lanes>").File();
+  EXPECT_NE(svg.find("four &lt;lanes&gt;"), std::string::npos);
+  for (int k = 0; k < 11; ++k) EXPECT_EQ(count(svg, ">" + std::to_string(k) + "</text>"), 1u) << k;
+  EXPECT_EQ(count(svg, "class=\"q-a\""), 3u * 10 + 1) << "two branches and a line of each sum";
+  EXPECT_EQ(count(svg, "class=\"q-exact\""), 0u);
+  const conventions::SumTree fused = conventions::RevealTree(3, [](int64_t, int64_t) { return 3; });
+  EXPECT_EQ(count(SumTreePicture(fused, "").Inline(), "class=\"q-exact\""), 1u);
 }
 
 TEST(Pictures, LabelsOfKinksDoNotOverlap) {

@@ -5,6 +5,7 @@
 #include <qualm_commit.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "core/io/fault_row.h"
@@ -54,6 +55,34 @@ JsonValue VerdictsJson(const std::map<std::pair<std::string, std::string>, Total
         {"subject", key.first}, {"op", key.second}, {"counts", CountsJson(totals.verdicts)}});
   }
   return rows;
+}
+
+JsonValue SumsJson(const SumsOfRun& sums) {
+  JsonList rows;
+  for (const auto& [key, grades] : sums) {
+    rows.Add(JsonObject{{"subject", key.first},
+                        {"op", Name(key.second)},
+                        {"exact_window", grades.window},
+                        {"sound_bound", grades.bound},
+                        {"undecided", grades.undecided}});
+  }
+  return rows;
+}
+
+std::string SumsText(const SumsOfRun& sums) {
+  std::string text;
+  for (const auto& [key, grades] : sums) {
+    const auto share = [&](int64_t count) {
+      return 100.0 * static_cast<double>(count) /
+             static_cast<double>(std::max<int64_t>(grades.all(), 1));
+    };
+    text += fmt::format(
+        "sum: of {} outputs of {} on {} the exact window decides {:.1f} %, the sound bound {:.1f} "
+        "%, nothing {:.1f} %\n",
+        grades.all(), Name(key.second), key.first, share(grades.window), share(grades.bound),
+        share(grades.undecided));
+  }
+  return text;
 }
 
 JsonValue HazardJson(const HazardCoverage& coverage) {

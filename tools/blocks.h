@@ -26,6 +26,11 @@ std::string Processor();
 JsonValue RunJson();
 // "verdicts", by subject and operation.
 JsonValue VerdictsJson(const std::map<std::pair<std::string, std::string>, Totals>& squares);
+// "sums", by subject and operation: what decided of the outputs that the contract "sum" judged.
+using SumsOfRun = std::map<std::pair<std::string, Op>, SumGrades>;
+JsonValue SumsJson(const SumsOfRun& sums);
+// The same for people, a line for each.
+std::string SumsText(const SumsOfRun& sums);
 // "hazards".
 JsonValue HazardJson(const HazardCoverage& coverage);
 

@@ -453,6 +453,7 @@ int RunCheck(Options options) {
       session.Print("{}", session.known.Text(finding));
   }
   session.Print("{}", contracts);
+  session.Print("{}", SumsText(result.sums));
   const std::string hazards = HazardLines(result.coverage), reasons = ReasonLines(result);
   if (options.verbose) {
     session.Print("{}\n", TotalsLine(result.totals));
@@ -472,6 +473,7 @@ int RunCheck(Options options) {
       {"faults", FaultsJson(faults, findings)}, {"triage", folder.effort().Json()},
       {"hazards", HazardJson(result.coverage)}, {"properties", PropertiesJson(result)},
       {"unjudged", UnjudgedJson(unjudged)},     {"not_judged", NotJudgedJson(result)}};
+  if (!result.sums.empty()) session.document.extra.emplace_back("sums", SumsJson(result.sums));
   session.tests = JUnitTests(result, findings, session.known);
   // A run without new findings leaves no folder behind, unless the user asked for one.
   const bool news = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {

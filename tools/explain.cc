@@ -280,6 +280,7 @@ int RunExplain(const Options& options) {
   for (const Told& told : all_told) {
     if (reference_y || !told.layer.answer.exact()) splits += SplitText(told.layer);
   }
+  if (right.grades()) wrong += "judged by sum: " + right.grades()->text() + "\n";
   session.Print("{}{}", printed, WithDecimals(explained.text + splits + wrong + claim));
   session.document.extra.emplace_back("explanation", printed + explained.text + claim);
   session.document.extra.emplace_back("layers", LayersJson(answers));

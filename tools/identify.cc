@@ -19,6 +19,7 @@
 #include "tools/session.h"
 #include "tools/solve.h"
 #include "tools/stop.h"
+#include "tools/tree.h"
 
 namespace qualm::tools {
 namespace {
@@ -39,6 +40,7 @@ struct Options : CommonOptions {
   OpWords ops;
   std::string out;
   bool solve = false;
+  TreeOptions tree;
   triage::IdentifyOptions identify{.cases = 0};
 };
 
@@ -405,6 +407,16 @@ std::string NotCompared(const Identified& result, const Options& options) {
 }
 
 int RunIdentify(Options options) {
+  if (!options.tree.subject.empty()) {
+    if (!options.cases.empty() || !options.subjects.empty() || !options.between.empty() ||
+        !options.contract.empty() || !options.out.empty() || !options.ops.empty() || options.solve)
+      throw InputError(
+          "--tree asks one subject alone, expected --products, --cases, --seed and --svg beside "
+          "it");
+    if (options.identify.cases != 0) options.tree.cases = options.identify.cases;
+    options.tree.seed = options.identify.seed;
+    return RunTree(options, options.tree);
+  }
   if (options.solve) {
     if (options.cases.empty() || !options.subjects.empty() || !options.between.empty() ||
         !options.contract.empty() || !options.out.empty() || !options.ops.empty()) {
@@ -481,7 +493,8 @@ void AddIdentify(CLI::App& app, Run* run) {
       "Example: qualm identify --subject onednn@avx2 --op linear\n"
       "Example: qualm identify corpus/forum/004-add.case.json\n"
       "Example: qualm identify --solve corpus/forum/004-add.case.json\n"
-      "Example: qualm identify --between fbgemm@vnni qnnpack --op linear");
+      "Example: qualm identify --between fbgemm@vnni qnnpack --op linear\n"
+      "Example: qualm identify --tree 'pipe:python3 examples/pipe/numpy_dot.py'");
   verb.Texts("CASE", options->cases, "case files with observed outputs");
   AddSubjectOption(verb, *options, false);
   verb.Flag("--solve", options->solve,
@@ -489,12 +502,22 @@ void AddIdentify(CLI::App& app, Run* run) {
   verb.Texts("--between", options->between,
              "two conventions: an input that tells them apart, or what was searched")
       .TakesMany(2);
+  const VerbOption tree =
+      verb.Text("--tree", options->tree.subject,
+                "in which order this program adds the products of floats (docs/sums.md)")
+          .Called("SUBJECT");
+  verb.Integer("--products", options->tree.products, 2, 1024, "of such a sum (default 64)")
+      .Needs(tree);
+  verb.Text("--svg", options->tree.svg, "write the tree to this file as a picture")
+      .Called("FILE")
+      .Needs(tree);
   verb.Texts("--convention", options->conventions,
              "compare with this one only (repeatable; default: exact and every model)");
   AddOpOption(verb, options->ops, "only these operations; default: all");
-  const VerbOption cases =
-      verb.Integer("--cases,-n", options->identify.cases, 1, INT32_MAX,
-                   "answered cases per operation (default 1000, between 4000)");
+  const VerbOption cases = verb.Integer(
+      "--cases,-n", options->identify.cases, 1, INT32_MAX,
+      "answered cases per operation (default 1000, between 4000); random sums of a tree "
+      "(default 10000)");
   verb.Duration("--time", options->identify.seconds,
                 "draw and shorten until the time is up, e.g. 60s")
       .Excludes(cases);

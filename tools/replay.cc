@@ -20,6 +20,7 @@
 #include "oracles/golden/judge.h"
 #include "properties/engine.h"
 #include "properties/property.h"
+#include "tools/blocks.h"
 #include "tools/claim.h"
 #include "tools/command.h"
 #include "tools/emit.h"
@@ -49,6 +50,7 @@ struct Replay {
       golden;                               // convention or "-" -> judgement -> n
   std::map<std::string, int64_t> skipped;   // reason -> n
   std::map<std::string, int64_t> observed;  // how the answers in case files are -> n
+  SumsOfRun sums;
   std::vector<Regression> regressions;
   int64_t answers = 0;    // of subjects that were judged
   bool may_hide = false;  // a claim holds now that a case file says was broken
@@ -78,6 +80,7 @@ void Take(const Case& c, const Property& property, Subject& subject, Verdict ver
     replay.session.document.findings.push_back(std::move(finding));
   }
   replay.answers += IsJudged(verdict.judgement) ? 1 : 0;
+  if (verdict.sums) replay.sums[{std::string(subject.name()), c.op}].Add(*verdict.sums);
   Report(replay, std::string(subject.name()), name, verdict);
 }
 
@@ -313,7 +316,7 @@ int RunReplay(const Options& options) {
   files = std::move(first);
   files.insert(files.end(), std::make_move_iterator(rest.begin()),
                std::make_move_iterator(rest.end()));
-  Replay replay{session, {}, {}, {}, {}, 0, false};
+  Replay replay{session, {}, {}, {}, {}, {}, 0, false};
   auto progress = std::make_unique<StepProgress>("replaying: ");
   const double whole = std::max(1.0, SizeOf(files));
   double spent = 0;
@@ -354,7 +357,8 @@ int RunReplay(const Options& options) {
   }
   for (const auto& [reason, count] : replay.skipped)
     session.Print("  {} skipped: {}\n", count, reason);
-  session.Print("{}\n", TotalsLine(session.totals));
+  session.Print("{}{}\n", SumsText(replay.sums), TotalsLine(session.totals));
+  if (!replay.sums.empty()) session.document.extra.emplace_back("sums", SumsJson(replay.sums));
   session.document.extra.emplace_back("regressions", RegressionsJson(replay.regressions));
   const int status = session.End(WhyNothing(replay));
   // A user who names a subject wants it judged; recorded answers are no substitute.

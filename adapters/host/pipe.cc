@@ -143,6 +143,15 @@ Outcome PipeSubject::RunRaw(const Case& c, const RunContext& context) {
   return Cleaned(std::move(child_->Ask({&question, 1}).front()));
 }
 
+std::string PipeSubject::WhyNoDot() const {
+  return child_->hello().dot ? "" : info_.name + " does not offer dot (docs/pipe.md)";
+}
+
+Outcome PipeSubject::Dot(std::span<const float> a, std::span<const float> b) {
+  const PipeChild::Question question{.problem = &DotAnswer(), .want_acc = false, .a = a, .b = b};
+  return Cleaned(std::move(child_->Ask({&question, 1}).front()));
+}
+
 std::vector<Outcome> PipeSubject::RunMany(std::span<const Case> cases, const RunContext& context) {
   std::vector<Outcome> outcomes(cases.size());
   size_t at = 0;

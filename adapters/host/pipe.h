@@ -13,6 +13,7 @@
 #include "adapters/host/foreign.h"
 #include "adapters/host/pipe_child.h"
 #include "core/case.h"
+#include "core/dot_subject.h"
 #include "core/subject.h"
 
 namespace qualm {
@@ -20,7 +21,7 @@ namespace qualm {
 // Adds the kind "pipe" (pipe:COMMAND).
 void RegisterPipeSubjects();
 
-class PipeSubject : public ForeignSubject {
+class PipeSubject : public ForeignSubject, public DotSubject {
  public:
   // Starts the child; its contract is the one it states. QUALM_TIME_LIMIT_MS overrides
   // options.time_limit_ms. Throws Unavailable "subject 'NAME': ..." where the child says nothing or
@@ -31,6 +32,8 @@ class PipeSubject : public ForeignSubject {
   bool machine_was_busy() const override { return child_->machine_was_busy(); }
   // Keeps several cases in flight.
   std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override;
+  std::string WhyNoDot() const override;
+  Outcome Dot(std::span<const float> a, std::span<const float> b) override;
 
  protected:
   std::string CannotSend(const Case& c) const override;

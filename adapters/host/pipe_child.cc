@@ -296,9 +296,10 @@ std::vector<Outcome> PipeChild::Ask(std::span<const Question> questions) {
     const size_t at = answers.size();
     while (asked < questions.size() && asked - at < kInFlight && !deaf_ &&
            (asked == at || to_write_.size() < kToWriteMax)) {
-      to_write_ +=
-          PipeRequestLine(next_id_++, *questions[asked].problem, questions[asked].want_acc);
-      ++asked;
+      const Question& next = questions[asked++];
+      const uint64_t id = next_id_++;
+      to_write_ += next.problem == &DotAnswer() ? PipeDotLine(id, next.a, next.b)
+                                                : PipeRequestLine(id, *next.problem, next.want_acc);
     }
     const Question& question = questions[at];
     const size_t bytes_max = AnswerBytesMax(*question.problem, question.want_acc);

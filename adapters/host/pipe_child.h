@@ -54,6 +54,8 @@ class PipeChild {
   struct Question {
     const Case* problem = nullptr;
     bool want_acc = false;
+    // Of a sum of products instead, whose problem is DotAnswer.
+    std::span<const float> a = {}, b = {};
   };
   // Asks the questions, several at a time, and gives the answers in order. A crash, a hang or
   // garbage is the last answer: the questions behind it stay unanswered, and the next call starts a

@@ -358,6 +358,29 @@ TEST(PipeSubject, SaysWhatTheChildSays) {
   EXPECT_FALSE(subject.Offers(Op::kSub));
 }
 
+// The child answers with what it was asked, so that the question shows.
+TEST(PipeSubject, SumsOfProductsAreAskedOfThoseWhoOfferThem) {
+  PipeSubject subject("pipe:x", Options(R"(read -r hello
+                                 echo '{"qualm_pipe": 1, "name": "sh", "ops": {}, "dot": true}'
+                                 read -r one
+                                 case $one in *'"a": ["0x1p+1"], "b": ["0x1.8p+1"]'*)
+                                   echo '{"id": 1, "y": [6]}' ;; esac
+                                 read -r two
+                                 echo '{"id": 2, "error": "no more"}'
+                                 cat >/dev/null)"));
+  EXPECT_EQ(subject.WhyNoDot(), "");
+  EXPECT_FALSE(subject.Offers(Op::kLinear));
+  const std::vector<float> a{2}, b{3};
+  const Outcome six = subject.Dot(a, b);
+  ASSERT_TRUE(six.ok()) << six.detail;
+  EXPECT_EQ(six.y.FloatAt(0), 6.0f);
+  const Outcome refused = subject.Dot(a, b);
+  EXPECT_EQ(refused.status, RunStatus::kRefused);
+  EXPECT_EQ(refused.detail, "no more");
+  const PipeSubject other("pipe:y", Options(Shell("")));
+  EXPECT_EQ(other.WhyNoDot(), "sh does not offer dot (docs/pipe.md)");
+}
+
 TEST(PipeSubject, OnlyWhatIsOfferedIsAsked) {
   const PipeSubject subject(
       "pipe:x", Options(Shell("", R"("x": ["u8"], "out": ["s32", "u8"], "k_multiple": 3,)"

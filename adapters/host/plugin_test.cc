@@ -713,7 +713,7 @@ TEST(Plugin, ContractThatIsNoneIsTurnedAway) {
   } catch (const Unavailable& error) {
     EXPECT_STREQ(error.what(),
                  "subject 'plugin:broken': its contract 'mostly right' is none, expected exact, "
-                 "model:NAME or within:V1,V8, and OP=CONTRACT for one operation");
+                 "sum, model:NAME or within:V1,V8, and OP=CONTRACT for one operation");
   }
 }
 

@@ -150,7 +150,7 @@ PipeHello ParsePipeHello(std::string_view line) {
   const JsonNode given = top.At("qualm_pipe", "the version of the protocol, " + version);
   if (!given.value().is_number_integer() || given.value() != kPipeVersion)
     FailAs(given, "version " + version + " of the protocol");
-  RequireKeys(top, {"qualm_pipe", "name", "version", "contract", "instruction_set", "ops"});
+  RequireKeys(top, {"qualm_pipe", "name", "version", "contract", "instruction_set", "ops", "dot"});
   PipeHello hello;
   hello.name = TextOf(top, "name", "");
   if (hello.name.empty()) throw InputError("name: is missing, expected who answers");
@@ -158,9 +158,14 @@ PipeHello ParsePipeHello(std::string_view line) {
   hello.contract = TextOf(top, "contract", "exact");
   hello.instruction_set = TextOf(top, "instruction_set", "");
 
+  if (const std::optional<JsonNode> dot = Find(top, "dot")) {
+    if (!dot->value().is_boolean()) FailAs(*dot, "a boolean");
+    hello.dot = dot->value().get<bool>();
+  }
+
   const JsonNode ops = top.At("ops", "an object of operations");
   if (!ops.value().is_object()) FailAs(ops, "an object of operations");
-  if (ops.value().empty()) ops.Fail("is empty, expected at least one operation");
+  if (ops.value().empty() && !hello.dot) ops.Fail("is empty, expected at least one operation");
   std::vector<std::string_view> known;
   for (const Op op : AllOps()) known.push_back(Name(op));
   RequireKeys(ops, known);

@@ -200,6 +200,28 @@ std::string PipeRequestLine(uint64_t id, const Case& c, bool want_acc) {
          (want_acc ? ", \"want\": [\"acc\"]}\n" : "}\n");
 }
 
+std::string PipeDotLine(uint64_t id, std::span<const float> a, std::span<const float> b) {
+  const auto list = [](std::span<const float> values) {
+    std::string text;
+    for (const float value : values)
+      text += (text.empty() ? "\"" : ", \"") + FloatText(value) + "\"";
+    return "[" + text + "]";
+  };
+  return "{\"id\": " + std::to_string(id) + ", \"dot\": {\"a\": " + list(a) +
+         ", \"b\": " + list(b) + "}}\n";
+}
+
+const Case& DotAnswer() {
+  static const Case one = [] {
+    Case c;
+    c.op = Op::kLinear;
+    c.M = c.N = 1;
+    c.out_dtype = DType::kF32;
+    return c;
+  }();
+  return one;
+}
+
 Outcome ParsePipeAnswer(std::string_view line, uint64_t id, const Case& c, bool want_acc) {
   if (const std::string error = CheckJsonBytes(line); !error.empty()) throw InputError(error);
   AnswerReader reader(id, c, want_acc);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -69,6 +70,7 @@ struct PipeHello {
   std::string contract = "exact";
   std::string instruction_set;
   std::array<std::optional<PipeOp>, kOpCount> ops;  // by Op; nullopt: not offered
+  bool dot = false;                                 // answers sums of products
   friend bool operator==(const PipeHello&, const PipeHello&) = default;
 };
 
@@ -80,6 +82,10 @@ PipeHello ParsePipeHello(std::string_view line);
 // A case to run, with its line end: the problem alone, without property, note, expected and
 // observed.
 std::string PipeRequestLine(uint64_t id, const Case& c, bool want_acc);
+// A sum of products to compute, with its line end. Its answer is that to a case of DotAnswer.
+std::string PipeDotLine(uint64_t id, std::span<const float> a, std::span<const float> b);
+// A case whose output is one float32.
+const Case& DotAnswer();
 // Its answer, without line end: kOk with y (and acc where `want_acc` and the child gave it), of the
 // type and shape that `c` asks for, kSkipped or kRefused with the child's sentence. Throws
 // InputError "FIELD: what is wrong, what was expected". Memory stays within a small multiple of the

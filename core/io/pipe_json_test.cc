@@ -103,6 +103,15 @@ TEST(PipeHello, EveryFieldArrives) {
   EXPECT_EQ(op->out_zp, (CodeRange{7, 7}));
 }
 
+TEST(PipeHello, SumsOfProductsNeedNoOperation) {
+  const PipeHello hello =
+      ParsePipeHello(R"({"qualm_pipe": 1, "name": "n", "ops": {}, "dot": true})");
+  EXPECT_TRUE(hello.dot);
+  EXPECT_FALSE(hello.ops[static_cast<size_t>(Op::kLinear)]);
+  EXPECT_FALSE(
+      ParsePipeHello(R"({"qualm_pipe": 1, "name": "n", "ops": {"add": {}}, "dot": false})").dot);
+}
+
 TEST(PipeHello, HasEveryElementType) {
   for (const DTypeRow& row : kDTypeRows) {
     const PipeHello hello =
@@ -146,6 +155,8 @@ TEST(PipeHello, WhatIsHostileIsNamed) {
       {R"({"qualm_pipe": 1, "name": "n"})", "ops: is missing"},
       {R"({"qualm_pipe": 1, "name": "n", "ops": []})", "ops: is a list"},
       {R"({"qualm_pipe": 1, "name": "n", "ops": {}})", "ops: is empty"},
+      {R"({"qualm_pipe": 1, "name": "n", "ops": {}, "dot": false})", "ops: is empty"},
+      {R"({"qualm_pipe": 1, "name": "n", "ops": {}, "dot": 1})", "dot: is 1, expected a boolean"},
       {R"({"qualm_pipe": 1, "name": "n", "ops": {"linear": null}})", "ops.linear: is null"},
       {R"({"qualm_pipe": 1, "name": "n", "ops": {"liner": {}}})",
        "ops.liner: is not a key here, expected one of the known keys, nearest is \"linear\""},
@@ -207,6 +218,15 @@ TEST(PipeRequest, IsTheProblemOnOneLine) {
       EXPECT_EQ(ParseCase(request["case"].dump(), "case"), ProblemOf(c)) << line;
     }
   }
+}
+
+TEST(PipeRequest, ASumOfProductsIsTwoLists) {
+  EXPECT_EQ(PipeDotLine(7, std::vector{1.0f, -0x1p100f}, std::vector{0.5f, 0.0f}),
+            R"({"id": 7, "dot": {"a": ["0x1p+0", "-0x1p+100"], "b": ["0x1p-1", "0x0p+0"]}})"
+            "\n");
+  const Outcome answer = ParsePipeAnswer(R"({"id": 7, "y": ["0x1p-149"]})", 7, DotAnswer(), false);
+  EXPECT_EQ(answer.y.FloatAt(0), 0x1p-149f);
+  EXPECT_THROW(ParsePipeAnswer(R"({"id": 7, "y": [1, 2]})", 7, DotAnswer(), false), InputError);
 }
 
 TEST(PipeAnswer, CodesArrive) {

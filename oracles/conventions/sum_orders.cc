@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "oracles/exact/arithmetic/rational.h"
 
 namespace qualm::conventions {
 namespace {
@@ -197,14 +198,94 @@ SumTree RevealTree(int64_t products,
   return reveal(leaves);
 }
 
-std::vector<std::vector<int64_t>> LeavesOfCommon(const SumTree& tree) {
-  std::function<int64_t(const SumTree&)> count = [&](const SumTree& node) -> int64_t {
-    if (node.parts.empty()) return 1;
-    int64_t leaves = 0;
-    for (const SumTree& part : node.parts) leaves += count(part);
-    return leaves;
+namespace {
+
+// T is float or double. A product of two float32 is exact in float64.
+template <class T>
+T ValueAlong(const SumTree& tree, bool fused, std::span<const float> a, std::span<const float> b) {
+  const auto factor = [](std::span<const float> list, const SumTree& leaf) {
+    return static_cast<T>(list[static_cast<size_t>(leaf.leaf)]);
   };
-  const int64_t products = count(tree);
+  if (tree.parts.empty()) return factor(a, tree) * factor(b, tree);
+  if (tree.parts.size() > 2) {
+    exact::Rational sum = 0;
+    for (const SumTree& part : tree.parts) {
+      sum += part.parts.empty()
+                 ? exact::ToRational(a[static_cast<size_t>(part.leaf)]) *
+                       exact::ToRational(b[static_cast<size_t>(part.leaf)])
+                 : exact::ToRational(static_cast<float>(ValueAlong<T>(part, fused, a, b)));
+    }
+    return static_cast<T>(exact::RoundToFloat32(sum));
+  }
+  // A product joins the sum that is there; of two products the later one.
+  const bool swap = tree.parts[0].parts.empty() &&
+                    (!tree.parts[1].parts.empty() || tree.parts[0].leaf > tree.parts[1].leaf);
+  const SumTree &sum = tree.parts[swap ? 1 : 0], &added = tree.parts[swap ? 0 : 1];
+  const T so_far = ValueAlong<T>(sum, fused, a, b);
+  if (fused && added.parts.empty()) return std::fma(factor(a, added), factor(b, added), so_far);
+  return so_far + ValueAlong<T>(added, fused, a, b);
+}
+
+int64_t LeavesOf(const SumTree& tree) {
+  if (tree.parts.empty()) return 1;
+  int64_t leaves = 0;
+  for (const SumTree& part : tree.parts) leaves += LeavesOf(part);
+  return leaves;
+}
+
+}  // namespace
+
+float SumAlong(const SumTree& tree, SumSteps steps, std::span<const float> a,
+               std::span<const float> b) {
+  if (steps == SumSteps::kDouble) return static_cast<float>(ValueAlong<double>(tree, false, a, b));
+  return ValueAlong<float>(tree, steps == SumSteps::kFused, a, b);
+}
+
+float ExactSum(std::span<const float> a, std::span<const float> b) {
+  exact::Rational sum = 0;
+  for (size_t k = 0; k < a.size(); ++k) sum += exact::ToRational(a[k]) * exact::ToRational(b[k]);
+  return exact::RoundToFloat32(sum);
+}
+
+std::string NameOf(const SumOrder& order) {
+  const auto reduced = [&]() -> std::string {
+    switch (order.reduce) {
+      case SumOrder::Lanes::kInSequence: return "added one after the other";
+      case SumOrder::Lanes::kHalves: return "halved";
+      case SumOrder::Lanes::kNeighbours: return "added by neighbours";
+      case SumOrder::Lanes::kQuartets: return "four neighbours in sequence, then halved";
+      case SumOrder::Lanes::kStridedQuarters: return "every other of four neighbours, then halved";
+    }
+    return "";
+  };
+  std::string name =
+      order.lanes == 1 ? "a chain" : std::to_string(order.lanes) + " lanes, " + reduced();
+  if (order.block > 0) name = "blocks of " + std::to_string(order.block) + ", each " + name;
+  return name;
+}
+
+std::vector<SumOrder> OrdersWith(const SumTree& tree, int64_t products) {
+  using Lanes = SumOrder::Lanes;
+  const std::string text = TextOf(tree);
+  std::vector<SumOrder> orders;
+  std::vector<int64_t> blocks{0};
+  for (int64_t block = 2; block < products; block *= 2) blocks.push_back(block);
+  for (const int64_t block : blocks) {
+    for (int64_t lanes = 1; lanes < (block > 0 ? block : products); lanes *= 2) {
+      for (const Lanes reduce : {Lanes::kInSequence, Lanes::kHalves, Lanes::kNeighbours,
+                                 Lanes::kQuartets, Lanes::kStridedQuarters}) {
+        // With two lanes, or one, there is one way to add them.
+        if (lanes < 4 && reduce != Lanes::kInSequence) continue;
+        const SumOrder order{.lanes = lanes, .reduce = reduce, .block = block};
+        if (TextOf(TreeOf(order, products)) == text) orders.push_back(order);
+      }
+    }
+  }
+  return orders;
+}
+
+std::vector<std::vector<int64_t>> LeavesOfCommon(const SumTree& tree) {
+  const int64_t products = LeavesOf(tree);
   std::vector<std::vector<int64_t>> counts;
   for (int64_t i = 0; i < products; ++i) counts.emplace_back(static_cast<size_t>(products - i - 1));
   Meet(tree, counts);

@@ -51,6 +51,21 @@ std::string TextOf(const SumTree& tree);
 // InputError where no tree has these counts.
 SumTree RevealTree(int64_t products,
                    const std::function<int64_t(int64_t i, int64_t j)>& leaves_of_common);
+// How a sum along a tree computes its nodes. A node of more than two parts is rounded once.
+enum class SumSteps : uint8_t {
+  kFused,    // a product that is added to a sum is not rounded first
+  kRounded,  // every product is rounded to float32, then added
+  kDouble,   // products and sums of float64, rounded to float32 at the end
+};
+float SumAlong(const SumTree& tree, SumSteps steps, std::span<const float> a,
+               std::span<const float> b);
+// The sum rounded once, as if no step rounded.
+float ExactSum(std::span<const float> a, std::span<const float> b);
+// "a chain", "16 lanes, halved", "blocks of 32, each a chain". The fused multiply-add is not named:
+// it is no matter of the order.
+std::string NameOf(const SumOrder& order);
+// The orders that have this tree with so many products, the simplest first; none if no order has.
+std::vector<SumOrder> OrdersWith(const SumTree& tree, int64_t products);
 // What RevealTree asks, of a tree: counts[i][j - i - 1].
 std::vector<std::vector<int64_t>> LeavesOfCommon(const SumTree& tree);
 

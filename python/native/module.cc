@@ -19,6 +19,7 @@
 #include "python/native/case_object.h"
 #include "python/native/certify.h"
 #include "python/native/subject.h"
+#include "python/native/sum_tree.h"
 #include "triage/causes.h"
 #include "triage/identify.h"
 #include "triage/triage.h"
@@ -41,7 +42,8 @@ Op OpNamed(const std::string& name) {
 
 // "numpy@float32" is short for "model:numpy@float32", in each part of the contract.
 std::string ContractText(const std::string& text) {
-  if (text.empty() || text.find(':') != std::string::npos || text == "exact") return text;
+  if (text.empty() || text.find(':') != std::string::npos || text == "exact" || text == "sum")
+    return text;
   if (FindConvention(text) != nullptr) return "model:" + text;
   triage::FindConventionOrExact(text, "contract");  // throws with the nearest name
   return text;
@@ -250,6 +252,7 @@ PYBIND11_MODULE(_native, module) {
   });
   BindCase(module);
   BindCertify(module);
+  BindSumTree(module);
   py::class_<PythonSuite>(module, "Suite")
       .def(py::init<const std::string&, const std::string&, py::object, const py::dict&,
                     const std::string&, int64_t, uint64_t, const std::vector<Held>&>(),

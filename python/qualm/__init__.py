@@ -22,11 +22,12 @@ from ._api import (  # noqa: E402  (the native module must be found first)
     explain,
     identify,
     ops,
+    tree,
 )
 from ._errors import Failed, InputError, Skip  # noqa: E402
 from ._native import Case  # noqa: E402
 from ._property import Property, property  # noqa: E402
-from ._results import Certificate, Claim, Exact, Explanation, Identified, Report  # noqa: E402
+from ._results import Certificate, Claim, Exact, Explanation, Identified, Report, Tree  # noqa: E402
 
 __all__ = [
     "Case",
@@ -40,6 +41,7 @@ __all__ = [
     "Property",
     "Report",
     "Skip",
+    "Tree",
     "certify",
     "check",
     "claims",
@@ -49,4 +51,5 @@ __all__ = [
     "identify",
     "ops",
     "property",
+    "tree",
 ]

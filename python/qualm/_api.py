@@ -10,7 +10,7 @@ from . import _native
 from ._errors import InputError
 from ._native import Case
 from ._property import CASES, Property, limits_of
-from ._results import Array, Certificate, Exact, Explanation, Identified, Report
+from ._results import Array, Certificate, Exact, Explanation, Identified, Report, Tree
 
 
 def ops() -> list[str]:
@@ -100,6 +100,21 @@ def certify(w: Array, *, x: str = "u8", x_range: "tuple[int, int] | None" = None
     found = _native.certify(np.asarray(w), x, x_range, x_zp, w_zp, groups,
                             None if schemes is None else list(schemes))
     return [Certificate(**one) for one in found]
+
+
+def tree(function: Callable[[Array, Array], Any], products: int = 64, *, cases: int = 10_000,
+         seed: int = 1) -> Tree:
+    """In which order does a function add the products of two vectors?
+
+    ``function``
+        of two float32 arrays of ``products`` numbers (2 to 1024); it returns the sum of their products
+        as a number. ``lambda a, b: np.sum(a * b)`` asks a plain sum.
+    ``cases``
+        random sums on which the steps of the order are tried.
+
+    Exceptions of the function pass through.
+    """
+    return Tree(**_native.tree(function, products, cases, seed))
 
 
 def check(op: str, function: Callable[[Case], Any], *, contract: str = "", cases: int = CASES,

@@ -113,7 +113,7 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
 
     ``contract``
         what is right: "" or "exact"; "numpy@float32" or "model:numpy@float32", bit-equal to that
-        convention; "within:V1,V8".
+        convention; "within:V1,V8"; "sum", what float32 sums of any order can give.
     ``cases``
         how many cases each claim is judged on (500; ``--qualm-cases`` overrides it).
     ``x``, ``w``, ``out``

@@ -104,6 +104,26 @@ class Identified(_Html):
 
 
 @dataclass(frozen=True)
+class Tree(_Html):
+    """In which order a function adds, and with which steps."""
+
+    products: int
+    text: str  #: "((0+1)+2)", or that the sum is exact, or why there is no tree
+    parts: Any  #: nested tuples of the indices of products; None where there is no tree
+    exact: bool  #: no step rounds, so no order can be seen
+    order: str  #: the simplest named order with this tree; "" if none has it
+    steps: str  #: those that gave the bits of every random sum; "" if none did
+    compared: int  #: random sums
+    questions: int
+    witness: "tuple[Array, Array, float, float] | None"
+    """Without steps: a, b, what the best steps give, what the function gave."""
+    report: str
+
+    def __str__(self) -> str:
+        return self.report
+
+
+@dataclass(frozen=True)
 class Certificate(_Html):
     """Whether the sums of a layer fit, if a kernel adds them as ``scheme`` does."""
 

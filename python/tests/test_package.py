@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases, exact results, explanations, and what a function may answer."""
 import importlib.metadata
+import math
 import re
 from pathlib import Path
 
@@ -187,6 +188,48 @@ def test_certify():
             qualm.certify(w, **wrong)
     with pytest.raises(qualm.InputError, match="w: is an array of float64"):
         qualm.certify(np.zeros((2, 2)))
+
+
+def test_tree():
+    def chain(a, b):
+        total = np.float32(0)
+        for x, y in zip(a, b):
+            total += x * y
+        return total
+
+    found = qualm.tree(chain, 6, cases=50)
+    assert (found.text, found.order) == ("(((((0+1)+2)+3)+4)+5)", "a chain")
+    assert found.parts == (((((0, 1), 2), 3), 4), 5)
+    assert (found.steps, found.compared) == ("products rounded, then added", 50)
+    assert "0 + 1 + ... + 5" in str(found) and "a chain" in found._repr_html_()
+    lanes = qualm.tree(lambda a, b: chain(a[::2], b[::2]) + chain(a[1::2], b[1::2]), 8)
+    assert lanes.order == "2 lanes, added one after the other"
+    exact = qualm.tree(lambda a, b: math.fsum(a.astype(float) * b), 9)
+    assert exact.exact and exact.parts is None and exact.steps == "rounded once"
+    nobody = qualm.tree(lambda a, b: chain(a, b) if (b == 1).all() else
+                        np.nextafter(chain(a, b), np.float32(9e9)), 9)
+    a, b, expected, actual = nobody.witness
+    assert nobody.steps == "" and expected != actual == np.nextafter(chain(a, b), np.float32(9e9))
+    with pytest.raises(qualm.InputError, match="function: gives .*str.*expected a number"):
+        qualm.tree(lambda a, b: "none", 4)
+    with pytest.raises(ZeroDivisionError):
+        qualm.tree(lambda a, b: 1 / 0, 4)
+    with pytest.raises(qualm.InputError, match="products: is 1, expected 2 to 1024"):
+        qualm.tree(chain, 1)
+
+
+def test_the_contract_sum():
+    def honest(c):
+        x = (c.x.astype(np.float32) - np.float32(c.x_zp)) * c.x_scale
+        w = (c.w.astype(np.float32) - np.float32(c.w_zp)) * c.w_scale
+        return np.asarray(x[:, ::-1] @ w.T[::-1], np.float32)
+
+    assert judged(honest, "linear", "matches_model", contract="sum", out="f32").judgement == "passed"
+    zeros = judged(lambda c: np.zeros(c.shape, np.float32), "linear", "matches_model",
+                   contract="sum", out="f32")
+    assert zeros.judgement == "failed"
+    with pytest.raises(qualm.InputError, match="sum has no quantize"):
+        qualm.check("quantize", honest, contract="sum")
 
 
 @pytest.mark.parametrize("made", [np.asfortranarray, lambda y: y[::-1].copy()[::-1], np.asmatrix,

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a sum of products may be if it is computed in float32, in whatever order (docs/sums.md). The
+// contract "sum" accepts these outputs and no others.
+#ifndef QUALM_ORACLES_CONVENTIONS_FLOAT_SUMS_H_
+#define QUALM_ORACLES_CONVENTIONS_FLOAT_SUMS_H_
+
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/verdict.h"
+#include "oracles/conventions/variations.h"
+
+namespace qualm {
+
+// What decided about an output, the strongest first.
+enum class SumGrade : uint8_t {
+  kWindow,     // nothing is ever rounded: every order gives these bits
+  kBound,      // the roundings of the deepest order bound the error
+  kUndecided,  // something may overflow, or underflow where nothing bounds it: all is accepted
+};
+
+struct FloatSum {
+  Permitted permitted;  // as of PermittedOutputs; zeros have either sign
+  SumGrade grade = SumGrade::kUndecided;
+};
+
+// Whether `sum` judges any case of the operation.
+bool HasFloatSums(Op op);
+// "" if it judges this case, else why not.
+std::string WhyNoFloatSums(const Case& c);
+// Of each output, in order.
+std::vector<FloatSum> FloatSums(const Case& c);
+
+SumGrades CountGrades(const std::vector<FloatSum>& sums);
+
+}  // namespace qualm
+
+#endif  // QUALM_ORACLES_CONVENTIONS_FLOAT_SUMS_H_

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/conventions/float_sums.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/random_case_test_util.h"
+#include "core/rng.h"
+#include "core/slice.h"
+#include "oracles/accepted.h"
+#include "oracles/conventions/convention.h"
+#include "oracles/exact/dynamic_linear.h"
+#include "oracles/exact/exact.h"
+#include "oracles/exact/reduction.h"
+
+namespace qualm {
+namespace {
+
+const Contract kSum = ParseContract("sum");
+
+// A kernel of the class that docs/sums.md permits. Each case draws how it computes, and each output
+// the order in which it adds.
+class HonestKernel {
+ public:
+  HonestKernel(const Case& c, uint64_t seed)
+      : c_(c), rng_(seed), lists_(exact::ReductionOf(c, 0)), form_(rng_.Between(0, 6)) {}
+
+  Tensor Run() {
+    Tensor y(c_.out_dtype, c_.output_shape());
+    for (int64_t i = 0; i < y.size(); ++i) {
+      const float value = Output(i / c_.N, i % c_.N);
+      if (c_.out_dtype == DType::kF32) {
+        // Some keep the NaN under relu, as maxps does.
+        y.as<float>()[static_cast<size_t>(i)] =
+            c_.relu && !(value > 0) && value == value ? 0 : value;
+      } else {
+        y.SetInt(i, Code(value, i % c_.N));
+      }
+    }
+    return y;
+  }
+
+ private:
+  // A product that is not computed yet, because a fused multiply-add may take it, or a number.
+  struct Term {
+    float a = 0;
+    std::optional<float> b = {};
+  };
+  float ValueOf(const Term& term) const { return term.b ? term.a * *term.b : term.a; }
+
+  float Add(std::vector<Term> terms) {
+    if (terms.empty()) return 0;
+    const bool chain = rng_.Chance(1, 3);
+    const auto take = [&]() {
+      const auto at = static_cast<size_t>(rng_.Between(0, std::ssize(terms) - 1));
+      std::swap(terms[at], terms.back());
+      const Term term = terms.back();
+      terms.pop_back();
+      return term;
+    };
+    if (chain) {
+      float sum = rng_.Chance(1, 2) ? 0.0f : ValueOf(take());
+      while (!terms.empty()) sum = Added(sum, take());
+      return sum;
+    }
+    while (terms.size() > 1) {
+      const Term one = take(), other = take();
+      terms.push_back({Added(ValueOf(one), other)});
+    }
+    return ValueOf(terms.front());
+  }
+  float Added(float sum, const Term& term) {
+    return term.b && rng_.Chance(1, 2) ? std::fma(term.a, *term.b, sum) : sum + ValueOf(term);
+  }
+
+  float Output(int64_t m, int64_t n) {
+    const float sx = c_.x_q.scale_at(0), sw = c_.w_q.scale_at(n), gain = sx * sw;
+    const float sy = c_.out_dtype == DType::kF32 ? 1 : c_.out_q.scale_at(0);
+    const int64_t rounds_bias = c_.bias_i32 ? (*c_.bias_i32)[static_cast<size_t>(n)] : 0;
+    std::vector<Term> bias;
+    if (c_.bias) bias.push_back({(*c_.bias)[static_cast<size_t>(n)]});
+    const bool codes = c_.out_dtype != DType::kF32;
+
+    std::vector<std::pair<int64_t, int64_t>> products;
+    const int64_t row = lists_.x_row(m, n);
+    for (int64_t k = 0; k < c_.K; ++k) {
+      const int64_t depth = lists_.taps == 0 ? 1 : c_.K / lists_.taps;
+      if (lists_.taps != 0 && lists_.inside[static_cast<size_t>(m * lists_.taps + k / depth)] == 0)
+        continue;
+      products.emplace_back(
+          lists_.x[static_cast<size_t>(row * c_.K + k)] - int64_t{c_.x_q.zero_point_at(0)},
+          lists_.w[static_cast<size_t>(n * c_.K + k)] - int64_t{c_.w_q.zero_point_at(n)});
+    }
+    std::vector<Term> terms;
+    float value = 0;
+    switch (form_) {
+      case 0:    // one integer sum
+      case 1: {  // several, each scaled
+        const int64_t parts = form_ == 0 ? 1 : rng_.Between(1, 5);
+        std::vector<__int128> sums(static_cast<size_t>(parts));
+        sums[0] = rounds_bias;
+        for (const auto& [x, w] : products)
+          sums[static_cast<size_t>(rng_.Between(0, parts - 1))] += static_cast<__int128>(x) * w;
+        if (codes && form_ == 0 && rng_.Chance(1, 2)) {  // the multiplier of a requantization
+          const float multiplier = rng_.Chance(1, 2) ? gain / sy : gain * (1 / sy);
+          const auto sum = static_cast<float>(sums[0]);
+          if (bias.empty()) return sum * multiplier;
+          if (rng_.Chance(1, 2)) return (sum + bias[0].a / gain) * multiplier;
+          return rng_.Chance(1, 2) ? std::fma(sum, multiplier, bias[0].a / sy)
+                                   : sum * multiplier + bias[0].a * (1 / sy);
+        }
+        const int64_t how = rng_.Between(0, 2);
+        for (const __int128 sum : sums) {
+          const auto one = static_cast<float>(sum);
+          terms.push_back(how == 0   ? Term{one, gain}
+                          : how == 1 ? Term{one * sx, sw}
+                                     : Term{one * sw, sx});
+        }
+        std::ranges::copy(bias, std::back_inserter(terms));
+        value = Add(terms);
+        break;
+      }
+      case 2:    // operands dequantized first
+      case 3: {  // in float64, rounded at the end
+        for (const auto& [x, w] : products)
+          terms.push_back({static_cast<float>(x) * sx, static_cast<float>(w) * sw});
+        if (form_ == 3) {
+          double wide = 0;
+          for (const Term& term : terms) wide += static_cast<double>(term.a) * *term.b;
+          if (!bias.empty()) wide += bias[0].a;
+          wide += static_cast<double>(static_cast<float>(rounds_bias) * gain);
+          value = static_cast<float>(wide);
+          break;
+        }
+        std::ranges::copy(bias, std::back_inserter(terms));
+        if (c_.bias_i32) terms.push_back({static_cast<float>(rounds_bias), gain});
+        value = Add(terms);
+        break;
+      }
+      case 4:    // one of them dequantized
+      case 5: {  // with both scales
+        const float scale = form_ == 4 ? sw : gain;
+        for (const auto& [x, w] : products)
+          terms.push_back({static_cast<float>(x), static_cast<float>(w) * scale});
+        if (form_ == 4) terms = {{Add(terms), sx}};
+        if (c_.bias_i32) terms.push_back({static_cast<float>(rounds_bias), gain});
+        std::ranges::copy(bias, std::back_inserter(terms));
+        value = Add(terms);
+        break;
+      }
+      default: {  // scaled last, after all has been added in float32
+        for (const auto& [x, w] : products)
+          terms.push_back({static_cast<float>(x), static_cast<float>(w)});
+        if (c_.bias_i32) terms.push_back({static_cast<float>(rounds_bias)});
+        terms = {{Add(terms) * sw, sx}};
+        std::ranges::copy(bias, std::back_inserter(terms));
+        value = Add(terms);
+        break;
+      }
+    }
+    return rng_.Chance(1, 2) ? value / sy : value * (1 / sy);
+  }
+
+  int32_t Code(float value, int64_t n) {
+    const auto low = static_cast<double>(std::min<int64_t>(LowerBound(c_, n), c_.out_max));
+    if (value != value) return c_.out_max;  // no case where it can be NaN is decided
+    const double code = std::nearbyint(static_cast<double>(value)) + c_.out_q.zero_point_at(n);
+    return static_cast<int32_t>(std::clamp(code, low, static_cast<double>(c_.out_max)));
+  }
+
+  const Case& c_;
+  Rng rng_;
+  exact::Reduction lists_;
+  int64_t form_;
+};
+
+// A layer of ordinary size and scales.
+Case Layer(uint64_t seed, DType out) {
+  Rng rng(seed);
+  Case c;
+  c.op = Op::kLinear;
+  c.M = rng.Between(1, 6);
+  c.N = rng.Between(1, 8);
+  c.K = rng.Between(1, 200);
+  const auto tensor = [&](DType dtype, int64_t rows) {
+    Tensor codes(dtype, {rows, c.K});
+    const CodeRange range = RangeOf(dtype);
+    for (int64_t i = 0; i < codes.size(); ++i)
+      codes.SetInt(i, static_cast<int32_t>(rng.Between(range.min, range.max)));
+    return codes;
+  };
+  const bool powers = rng.Chance(1, 4);
+  const auto scale = [&](int exponent) {
+    const double part = powers ? 1.0 : 1.0 + static_cast<double>(rng.Between(0, 1 << 23)) * 0x1p-23;
+    return static_cast<float>(std::ldexp(part, exponent));
+  };
+  c.x = tensor(DType::kU8, c.M);
+  c.w = tensor(DType::kS8, c.N);
+  c.x_q = {{scale(-6)}, {static_cast<int32_t>(rng.Between(0, 255))}};
+  c.w_q = {{scale(-8)}, {static_cast<int32_t>(rng.Between(-3, 3))}};
+  if (rng.Chance(1, 2)) {
+    c.bias.emplace();
+    for (int64_t n = 0; n < c.N; ++n)
+      c.bias->push_back(static_cast<float>(rng.Between(-999, 999)) * c.x_q.scale[0] * 0x1p-8f);
+  }
+  c.out_dtype = out;
+  OpenClamp(&c);
+  if (IsCode(out)) c.out_q = {{scale(0)}, {static_cast<int32_t>(rng.Between(0, 255))}};
+  return c;
+}
+
+TEST(FloatSums, AcceptEveryHonestKernel) {
+  SumGrades grades;
+  int64_t inexact = 0;
+  const auto ask = [&](const Case& c, uint64_t seed) {
+    ASSERT_EQ(Validate(c), "");
+    if (!WhyNoFloatSums(c).empty()) return;
+    const Accepted right = AcceptedBy(kSum, c);
+    grades.Add(*right.grades());
+    EXPECT_FALSE(right.First(right.nominal()));
+    for (uint64_t again = 0; again < 3; ++again) {
+      const Tensor y = HonestKernel(c, seed * 3 + again).Run();
+      const auto first = right.First(y);
+      ASSERT_FALSE(first) << Describe(c) << " seed " << seed << " index " << first->index << ": "
+                          << first->actual << " is not in " << first->expected;
+      for (int64_t i = 0; i < y.size(); ++i) inexact += y.SameAt(i, right.nominal()) ? 0 : 1;
+    }
+  };
+  for (uint64_t seed = 0; seed < 4000; ++seed) {
+    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
+      Case c = test::RandomCase(seed).Draw(op);
+      ask(c, seed);
+    }
+    if (seed % 6 == 0) {
+      ask(Layer(seed, DType::kF32), seed);
+      ask(Layer(seed, DType::kU8), seed);
+    }
+  }
+  EXPECT_GT(grades.all(), 100'000);
+  EXPECT_GT(grades.window, 1000);
+  EXPECT_GT(grades.bound, 10'000);
+  EXPECT_GT(inexact, 10'000) << "or `exact` would do";
+}
+
+// Each fault, of ordinary layers: how many outputs it changes, and how many of these are noticed.
+TEST(FloatSums, RefuseWrongKernels) {
+  struct Fault {
+    const char* name;
+    std::function<Tensor(const Case&)> run;
+    double least;  // the share of the changed outputs that is noticed
+  };
+  const auto exact_of = [](Case c, const std::function<void(Case&)>& change) {
+    change(c);
+    return exact::Evaluate(c);
+  };
+  const std::vector<Fault> faults{
+      {"zeros", [](const Case& c) { return Tensor(c.out_dtype, c.output_shape()); }, 0.999},
+      {"the last term is dropped",
+       [&](const Case& c) {
+         return exact_of(c, [](Case& other) {
+           for (int64_t m = 0; m < other.M; ++m)
+             other.x.SetInt((m + 1) * other.K - 1, other.x_q.zero_point[0]);
+         });
+       },
+       0.99},
+      {"the scale of the neighbour",
+       [&](const Case& c) { return exact_of(c, [](Case& other) { other.w_q.scale[0] *= 1.25f; }); },
+       0.9},
+      {"no bias",
+       [&](const Case& c) { return exact_of(c, [](Case& other) { other.bias.reset(); }); }, 0.9}};
+  for (const DType out : {DType::kF32, DType::kU8}) {
+    for (const Fault& fault : faults) {
+      int64_t changed = 0, noticed = 0;
+      for (uint64_t seed = 0; seed < 300; ++seed) {
+        const Case c = Layer(seed, out);
+        const Accepted right = AcceptedBy(kSum, c);
+        const Tensor y = fault.run(c);
+        for (int64_t i = 0; i < y.size(); ++i) {
+          if (y.SameAt(i, right.nominal())) continue;
+          ++changed;
+          noticed += right.Holds(y, i) ? 0 : 1;
+        }
+      }
+      EXPECT_GT(changed, out == DType::kF32 ? 1000 : 20) << fault.name;
+      EXPECT_GE(static_cast<double>(noticed), fault.least * static_cast<double>(changed))
+          << fault.name << " -> " << Name(out) << ": " << noticed << " of " << changed;
+    }
+  }
+}
+
+Case One(std::vector<uint8_t> x, std::vector<int8_t> w, float sx, float sw) {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = c.N = 1;
+  c.K = std::ssize(x);
+  c.x = Tensor::Of<uint8_t>({1, c.K}, x);
+  c.w = Tensor::Of<int8_t>({1, c.K}, w);
+  c.x_q.scale = {sx};
+  c.w_q.scale = {sw};
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  return c;
+}
+
+struct Grade {
+  std::string name;
+  Case c;
+  SumGrade grade;
+  double low, high;
+};
+
+TEST(FloatSums, TheStrongestGradeThatHolds) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto with = [](Case c, const std::function<void(Case&)>& change) {
+    change(c);
+    return c;
+  };
+  const float third = 1.0f / 3;  // 0xAAAAAB * 2^-25
+  const std::vector<Grade> grades{
+      {"powers of two", One({3, 5}, {7, -2}, 0x1p-4f, 0x1p-3f), SumGrade::kWindow, 11 * 0x1p-7,
+       11 * 0x1p-7},
+      {"a bias far below", with(One({3}, {7}, 1, 1), [](Case& c) { c.bias = {{0x1p-19f}}; }),
+       SumGrade::kWindow, 21 + 0x1p-19, 21 + 0x1p-19},
+      // 21 + 2^-20 has 25 bits. Two terms: h = 4, and 84 * 2^-24 are 2.6 ulps.
+      {"and one bit farther", with(One({3}, {7}, 1, 1), [](Case& c) { c.bias = {{0x1p-20f}}; }),
+       SumGrade::kBound, 21 - 2 * 0x1p-19, 21 + 3 * 0x1p-19},
+      {"24 bits and one more", One({1}, {1}, third, 1), SumGrade::kWindow, third, third},
+      {"three of them", One({3}, {1}, third, 1), SumGrade::kBound, 1.0 - 2 * 0x1p-24,
+       1.0 + 0x1p-23},
+      {"nothing", One({}, {}, 1, 1), SumGrade::kWindow, 0, 0},
+      {"terms of zero", One({0, 0}, {3, 5}, third, third), SumGrade::kWindow, 0, 0},
+      {"scales that overflow", One({1}, {1}, 0x1p100f, 0x1p100f), SumGrade::kUndecided, -kInfinity,
+       kInfinity},
+      {"one way round they do", One({255}, {1}, 0x1p125f, 0x1p-100f), SumGrade::kUndecided,
+       -kInfinity, kInfinity},
+      // The product of the scales is 0 in float32, and dequantized operands are not. Half of the
+      // least float32 for each of the 20,000 units, and for two more.
+      {"scales that underflow", One({200}, {100}, 0x1p-80f, 0x1p-80f), SumGrade::kBound,
+       -9991 * 0x1p-149, 10010 * 0x1p-149},
+      {"relu", with(One({1}, {-1}, third, third), [](Case& c) { c.relu = true; }), SumGrade::kBound,
+       0, 0}};
+  for (const Grade& each : grades) {
+    ASSERT_EQ(Validate(each.c), "") << each.name;
+    const std::vector<FloatSum> sums = FloatSums(each.c);
+    ASSERT_EQ(sums.size(), 1u);
+    EXPECT_EQ(sums[0].grade, each.grade) << each.name;
+    EXPECT_EQ(sums[0].permitted.low, each.low) << each.name;
+    EXPECT_EQ(sums[0].permitted.high, each.high) << each.name;
+  }
+}
+
+TEST(FloatSums, CodesAreThoseOfTheInterval) {
+  Case c = One({1}, {1}, 1, 1);
+  c.out_dtype = DType::kU8;
+  OpenClamp(&c);
+  c.x.SetInt(0, 5);
+  c.out_q = {{2}, {10}};  // 2.5, a tie that nothing may round away
+  EXPECT_EQ(FloatSums(c)[0].grade, SumGrade::kWindow);
+  EXPECT_EQ(FloatSums(c)[0].permitted.low, 12);
+  EXPECT_EQ(FloatSums(c)[0].permitted.high, 12);
+  c.x_q.scale = {3};
+  c.w_q.scale = {1.0f / 3};  // above 1/3, so above 2.5; a float32 may give 2.5
+  EXPECT_EQ(FloatSums(c)[0].grade, SumGrade::kBound);
+  EXPECT_EQ(FloatSums(c)[0].permitted.low, 12);
+  EXPECT_EQ(FloatSums(c)[0].permitted.high, 13);
+  c.x.SetInt(0, 4);  // 2 and a little
+  EXPECT_EQ(FloatSums(c)[0].permitted.low, 12);
+  EXPECT_EQ(FloatSums(c)[0].permitted.high, 12);
+}
+
+// Zeros have either sign: a product of -0 begins the sum of some kernels.
+TEST(FloatSums, ZerosHaveEitherSign) {
+  const Case c = One({0}, {-1}, 1, 1);
+  const Accepted right = AcceptedBy(kSum, c);
+  EXPECT_FALSE(right.First(Tensor::Of<float>({1, 1}, std::vector{-0.0f})));
+  EXPECT_TRUE(right.First(Tensor::Of<float>({1, 1}, std::vector{0x1p-149f})));
+}
+
+TEST(FloatSums, OfDynamicLinearAreThoseOfItsCodes) {
+  int64_t judged = 0;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    Case c = test::RandomCase(seed).Draw(Op::kDynamicLinear);
+    const Accepted right = AcceptedBy(kSum, c);
+    EXPECT_FALSE(right.First(right.nominal())) << Describe(c);
+    // Row by row it is a linear.
+    for (int64_t m = 0; m < c.M && !RowsShareQParams(c); ++m) {
+      const Case row = slice::Rows(c, {{m}});
+      const std::vector<FloatSum> alone = FloatSums(row);
+      const std::vector<FloatSum> all = FloatSums(c);
+      for (int64_t n = 0; n < c.N; ++n) {
+        const FloatSum &one = alone[static_cast<size_t>(n)],
+                       &other = all[static_cast<size_t>(m * c.N + n)];
+        EXPECT_EQ(one.permitted.low, other.permitted.low);
+        EXPECT_EQ(one.permitted.high, other.permitted.high);
+        ++judged;
+      }
+    }
+  }
+  EXPECT_GT(judged, 1000);
+}
+
+TEST(FloatSums, RefuseWhatIsNoSumOfFloats) {
+  const auto why = [](Op op, const std::function<void(Case&)>& change) {
+    Case c = test::RandomCase(3).Draw(op);
+    c.out_dtype = DType::kU8;
+    c.requant = Requant::kExact;
+    change(c);
+    return WhyNotJudged(kSum, c);
+  };
+  const auto nothing = [](Case&) {};
+  EXPECT_EQ(why(Op::kLinear, nothing), "");
+  EXPECT_EQ(why(Op::kAdd, nothing), "sum judges sums of products, not add");
+  EXPECT_EQ(why(Op::kConv2d, [](Case& c) { c.out_dtype = DType::kS32; }),
+            "sum judges f32 outputs and codes; an s32 sum is exact");
+  EXPECT_NE(why(Op::kLinear, [](Case& c) { c.requant = Requant::kFixedQ31; }), "");
+}
+
+// Libraries that requantize in float32 keep to it, whatever their order; saturating pairs and cut
+// off fractions do not.
+TEST(FloatSums, TellOrdersFromFaults) {
+  const auto refused_of = [](const char* name, DType out) {
+    const Convention* const convention = FindConvention(name);
+    int64_t outputs = 0, refused = 0;
+    for (uint64_t seed = 0; seed < 200; ++seed) {
+      Case c = Layer(seed, out);
+      if (!convention->cannot_run(c).empty()) c.w_q.zero_point = {0};
+      if (!convention->cannot_run(c).empty()) continue;
+      const Accepted right = AcceptedBy(kSum, c);
+      const Tensor y = convention->run(c).y;
+      outputs += y.size();
+      for (int64_t i = 0; i < y.size(); ++i) refused += right.Holds(y, i) ? 0 : 1;
+    }
+    EXPECT_GT(outputs, 1000) << name;
+    return refused;
+  };
+  for (const char* const name :
+       {"fbgemm@vnni", "onednn2@amx", "onednn3@vnni", "onednn3.10@vnni", "tvm"}) {
+    EXPECT_EQ(refused_of(name, DType::kF32), 0) << name;
+    EXPECT_EQ(refused_of(name, DType::kU8), 0) << name;
+  }
+  for (const char* const name : {"numpy@float32", "numpy@float64", "onnxruntime@vnni", "qnnpack"})
+    EXPECT_EQ(refused_of(name, DType::kU8), 0) << name;
+  for (const char* const name : {"fbgemm@avx2", "onednn3@avx2"}) {
+    EXPECT_GT(refused_of(name, DType::kF32), 1000) << name;
+    EXPECT_GT(refused_of(name, DType::kU8), 1000) << name;
+  }
+  EXPECT_GT(refused_of("plain@truncate", DType::kU8), 1000);
+}
+
+}  // namespace
+}  // namespace qualm

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums in floating point on the command line: the contract sum, and identify --tree.
+#include <string>
+#include <vector>
+
+#include "core/io/json_schema_test_util.h"
+#include "tools/run_qualm_test_util.h"
+
+namespace qualm::tools {
+namespace {
+
+using test::Json;
+
+class Sums : public QualmTest {
+ protected:
+  bool Fits(const Json& document) {
+    test::JsonSchema schema(test::ReadJsonFile(QUALM_SOURCE_DIR "/core/io/result.schema.json"));
+    const std::string error = schema.Check(document);
+    EXPECT_EQ(error, "");
+    return error.empty();
+  }
+  // A program that answers dot with this expression of the float32 lists a and b. f rounds.
+  std::string Program(const std::string& sum) {
+    return "pipe:python3 " + Write("dot.py", R"(
+import json, struct, sys
+def f(x): return struct.unpack("f", struct.pack("f", x))[0]
+def add(terms):
+    total = 0.0
+    for term in terms: total = f(total + term)
+    return total
+sys.stdin.readline()
+print('{"qualm_pipe": 1, "name": "dot", "ops": {}, "dot": true}', flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    a, b = ([float.fromhex(t) for t in request["dot"][k]] for k in "ab")
+    print(json.dumps({"id": request["id"], "y": [)" +
+                                                 sum + R"(]}), flush=True)
+)");
+  }
+};
+
+TEST_F(Sums, ChecksSayWhatDecided) {
+  const std::vector<std::string> check{
+      "check", "--subject",  "native", "--op",  "linear", "--cases",
+      "50",    "--contract", "linear=sum",        "--out", "out"};
+  const Ran ran = Qualm(0, check);
+  EXPECT_TRUE(Has(ran.out, "outputs of linear on native the exact window decides "));
+  std::vector<std::string> json = check;
+  json.insert(json.end(), {"--json", "-"});
+  const Json document = Document(Qualm(0, json));
+  EXPECT_TRUE(Fits(document));
+  ASSERT_EQ(document["sums"].size(), 1u);
+  EXPECT_GT(document["sums"][0]["exact_window"], 0);
+  EXPECT_GT(document["sums"][0]["sound_bound"], 0);
+}
+
+TEST_F(Sums, APairThatSaturatesIsNoOrder) {
+  const std::vector<std::string> options{"--subject", "model:fbgemm@avx2", "--contract", "sum"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.end(), options.begin(), options.end());
+    return words;
+  };
+  Ran ran = Qualm(1, with({"check", "--op", "linear", "--cases", "200", "-p", "matches_model",
+                           "--out", "out"}));
+  EXPECT_TRUE(Has(ran.out, "linear.matches_model fails on model:fbgemm@avx2 [pair-saturation]"));
+  const std::string found =
+      "out/findings/linear.matches_model-model-fbgemm@avx2-pair-saturation/minimized.case.json";
+  EXPECT_TRUE(Has(Read(found), R"("contract": "sum")"));
+  ran = Qualm(1, {"replay", found, "--subject", "model:fbgemm@avx2"});
+  EXPECT_TRUE(Has(ran.out, "departs from the one value that float32 sums of every order have"));
+  EXPECT_TRUE(Has(ran.out, "sum: of 1 output"));
+  ran = Qualm(1, with({"explain", found}));
+  EXPECT_TRUE(Has(ran.out, "judged by sum: exact window 1, sound bound 0, undecided 0"));
+}
+
+TEST_F(Sums, NoVerdictWithoutAJudge) {
+  ExpectBadInput({"check", "--subject", "native", "--op", "add", "--contract", "add=sum"},
+                 "--contract: sum has no add");
+  const Ran ran = Qualm(
+      2, {"check", "--subject", "native", "--op", "add", "--cases", "5", "--contract", "sum"});
+  EXPECT_TRUE(Has(ran.err, "nothing was judged on native: sum judges sums of products, not add"));
+}
+
+TEST_F(Sums, ATreeIsRevealed) {
+  if (Shell("python3 -c pass").status != 0) GTEST_SKIP() << "no python3";
+  const std::string chain = Program("add(f(x * y) for x, y in zip(a, b))");
+  Ran ran = Qualm(0, {"identify", "--tree", chain, "--products", "5", "-n", "100"});
+  EXPECT_TRUE(Has(ran.out,
+                  "  order: a chain\n"
+                  "  steps: products rounded, then added (bit-equal on 100 random sums)\n"
+                  "  tree: ((((0+1)+2)+3)+4)\n"));
+  ran = Qualm({"identify", "--tree", chain, "--products", "5", "-n", "100", "--json", "-", "--svg",
+               "tree.svg"});
+  const Json document = Document(ran);
+  EXPECT_TRUE(Fits(document));
+  EXPECT_EQ(document["tree"]["tree"], "((((0+1)+2)+3)+4)");
+  EXPECT_EQ(document["tree"]["steps"], "products rounded, then added");
+  EXPECT_TRUE(Has(Read("tree.svg"), "a chain: ((((0+1)+2)+3)+4)"));
+}
+
+TEST_F(Sums, WhatIsNoTreeIsAFinding) {
+  if (Shell("python3 -c pass").status != 0) GTEST_SKIP() << "no python3";
+  const auto ask = [&](const std::string& sum) {
+    return Qualm(
+        1, {"identify", "--tree", Program(sum), "--products", "5", "-n", "100", "--json", "-"});
+  };
+  const Json zeros = Document(ask("0"));
+  EXPECT_TRUE(Fits(zeros));
+  EXPECT_EQ(zeros["tree"]["steps"], nullptr);
+  EXPECT_EQ(zeros["findings"][0]["property"], "dot.named_arithmetic");
+  const Json nothing = Document(ask(R"("nan:7fc00000")"));
+  EXPECT_TRUE(Fits(nothing));
+  EXPECT_EQ(nothing["tree"]["state"], "none");
+  // It dies of the second question.
+  const Json dead = Document(ask("3 if request['id'] < 2 else sys.exit(3)"));
+  EXPECT_TRUE(Fits(dead));
+  EXPECT_EQ(dead["findings"][0]["kind"], "crash");
+}
+
+TEST_F(Sums, OnlyProgramsAreAskedForTrees) {
+  ExpectBadInput({"identify", "--tree", "native"},
+                 "--tree: native answers cases, whose products are integers");
+  ExpectBadInput({"identify", "--tree", "native", "--op", "linear"},
+                 "--tree asks one subject alone");
+}
+
+}  // namespace
+}  // namespace qualm::tools

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// qualm identify --tree: in which order a program adds floats.
+#ifndef QUALM_TOOLS_TREE_H_
+#define QUALM_TOOLS_TREE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "tools/command.h"
+
+namespace qualm::tools {
+
+struct TreeOptions {
+  std::string subject;
+  int64_t products = 64;
+  int64_t cases = 10'000;
+  uint64_t seed = 1;
+  std::string svg;  // a file; "": none
+};
+
+// Returns the exit status: 1 if the answers fit no tree, or no known steps along it.
+int RunTree(const CommonOptions& options, const TreeOptions& tree);
+
+}  // namespace qualm::tools
+
+#endif  // QUALM_TOOLS_TREE_H_

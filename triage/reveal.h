@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which order somebody's function adds, found out from its answers alone (FPRev: Xie et al.,
+// USENIX ATC 2025), and with which steps, tried on random numbers.
+#ifndef QUALM_TRIAGE_REVEAL_H_
+#define QUALM_TRIAGE_REVEAL_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "oracles/conventions/sum_orders.h"
+
+namespace qualm::triage {
+
+// The sum of the products a[k] * b[k] as somebody computes it. It may throw, and RevealSum lets
+// that pass.
+using AskSum = std::function<float(std::span<const float> a, std::span<const float> b)>;
+
+struct RevealOptions {
+  int64_t products = 64;   // 2 to 1024
+  int64_t cases = 10'000;  // of random numbers
+  uint64_t seed = 1;
+  std::function<bool()> stopped = {};  // true ends the random numbers; may be null
+};
+
+struct RevealedSum {
+  int64_t products = 0;
+  int64_t questions = 0;
+  std::optional<conventions::SumTree> tree;
+  // No step rounds, so that nothing tells in which order it adds.
+  bool is_exact = false;
+  std::string why_no_tree;  // where there is neither
+
+  std::string order;  // of the orders with this tree the simplest; "" if none has it
+  // The steps that gave the bits of every random case; "" if none did.
+  std::string steps;
+  int64_t compared = 0;  // random cases
+  // Without steps: a case in which the steps differ that went farthest.
+  struct Witness {
+    std::vector<float> a, b;
+    float expected = 0, actual = 0;
+    std::string steps;
+  };
+  std::optional<Witness> witness;
+
+  // "((0+1)+2)", or that the sum is exact, or why there is no tree.
+  std::string text() const;
+  // Whether everything is known: an order, or that there is none to be seen, and the steps.
+  bool is_known() const { return (tree || is_exact) && !steps.empty(); }
+};
+
+// Throws InputError where the options are out of range.
+RevealedSum RevealSum(const AskSum& ask, const RevealOptions& options);
+
+// A tree for people, a line for each node. Leaves that are added one after the other share a line:
+// "0 + 8 + ... + 56".
+std::string DrawingOf(const conventions::SumTree& tree);
+// What was found, in a few lines: the order, the steps, the drawing.
+std::string TextOf(const RevealedSum& sum);
+
+}  // namespace qualm::triage
+
+#endif  // QUALM_TRIAGE_REVEAL_H_

@@ -346,7 +346,7 @@ class Runner {
             theirs.shape != cases.shape) {
           const std::string what = fmt::format("is {}, expected {} [{}]", ShapeText(theirs),
                                                Name(cases.dtype), fmt::join(cases.shape, ","));
-          if (of_user) graph_.Fail("--output " + row.value, what);
+          if (of_user) graph_.Fail("--observed " + row.value, what);
           row.not_judged = what;
           continue;
         }

@@ -11,6 +11,7 @@
 #include "core/io/arrays.h"
 #include "core/limits.h"
 #include "core/status.h"
+#include "models/plain.h"
 #include "oracles/exact/dynamic_linear.h"
 #include "oracles/exact/exact.h"
 
@@ -43,7 +44,8 @@ Shape WithoutLast(const Shape& shape) { return {shape.begin(), shape.end() - 1};
 
 class Builder {
  public:
-  Builder(const Layer& layer, const Lookup& of) : layer_(layer), node_(*layer.node), of_(of) {}
+  Builder(const onnx::Graph& graph, const Layer& layer, const Lookup& of)
+      : graph_(graph), layer_(layer), node_(*layer.node), of_(of) {}
 
   Cases Build() {
     switch (layer_.kind) {
@@ -65,7 +67,8 @@ class Builder {
       case Kind::kConcat: Concat(); break;
       case Kind::kQuantize: Quantize(); break;
       case Kind::kDequantize: Dequantize(); break;
-      case Kind::kRescale: Rescale(); break;
+      case Kind::kRescale: Rescale(Codes(layer_.operands[0].codes)); break;
+      case Kind::kMoved: Rescale(Moved()); break;
       case Kind::kDynamicQuantize: DynamicQuantize(); break;
       case Kind::kDynamicMatMul: DynamicMatMul(); break;
     }
@@ -151,6 +154,7 @@ class Builder {
   void SetOut(Case* c) const {
     c->out_dtype = cases_.dtype;
     OpenClamp(c);
+    if (layer_.kind == Kind::kMaxPool) c->out_q = c->x_q;
     if (layer_.result != Result::kCodes || layer_.kind == Kind::kMaxPool) return;
     c->out_q = OneOf(layer_.out);
     if (layer_.clip == nullptr) return;
@@ -515,13 +519,29 @@ class Builder {
     Require(v.kernel_h > 0 && v.kernel_w > 0, "its kernel is empty");
     if (op == Op::kMaxPool) {
       Require(node_.Output(1).empty(), "it gives the places of the largest codes too");
-      RequireSameCodes();
       // Codes come out as they go in: their scale does not matter.
       if (!layer_.operands[0].scale.empty()) c.x_q = OneOf(layer_.operands[0]);
     } else {
       c.x_q = OneOf(layer_.operands[0]);
     }
     AddImages(std::move(c), images.flat);
+    if (op == Op::kMaxPool && !layer_.out.scale.empty()) RescaleLargest();
+  }
+
+  // MaxPool whose output has another scale or type than its input: the codes that win, rescaled.
+  void RescaleLargest() {
+    Part& part = cases_.parts.back();
+    const QParams in = part.c.x_q, out = OneOf(layer_.out);
+    const DType dtype =
+        layer_.out.zero_point.empty() ? cases_.dtype : Codes(layer_.out.zero_point).dtype();
+    if (in == out && dtype == cases_.dtype) return;
+    Require(Validate(part.c).empty(), Validate(part.c));
+    const Tensor largest = exact::Evaluate(part.c);
+    Case c = CaseOver(Op::kRescale, Matrix(largest), dtype);
+    c.x_q = in;
+    c.out_q = out;
+    part.c = std::move(c);
+    cases_.dtype = dtype;
   }
 
   // As many windows along an axis as ONNX has, which counts those that start in the padding behind.
@@ -529,14 +549,6 @@ class Builder {
                              int64_t stride, int64_t dilation, int64_t ours) {
     const int64_t rest = in + before + after - dilation * (kernel - 1) - 1;
     return rest < 0 || (rest + stride - 1) / stride + 1 == ours;
-  }
-
-  void RequireSameCodes() const {
-    if (layer_.out.scale.empty()) return;
-    const QParams in = OneOf(layer_.operands[0]), out = OneOf(layer_.out);
-    Require(in == out && (layer_.out.zero_point.empty() ||
-                          Codes(layer_.out.zero_point).dtype() == OutType()),
-            "it changes the scale or zero point of its codes");
   }
 
   // ---- Element by element ----
@@ -566,8 +578,7 @@ class Builder {
     Add(std::move(c));
   }
 
-  Case OverCodes(Op op) {
-    const Tensor& x = Codes(layer_.operands[0].codes);
+  Case OverCodes(Op op, const Tensor& x) {
     Begin(x.shape());
     Case c = CaseOver(op, Matrix(x), cases_.dtype);
     c.x_q = OneOf(layer_.operands[0]);
@@ -577,7 +588,7 @@ class Builder {
 
   void Table(Function function) {
     Require(layer_.clip == nullptr, "Relu or Clip follows it");
-    Case c = OverCodes(Op::kTable);
+    Case c = OverCodes(Op::kTable, Codes(layer_.operands[0].codes));
     c.function = function;
     if (function == Function::kLeakyRelu) {
       const onnx::Attribute* const alpha = node_.Find("alpha");
@@ -586,7 +597,19 @@ class Builder {
     Add(std::move(c));
   }
 
-  void Rescale() { Add(OverCodes(Op::kRescale)); }
+  void Rescale(const Tensor& x) { Add(OverCodes(Op::kRescale, x)); }
+
+  // The codes where the nodes put the reals.
+  Tensor Moved() const {
+    Value value = Get(layer_.operands[0].codes);
+    Codes(layer_.operands[0].codes);
+    for (const Node* const move : layer_.moves) {
+      value = RunPlain(graph_, *move, [&](const std::string& name) {
+                return name == move->Input(0) ? &value : of_(name);
+              }).at(0);
+    }
+    return value.tensor;
+  }
 
   void Softmax() {
     Require(layer_.clip == nullptr, "Relu or Clip follows it");
@@ -601,6 +624,7 @@ class Builder {
             "softmax has the output scale " + FloatText(ours.scale[0]) +
                 " and the lowest code as zero point in qualm");
     Case c = CaseOver(Op::kSoftmax, Matrix(x), x.dtype());
+    c.out_q = ours;
     c.x_q = OneOf(layer_.operands[0]);
     Add(std::move(c));
   }
@@ -720,6 +744,7 @@ class Builder {
         {node_.Output(2), Value::Of(std::move(zero))}};
   }
 
+  const onnx::Graph& graph_;
   const Layer& layer_;
   const Node& node_;
   const Lookup& of_;
@@ -743,7 +768,9 @@ Tensor Cases::PieceOf(const Tensor& whole, const Part& part) const {
   return piece;
 }
 
-Cases CasesOf(const Layer& layer, const Lookup& of) { return Builder(layer, of).Build(); }
+Cases CasesOf(const onnx::Graph& graph, const Layer& layer, const Lookup& of) {
+  return Builder(graph, layer, of).Build();
+}
 
 int64_t CountOf(const std::vector<int64_t>& shape) {
   // Without elements too: places are products of the other sizes.

@@ -48,7 +48,7 @@ struct NotRun {
 };
 
 // The cases of the layer on the values that `of` gives. Throws NotRun where no case can say it.
-Cases CasesOf(const Layer& layer, const Lookup& of);
+Cases CasesOf(const onnx::Graph& graph, const Layer& layer, const Lookup& of);
 
 // The shape to which these are broadcast; nullopt if they do not fit.
 std::optional<std::vector<int64_t>> Broadcast(const std::vector<int64_t>& a,

@@ -133,7 +133,7 @@ struct ConvModel {
     c.w_q = {{0.01f, 0.02f, 0.015f}, {0, 0, 0}};
     c.per_channel = true;
     c.out_q = {{0.25f}, {17}};
-    c.bias_i32 = {1000, -2000, 300};
+    c.bias_i32.emplace(bias.as<int32_t>().begin(), bias.as<int32_t>().end());
     c.relu = relu;
     EXPECT_EQ(Validate(c), "");
     const Tensor y = exact::Evaluate(c);
@@ -466,6 +466,20 @@ TEST(Models, MaxPoolTakesCodesAndKeepsTheirScale) {
   const Tensor y = TensorOf(codes, "y");
   EXPECT_EQ(y, TensorOf(group, "y"));
   EXPECT_EQ(y.IntAt(5), std::max({x.IntAt(18), x.IntAt(19), x.IntAt(22), x.IntAt(23)}));
+  // With another scale behind it the largest codes are rescaled.
+  const ModelRun other = RunOn(base()
+                                   .Scale("y", 1.0f, DType::kU8, 100)
+                                   .Node("DequantizeLinear", {"x", "x_s", "x_z"}, {"r"})
+                                   .Node("MaxPool", {"r"}, {"m"}, window)
+                                   .Node("QuantizeLinear", {"m", "y_s", "y_z"}, {"y"})
+                                   .Output("y")
+                                   .Text(),
+                               {{"x", Value::Of(x)}});
+  EXPECT_EQ(NamesOfLayers(other), std::vector<std::string>{"rescale: MaxPool, QuantizeLinear"});
+  for (int64_t i = 0; i < y.size(); ++i) {
+    EXPECT_EQ(TensorOf(other, "y").IntAt(i),
+              std::clamp(std::nearbyint((y.IntAt(i) - 3) * 0.5) + 100, 0.0, 255.0));
+  }
 }
 
 TEST(Models, PerChannelQuantizationTakesAnyAxis) {
@@ -523,6 +537,30 @@ TEST(Models, MovesKeepEveryElement) {
   const Tensor chosen = moved("Gather", {{"axis", int64_t{1}}}, {{2, -3}});
   EXPECT_EQ(chosen.shape(), (Shape{2, 2, 4}));
   first(chosen, {8, 9, 10, 11, 0, 1, 2, 3, 20});
+}
+
+// Moves between DequantizeLinear and QuantizeLinear are a layer too, of the moved codes.
+TEST(Models, MovedCodesAreRescaled) {
+  Tensor x = RandomCodes(DType::kU8, {2, 3}, 13);
+  const ModelRun run = RunOn(ModelWriter()
+                                 .Scale("x", 0.5f, DType::kU8, 7)
+                                 .Scale("y", 1.0f, DType::kU8, 9)
+                                 .Constant("shape", {3, 2, 1})
+                                 .Input("x", onnx::kUint8, {2, 3})
+                                 .Node("DequantizeLinear", {"x", "x_s", "x_z"}, {"r"})
+                                 .Node("Transpose", {"r"}, {"t"})
+                                 .Node("Reshape", {"t", "shape"}, {"s"})
+                                 .Node("QuantizeLinear", {"s", "y_s", "y_z"}, {"y"})
+                                 .Output("y")
+                                 .Text(),
+                             {{"x", Value::Of(x)}});
+  EXPECT_EQ(NamesOfLayers(run),
+            std::vector<std::string>{"rescale: Transpose, Reshape, QuantizeLinear"});
+  const Tensor y = TensorOf(run, "y");
+  ASSERT_EQ(y.shape(), (Shape{3, 2, 1}));
+  for (int64_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(y.IntAt(i), std::nearbyint((x.IntAt(i % 2 * 3 + i / 2) - 7) * 0.5) + 9);
+  }
 }
 
 std::string EndsInSoftmax() {

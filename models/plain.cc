@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -62,7 +63,7 @@ class Plain {
         Row{"Cast", &Plain::Cast},           Row{"Relu", &Plain::Relu},
         Row{"Clip", &Plain::Clip},           Row{"Add", &Plain::Arithmetic},
         Row{"Sub", &Plain::Arithmetic},      Row{"Mul", &Plain::Arithmetic},
-        Row{"Div", &Plain::Arithmetic},
+        Row{"Div", &Plain::Arithmetic},      Row{"DequantizeLinear", &Plain::Dequantize},
     };
     const auto* const row = std::ranges::find(kRows, node_.op, &Row::op);
     Require(row != kRows.end() && node_.domain.empty(), Operator());
@@ -364,6 +365,35 @@ class Plain {
       return {Value::Of(std::move(y))};
     }
     Refuse(Operator() + " from " + onnx::TypeName(x.type) + " to " + onnx::TypeName(to));
+  }
+
+  // Of int32, as biases are: scale * (code - zero point), rounded once. Of 8 bits it is a layer.
+  std::vector<Value> Dequantize() {
+    const Value& x = Input(0);
+    Require(x.type == onnx::kInt32, Operator() + " of " + onnx::TypeName(x.type));
+    const Tensor& scale = Reals(1);
+    Require(scale.size() == 1 || x.shape == scale.shape(), Operator() + " along an axis");
+    std::optional<Value> zero;
+    if (Has(2)) zero = Input(2);
+    Require(!zero || (zero->type == onnx::kInt32 && zero->size() == scale.size()),
+            "its zero point has another type or shape");
+    Tensor y(DType::kF32, x.shape);
+    for (int64_t i = 0; i < x.size(); ++i) {
+      const int64_t of = scale.size() == 1 ? 0 : i;
+      const int64_t code =
+          int64_t{x.tensor.IntAt(i)} - (zero ? int64_t{zero->tensor.IntAt(of)} : 0);
+      y.as<float>()[static_cast<size_t>(i)] = RoundedProduct(code, scale.FloatAt(of));
+    }
+    return {Value::Of(std::move(y))};
+  }
+  // A product of 33 and 24 bits, rounded once: rounded to odd in double, then to float.
+  static float RoundedProduct(int64_t code, float scale) {
+    const auto left = static_cast<double>(code), right = static_cast<double>(scale);
+    double product = left * right;
+    const double rest = std::fma(left, right, -product);
+    if (rest != 0 && (std::bit_cast<uint64_t>(product) & 1) == 0)
+      product = std::nextafter(product, rest > 0 ? HUGE_VAL : -HUGE_VAL);
+    return static_cast<float>(product);
   }
 
   const Tensor& Reals(int at) const {

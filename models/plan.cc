@@ -152,7 +152,8 @@ class Planner {
       } else if (inside_.contains(&node)) {
         continue;
       } else if (IsDequantize(&node) || node.Is("DynamicQuantizeLinear")) {
-        if (!IsRead(node)) continue;
+        // Constants are read where they are needed.
+        if (!IsRead(node) || graph_.FindInitializer(node.Input(0)) != nullptr) continue;
         steps.push_back({&node, true, *OperatorLayer(node)});
       } else if (std::optional<Layer> one = OperatorLayer(node)) {
         steps.push_back({&node, true, std::move(*one)});
@@ -223,6 +224,7 @@ class Planner {
     if (IsDequantize(&node)) return RescaleLayer(node);
     if (!node.domain.empty()) return std::nullopt;
     if (node.op == "MaxPool") return MaxPoolLayer(node);
+    if (IsMove(node)) return MoveLayer(node);
     const auto* const row = std::ranges::find(kFloatOperators, node.op, &FloatRow::op);
     if (row == kFloatOperators.end()) return std::nullopt;
     Layer layer;
@@ -247,7 +249,27 @@ class Planner {
     return layer;
   }
 
-  // MaxPool keeps codes where scale and zero point stay.
+  // Nodes that move elements: of codes as of reals.
+  std::optional<Layer> MoveLayer(const Node& node) const {
+    Layer layer;
+    layer.kind = Kind::kMoved;
+    layer.node = &node;
+    layer.operands = {CodesOf(node.Input(0))};
+    if (!layer.operands[0].is_there()) return std::nullopt;
+    const Node* last = nullptr;
+    for (const Node* next = &node;
+         next != nullptr && IsMove(*next) && (last == nullptr || next->Input(0) == last->Output(0));
+         next = OnlyReader(next->Output(0))) {
+      layer.moves.push_back(next);
+      last = next;
+    }
+    layer.inside = layer.moves;
+    AddEnd(last->Output(0), &layer);
+    if (!layer.out.is_there()) return std::nullopt;
+    return layer;
+  }
+
+  // The largest code is that of the largest real value.
   std::optional<Layer> MaxPoolLayer(const Node& node) const {
     Layer layer;
     layer.kind = Kind::kMaxPool;
@@ -323,6 +345,13 @@ class Planner {
 };
 
 }  // namespace
+
+bool IsMove(const Node& node) {
+  static constexpr std::array<std::string_view, 9> kMoves{"Reshape",   "Flatten",   "Squeeze",
+                                                          "Unsqueeze", "Transpose", "Slice",
+                                                          "Gather",    "Expand",    "Identity"};
+  return node.domain.empty() && std::ranges::find(kMoves, node.op) != kMoves.end();
+}
 
 std::string Layer::name() const { return node->name.empty() ? out.codes : node->name; }
 

@@ -45,6 +45,7 @@ enum class Kind : uint8_t {
   kQuantize,
   kDequantize,
   kRescale,
+  kMoved,  // elements move, then a rescale
   kDynamicQuantize,
   kDynamicMatMul,
 };
@@ -57,6 +58,7 @@ struct Layer {
   Operand bias;
   Operand out;  // `codes`: the value that the layer makes
   Result result = Result::kCodes;
+  std::vector<const onnx::Node*> moves;   // of kMoved, in order
   const onnx::Node* clip = nullptr;       // Relu or Clip that is part of the layer
   std::vector<const onnx::Node*> inside;  // nodes that are not run because the layer is, in order
 
@@ -76,6 +78,9 @@ std::vector<Step> PlanOf(const onnx::Graph& graph);
 
 // A node as a layer by itself: a quantized operator. nullopt for others.
 std::optional<Layer> LayerOfNode(const onnx::Node& node);
+
+// Whether the node moves the elements of its first input, and changes none.
+bool IsMove(const onnx::Node& node);
 
 // DequantizeLinear of ONNX or of ONNX Runtime.
 bool IsDequantize(const onnx::Node* node);

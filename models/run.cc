@@ -150,8 +150,13 @@ class Runner {
     const Node* const maker = graph_.MakerOf(name);
     if (!IsDequantize(maker)) return nullptr;
     if (!dequantizing_.insert(name).second) return nullptr;  // a graph that feeds itself
-    const std::optional<Layer> layer = LayerOfNode(*maker);
-    Keep(*layer, CasesOf(*layer, Lookup([&](const std::string& of) { return Ours(of); })));
+    const Lookup ours = [&](const std::string& of) { return Ours(of); };
+    try {
+      const std::optional<Layer> layer = LayerOfNode(*maker);
+      Keep(*layer, CasesOf(graph_, *layer, ours));
+    } catch (const NotRun&) {
+      run_.values[name] = RunPlain(graph_, *maker, ours).at(0);
+    }
     return &run_.values.at(name);
   }
 
@@ -192,7 +197,8 @@ class Runner {
     row.value = layer.out.codes;
     row.layer = layer;
     try {
-      const Cases cases = CasesOf(layer, [&](const std::string& name) { return Ours(name); });
+      const Cases cases =
+          CasesOf(graph_, layer, [&](const std::string& name) { return Ours(name); });
       Keep(layer, cases);
       row.op = cases.parts.empty() ? std::nullopt : std::optional(cases.parts.front().c.op);
       row.shape = ShapeText(run_.values.at(layer.out.codes));
@@ -210,13 +216,13 @@ class Runner {
       }
       return;
     }
-    // An operator that is a layer only of codes: MaxPool.
-    if (layer.kind == Kind::kMaxPool && !row.not_run.starts_with("behind "))
-      return RunNode(*layer.node);
-    Lose(std::move(row), *layer.inside.back());
+    if (row.not_run.starts_with("behind ")) return Lose(std::move(row), *layer.inside.back());
+    // No case can say it; MaxPool is a layer of codes alone.
+    RunNode(*layer.node, layer.kind == Kind::kMaxPool ? "" : row.not_run);
   }
 
-  void RunNode(const Node& node) {
+  // `reason`: why the node is no layer although its operator is one.
+  void RunNode(const Node& node, const std::string& reason = "") {
     Row row;
     row.name = node.name.empty() ? node.Output(0) : node.name;
     row.operators = node.op;
@@ -230,8 +236,8 @@ class Runner {
       }
       ++run_.moves;
       return;
-    } catch (const NotRun& reason) {
-      row.not_run = reason.why;
+    } catch (const NotRun& plain) {
+      row.not_run = reason.empty() ? plain.why : reason;
     }
     if (!row.not_run.starts_with("behind ") && AskForNode(node, &row)) {
       row.not_run.clear();
@@ -340,7 +346,7 @@ class Runner {
       try {
         bool all = true;
         const Cases cases =
-            CasesOf(row.layer, [&](const std::string& name) { return Theirs(name, &all); });
+            CasesOf(graph_, row.layer, [&](const std::string& name) { return Theirs(name, &all); });
         const Value& theirs = given->second;
         if (!theirs.holds_tensor() || theirs.tensor.dtype() != cases.dtype ||
             theirs.shape != cases.shape) {

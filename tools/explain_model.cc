@@ -286,7 +286,6 @@ int RunExplainOnnx(const CommonOptions& common, const ModelOptions& options,
   run_options.runtime = runtime.get();
   RequireFolder("--output", common.output);
   RequireWritable(common, {}, {path});
-  session.Begin("", told.empty() ? std::nullopt : std::optional(options.seed));
   auto progress = std::make_unique<StepProgress>("explaining: ");
   run_options.progress = [&](size_t at, size_t of) {
     progress->At(static_cast<double>(at) / static_cast<double>(std::max<size_t>(of, 1)),
@@ -294,6 +293,7 @@ int RunExplainOnnx(const CommonOptions& common, const ModelOptions& options,
   };
   const ModelRun run = models::RunModel(graph, run_options);
   progress.reset();
+  session.Begin("", told.empty() ? std::nullopt : std::optional(options.seed));
 
   std::vector<std::vector<std::string>> files(run.rows.size());
   if (!common.output.empty()) MakeFolder("--output", common.output);

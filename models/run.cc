@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "core/io/json_text.h"
@@ -29,6 +31,8 @@ using onnx::Values;
 constexpr double kMostToExplain = 1e6;
 // Beyond this many, a convention of ONNX Runtime that gives all outputs ends the search.
 constexpr double kMostForAll = 1e7;
+// The arithmetic of a group that is not fused: float32 sums in some order, quantized at the end.
+constexpr std::string_view kNodeByNode = "torch-decomposed";
 
 std::string ShapeText(const Value& value) {
   return fmt::format(
@@ -43,31 +47,49 @@ double WorkOf(const Case& c) {
   return outputs * static_cast<double>(std::max<int64_t>(c.K, 1));
 }
 
-bool IsOfOnnxruntime(const std::string& name) { return name.starts_with("onnxruntime"); }
+bool GivesAll(const triage::ConventionOrExact& one, const std::vector<Case>& cases) {
+  return std::ranges::all_of(cases, [&](const Case& c) {
+    return !triage::BitEqual(c, c.observed->y, std::span(&one, 1)).empty();
+  });
+}
 
-// The conventions that give all outputs of all cases, those of ONNX Runtime first.
-std::vector<std::string> ConventionsOf(const std::vector<Case>& cases) {
-  double work = 0;
-  for (const Case& c : cases) work += WorkOf(c);
-  std::vector<triage::ConventionOrExact> left, others;
-  for (const triage::ConventionOrExact& one : triage::AllConventionsAndExact().subspan(1))
-    (IsOfOnnxruntime(one.name) ? left : others).push_back(one);
+// The conventions, of ONNX Runtime or of all others, that give all outputs of all cases.
+std::vector<std::string> ConventionsOf(const std::vector<Case>& cases, bool of_onnxruntime) {
   std::vector<std::string> names;
-  for (const auto* const group : {&left, &others}) {
-    std::vector<triage::ConventionOrExact> still = *group;
-    for (const Case& c : cases) {
-      const std::vector<std::string> equal = triage::BitEqual(c, c.observed->y, still);
-      std::erase_if(still, [&](const triage::ConventionOrExact& one) {
-        return std::ranges::find(equal, one.name) == equal.end();
-      });
-    }
-    for (const triage::ConventionOrExact& one : still) names.push_back(one.name);
-    if (!names.empty() && work > kMostForAll) break;
+  for (const triage::ConventionOrExact& one : triage::AllConventionsAndExact().subspan(1)) {
+    if (one.name.starts_with("onnxruntime") == of_onnxruntime && GivesAll(one, cases))
+      names.push_back(one.name);
   }
   return names;
 }
 
-Judged Judge(const Cases& cases, const Tensor& given, const std::string& by) {
+// The case as a runtime computes it that does not fuse the group: a bias is dequantized too.
+Case NodeByNode(const Case& c) {
+  if (!c.bias_i32 || c.out_dtype == DType::kS32) return c;
+  Case apart = c;
+  apart.bias.emplace();
+  for (size_t n = 0; n < c.bias_i32->size(); ++n) {
+    const float scale = c.x_q.scale[0] * c.w_q.scale_at(static_cast<int64_t>(n));
+    apart.bias->push_back(static_cast<float>((*c.bias_i32)[n]) * scale);
+  }
+  apart.bias_i32.reset();
+  return Validate(apart).empty() ? apart : c;
+}
+
+// Whether the runtime has left the group as it is; the differing cases become those of its nodes.
+bool RunsNodeByNode(Judged* judged) {
+  const auto& float32 = triage::FindConventionOrExact(kNodeByNode, "models");
+  std::vector<Case> apart;
+  for (const Case& c : judged->differing) apart.push_back(NodeByNode(c));
+  if (!GivesAll(float32, apart)) return false;
+  judged->conventions = {float32.name};
+  judged->node_by_node = true;
+  judged->differing = std::move(apart);
+  return true;
+}
+
+// `group`: of float nodes, which a runtime may leave as they are.
+Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, bool group) {
   Judged judged;
   std::vector<Tensor> exact;
   for (const Part& part : cases.parts) {
@@ -86,7 +108,14 @@ Judged Judge(const Cases& cases, const Tensor& given, const std::string& by) {
     judged.worst_lsb = std::max(judged.worst_lsb, DistanceLsb(whole, given, i));
   }
   if (judged.differing.empty()) return judged;
-  judged.conventions = ConventionsOf(judged.differing);
+  judged.conventions = ConventionsOf(judged.differing, true);
+  if (judged.conventions.empty() && group && RunsNodeByNode(&judged)) return judged;
+  double work = 0;
+  for (const Case& c : judged.differing) work += WorkOf(c);
+  if (judged.conventions.empty() || work <= kMostForAll) {
+    const std::vector<std::string> others = ConventionsOf(judged.differing, false);
+    judged.conventions.insert(judged.conventions.end(), others.begin(), others.end());
+  }
   if (!judged.conventions.empty()) return judged;
   const Case& first = judged.differing.front();
   judged.undefined = std::ranges::all_of(
@@ -317,11 +346,8 @@ class Runner {
       want(row.layer.out.scale);
       want(row.layer.out.zero_point);
     }
-    std::vector<std::string> outputs, more;
-    for (const onnx::Port& port : graph_.outputs()) {
-      outputs.push_back(port.name);
-      wanted.erase(port.name);
-    }
+    std::vector<std::string> outputs = Outputs(), more;
+    for (const std::string& name : outputs) wanted.erase(name);
     more.assign(wanted.begin(), wanted.end());
     outputs.insert(outputs.end(), more.begin(), more.end());
     Values inputs = options_.inputs;
@@ -331,9 +357,23 @@ class Runner {
       run_.refused = answer.error;
       return;
     }
+    if (!more.empty()) {
+      const auto plain = options_.runtime->Run(graph_.bytes(), options_.folder, inputs, Outputs());
+      for (const auto& [name, value] : plain.values) {
+        const auto shown = answer.values.find(name);
+        if (shown != answer.values.end() && shown->second != value) run_.changed.push_back(name);
+        whole_[name] = value;
+      }
+    }
     // What somebody recorded goes before what is computed now.
     for (const auto& [name, value] : answer.values) recorded_.try_emplace(name, value);
     if (run_.by.empty()) run_.by = options_.runtime->name();
+  }
+
+  std::vector<std::string> Outputs() const {
+    std::vector<std::string> names;
+    for (const onnx::Port& port : graph_.outputs()) names.push_back(port.name);
+    return names;
   }
 
   void JudgeAll() {
@@ -360,7 +400,8 @@ class Runner {
           row.not_judged = "their inputs of it are not known";
           continue;
         }
-        row.judged = Judge(cases, theirs.tensor, of_user ? options_.by : run_.by);
+        const bool group = row.layer.inside.size() > 1 && row.layer.result == Result::kCodes;
+        row.judged = Judge(cases, theirs.tensor, of_user ? options_.by : run_.by, group);
         row.judged->on_own_inputs = all;
       } catch (const NotRun& reason) {
         row.not_judged = reason.why;
@@ -372,9 +413,11 @@ class Runner {
     End end;
     end.name = name;
     const auto ours = run_.values.find(name);
-    const auto theirs = recorded_.find(name);
+    // As the runtime gives it where nothing between layers is shown.
+    const bool plain = whole_.contains(name) && !options_.recorded.contains(name);
+    const auto theirs = plain ? whole_.find(name) : recorded_.find(name);
     end.known = ours != run_.values.end();
-    end.theirs = theirs != recorded_.end();
+    end.theirs = plain || theirs != recorded_.end();
     if (end.known) end.shape = ShapeText(ours->second);
     if (!end.known || !end.theirs || !ours->second.holds_tensor() ||
         ours->second.shape != theirs->second.shape || ours->second.type != theirs->second.type) {
@@ -398,6 +441,7 @@ class Runner {
   ModelRun run_;
   Values constants_;
   Values recorded_;
+  Values whole_;  // outputs of the runtime where nothing else is shown
   std::map<std::string, std::string, std::less<>> lost_;  // value -> the row that was not run
   std::set<std::string> dequantizing_;
 };

@@ -27,8 +27,9 @@ struct Judged {
   double worst_lsb = 0;  // codes; ulps of float
   // Names of the conventions that give all outputs, those of ONNX Runtime first.
   std::vector<std::string> conventions;
-  bool undefined = false;  // no convention of a library defines the case
-  std::string diagnosis;   // of an answer that no convention gives: one sentence, "" if too large
+  bool node_by_node = false;  // that of float32, because the group is not fused
+  bool undefined = false;     // no convention of a library defines the case
+  std::string diagnosis;  // of an answer that no convention gives: one sentence, "" if too large
   std::vector<Case> differing;  // with what they gave as `observed`
 
   bool exact() const { return departing == 0; }
@@ -77,6 +78,9 @@ struct ModelRun {
   int64_t moves = 0;    // nodes that are no layers, run here
   std::string by;       // who is judged, "" for nobody
   std::string refused;  // why the runtime did not run the model
+  // Outputs that the runtime gives otherwise where values between layers are not shown: it fuses
+  // more then.
+  std::vector<std::string> changed;
 };
 
 // Throws InputError "NAME: FIELD: what, expected what" for a broken model, and for a recorded value

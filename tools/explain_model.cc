@@ -86,6 +86,7 @@ void FitInput(const onnx::Graph& graph, const onnx::Port& port, onnx::Value* val
 
 std::string WhoseText(const Judged& judged) {
   if (judged.exact()) return "exact";
+  if (judged.node_by_node) return "float32, node by node (" + judged.conventions[0] + ")";
   if (!judged.conventions.empty()) return FewNames(triage::ConventionsText(judged.conventions));
   return judged.undefined ? "no convention defines this case" : "NO KNOWN ARITHMETIC";
 }
@@ -207,6 +208,7 @@ JsonValue ModelJson(const ModelRun& run, const std::string& path,
   return JsonObject{{"file", path},
                     {"by", JsonValue::OrNull(run.by)},
                     {"refused", JsonValue::OrNull(run.refused)},
+                    {"changed_by_showing", run.changed},
                     {"inputs", inputs},
                     {"moves", run.moves},
                     {"layers", rows},
@@ -339,6 +341,12 @@ int RunExplainOnnx(const CommonOptions& common, const ModelOptions& options,
     session.Print("  {} does not run this model: {}\n", runtime->name(), run.refused);
   session.Print("{}", TableText(run));
   for (const End& end : run.ends) session.Print("{}", EndText(end, run.by));
+  for (const std::string& name : run.changed) {
+    session.Print(
+        "  note: {} gives another {} where the values between layers are not shown, because it "
+        "fuses more\n",
+        run.by, OneLine(name));
+  }
   session.Print("{}", details);
   session.document.extra.emplace_back("model", ModelJson(run, path, told, files));
   session.Write();

@@ -588,6 +588,17 @@ TEST(Models, WhatNobodyComputesIsSaid) {
   EXPECT_FALSE(run.ends[0].known);
 }
 
+TEST(Models, AValueFromNowhereIsRefused) {
+  try {
+    RunOn(ModelWriter().Node("Relu", {"x"}, {"y"}).Output("y").Text(), {});
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "m.onnx: x: is read by Relu and made by nothing, expected an input, an "
+                 "initializer or the output of a node");
+  }
+}
+
 // Stands in for a runtime: a single node is a copy of its first input; of a whole model it gives
 // what it was told.
 class FakeRuntime : public onnx::ModelRuntime {

@@ -134,6 +134,7 @@ class Runner {
   }
 
   ModelRun Run() {
+    RequireWhole();
     const std::vector<Step> steps = PlanOf(graph_);
     for (size_t i = 0; i < steps.size(); ++i) {
       if (options_.progress) options_.progress(i, 2 * steps.size());
@@ -150,6 +151,20 @@ class Runner {
   }
 
  private:
+  // Every value that a node reads comes from somewhere.
+  void RequireWhole() const {
+    for (const Node& node : graph_.nodes()) {
+      for (const std::string& input : node.inputs) {
+        if (input.empty() || run_.values.contains(input) || graph_.MakerOf(input) != nullptr ||
+            graph_.FindInitializer(input) != nullptr)
+          continue;
+        graph_.Fail(input, "is read by " + node.op +
+                               " and made by nothing, expected an input, an initializer or the "
+                               "output of a node");
+      }
+    }
+  }
+
   // ---- Values ----
 
   const Value* Constant(const std::string& name) {
@@ -267,6 +282,10 @@ class Runner {
       return;
     } catch (const NotRun& plain) {
       row.not_run = reason.empty() ? plain.why : reason;
+    }
+    for (const std::string& input : node.inputs) {
+      const auto lost = lost_.find(input);
+      if (lost != lost_.end()) row.not_run = "behind " + lost->second;
     }
     if (!row.not_run.starts_with("behind ") && AskForNode(node, &row)) {
       row.not_run.clear();

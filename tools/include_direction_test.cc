@@ -31,8 +31,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"exporters", {"exporters", "triage", "properties", "oracles", "core"}},
     {"report", {"report", "exporters", "proofs", "triage", "properties", "oracles", "core"}},
     {"tools",
-     {"tools", "report", "exporters", "campaign", "fuzz", "models", "proofs", "triage", "properties",
-      "oracles", "core"}},
+     {"tools", "report", "exporters", "campaign", "fuzz", "models", "proofs", "triage",
+      "properties", "oracles", "core"}},
     {"python", {"python", "proofs", "triage", "properties", "oracles", "core"}},
     {"bench", {"bench", "kernels"}},
     {"examples", {}},  // programs of users: installed headers in angle brackets only

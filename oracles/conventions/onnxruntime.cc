@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX Runtime 1.21 MLAS on x86: QLinearMatMul (qgemm.cpp, quantize.cpp MlasRequantizeOutput), QGemm,
-// which is the same with a bias (contrib_ops/cpu/quantization/quant_gemm.cc),
-// QLinearConv (core/providers/cpu/quantization/qlinearconv.cc), QLinearAdd (qladd.cpp,
+// ONNX Runtime 1.21 MLAS on x86: QLinearMatMul (qgemm.cpp, quantize.cpp MlasRequantizeOutput),
+// QGemm, which is the same with a bias (contrib_ops/cpu/quantization/quant_gemm.cc), QLinearConv
+// (core/providers/cpu/quantization/qlinearconv.cc), QLinearAdd (qladd.cpp,
 // intrinsics/avx2/qladd_avx2.cpp), QLinearMul (qlmul.cpp) and QuantizeLinear (MlasQuantizeLinear).
 // u8*s8 products go through vpmaddubsw on AVX2; u8*u8 and s8*s8 are exact everywhere. A convolution
 // is the matrix product of its im2col in the order (r, s, c), padding the zero point inside it;

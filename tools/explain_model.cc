@@ -99,14 +99,14 @@ bool IsReal(const Row& row) { return row.shape.starts_with("f32"); }
 
 // What stands behind the shape of a row.
 std::string RowText(const Row& row) {
-  if (!row.not_run.empty()) return "not run: " + row.not_run;
+  if (!row.not_run.empty()) return "not run: " + OneLine(row.not_run);
   if (!row.by.empty()) return "ran by " + row.by + ", on exact inputs";
   if (row.judged) {
     return fmt::format("{:>9}  {:>8}  {}{}", row.judged->departing,
                        FarText(*row.judged, IsReal(row)), WhoseText(*row.judged),
                        row.judged->on_own_inputs ? "" : ", on exact inputs");
   }
-  return row.not_judged.empty() ? "" : "not judged: " + row.not_judged;
+  return row.not_judged.empty() ? "" : "not judged: " + OneLine(row.not_judged);
 }
 
 std::string Plural(int64_t count, const std::string& noun) {
@@ -114,7 +114,9 @@ std::string Plural(int64_t count, const std::string& noun) {
 }
 
 std::string OperationText(const Row& row) {
-  return row.op ? std::string(Name(*row.op)) : row.layer.node != nullptr ? "-" : row.operators;
+  return row.op                      ? std::string(Name(*row.op))
+         : row.layer.node != nullptr ? "-"
+                                     : OneLine(row.operators);
 }
 
 std::string TableText(const ModelRun& run) {

@@ -296,7 +296,7 @@ const Node* Graph::MakerOf(std::string_view value) const {
 }
 
 void Graph::Fail(const std::string& field, const std::string& what) const {
-  throw InputError(OneLine(name_) + ": " + OneLine(field) + ": " + what);
+  throw InputError(OneLine(name_) + ": " + OneLine(field) + ": " + OneLine(what));
 }
 
 // The bytes of an initializer in a file beside the model. A model is somebody else's: it names no

@@ -19,6 +19,7 @@ void RegisterAllSubjects() {
     RegisterLibraries();
     RegisterPluginSubjects();
     RegisterPipeSubjects();
+    RegisterModelRuntime();
     registry.Add(FaultySubjects());
     for (ExpectedDivergence& row : DeclaredDivergences()) {
       registry.AddExpectedDivergence(std::move(row));

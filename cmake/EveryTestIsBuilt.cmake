@@ -3,7 +3,7 @@
 # lies in the tree, looks alive and never runs.
 get_filename_component(root ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
 set(orphans)
-foreach(folder core kernels oracles adapters properties triage proofs fuzz campaign exporters report tools)
+foreach(folder core kernels oracles adapters properties triage proofs models fuzz campaign exporters report tools)
   file(GLOB_RECURSE tests RELATIVE ${root} ${root}/${folder}/*_test.cc)
   foreach(test ${tests})
     get_filename_component(name ${test} NAME)

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads any bytes as a .npy, a .safetensors and an .onnx file: an InputError on one line, or layers
-// that are valid. Traps at anything else.
+// that are valid, and a graph all of whose values can be read or are refused. Traps at anything
+// else.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/io/arrays.h"
 #include "core/io/layers.h"
 #include "core/io/npy.h"
+#include "core/io/onnx_graph.h"
 #include "core/status.h"
 #include "fuzz/reads_or_refuses.h"
 
@@ -20,6 +23,28 @@ namespace {
 void Valid(const Case& layer) {
   QUALM_CHECK(HasSums(layer.op));
   if (layer.w.dtype() != DType::kF32) QUALM_CHECK_EQ(Validate(layer), "");
+}
+
+// Every value of a graph is read or refused, and the graph stays what it is when values are shown.
+void ReadGraph(std::string_view bytes) {
+  const onnx::Graph graph = onnx::ParseGraph(bytes, "fuzz");
+  std::vector<std::string> values;
+  for (const auto& [name, stored] : graph.initializers()) {
+    ReadsOrRefuses([&] { graph.Read(name, stored); }, "fuzz: ");
+    ReadsOrRefuses([&] { graph.ReadIntegers(name, stored); }, "fuzz: ");
+  }
+  for (const onnx::Node& node : graph.nodes()) {
+    if (graph.MakerOf(node.Output(0)) != nullptr) values.push_back(node.Output(0));
+    const std::vector<int64_t> types(node.inputs.size(), onnx::kFloat);
+    const std::string alone = onnx::ModelOfNode(graph, node, types);
+    const onnx::Graph again = onnx::ParseGraph(alone, "again");
+    QUALM_CHECK_EQ(again.nodes().size(), size_t{1});
+    QUALM_CHECK(again.nodes()[0].outputs == node.outputs);
+  }
+  const std::string shown = onnx::WithOutputs(bytes, values);
+  const onnx::Graph more = onnx::ParseGraph(shown, "more");
+  QUALM_CHECK_EQ(more.nodes().size(), graph.nodes().size());
+  QUALM_CHECK_EQ(more.outputs().size(), graph.outputs().size() + values.size());
 }
 
 }  // namespace
@@ -45,5 +70,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         for (const NamedLayer& layer : ParseOnnx(bytes, "fuzz")) Valid(layer.layer);
       },
       "fuzz: ");
+  ReadsOrRefuses([&] { ReadGraph(bytes); }, "fuzz: ");
   return 0;
 }

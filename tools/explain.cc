@@ -23,6 +23,7 @@
 #include "tools/claim.h"
 #include "tools/command.h"
 #include "tools/emit.h"
+#include "tools/explain_model.h"
 #include "tools/findings.h"
 #include "tools/progress.h"
 #include "tools/recorded.h"
@@ -45,6 +46,7 @@ struct Options : CommonOptions {
   std::string ask;        // the case file to write that tells explanations apart
   int64_t at = -1;
   bool as_printed = false;
+  ModelOptions model;
 };
 
 // What a layer costs, to say how long the others will take: multiplications.
@@ -169,6 +171,21 @@ std::string AskText(const Options& options, const Case& c, const triage::Explain
 }
 
 int RunExplain(const Options& options) {
+  if (options.path.ends_with(".onnx")) {
+    if (options.at >= 0 || !options.ask.empty() || !options.emit.empty() ||
+        !options.contract.empty() || !options.reference.empty() || !options.subjects.empty() ||
+        options.as_printed) {
+      throw InputError(
+          "--at, --ask, --emit, --contract, --reference, --subject and --as-printed are about "
+          "cases, expected those that -o FOLDER writes of a model");
+    }
+    return RunExplainOnnx(options, options.model, options.path);
+  }
+  if (options.model.any())
+    throw InputError(
+        "--input, --observed and --no-runtime are about a model, expected a .onnx file");
+  if (options.emit.empty() && !options.output.empty())
+    throw InputError("--output: is for --emit, expected --emit KIND too");
   std::error_code ignored;
   // A folder with the name of a case file is a mistake: ReadCaseFile says so.
   if (!options.path.ends_with(".case.json") && std::filesystem::is_directory(options.path, ignored))
@@ -303,8 +320,11 @@ void AddExplain(CLI::App& app, Run* run) {
   Verb verb(app, run, "explain",
             "derive one output exactly, then each subject's, to the first divergence",
             "Example: qualm explain corpus/forum/002-linear-by-hand.case.json\n"
-            "         qualm explain cases/ (a recorded model, layer by layer: docs/pytorch.md)");
-  verb.Text("CASE", options->path, "a case file, or a folder of recorded layers").Required();
+            "         qualm explain cases/ (a recorded model, layer by layer: docs/pytorch.md)\n"
+            "         qualm explain model.onnx -o cases/ (a model: docs/models.md)");
+  verb.Text("CASE", options->path,
+            "a case file, a folder of recorded layers, or an ONNX model (.onnx)")
+      .Required();
   AddSubjectOption(verb, *options, false);
   verb.Integer("--at", options->at, 0, INT64_MAX,
                "output index, row-major (default: the first that departs)");
@@ -316,7 +336,8 @@ void AddExplain(CLI::App& app, Run* run) {
   verb.Text("--ask", options->ask,
             "write a case whose answer would tell apart the explanations of the observed output")
       .Called("FILE");
-  AddEmitOptions(verb, *options);
+  AddEmitOptions(verb, *options, "of a model: the folder for cases of layers that differ; else ");
+  AddModelOptions(verb, options->model);
   AddOutputOptions(verb, *options);
   AddContractOption(verb, *options);
   verb.Does([options] { return RunExplain(*options); });

@@ -25,13 +25,14 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"properties", {"properties", "oracles", "core"}},
     {"triage", {"triage", "properties", "oracles", "core"}},
     {"proofs", {"proofs", "properties", "oracles", "core"}},
+    {"models", {"models", "triage", "properties", "oracles", "core"}},
     {"fuzz", {"fuzz", "triage", "properties", "oracles", "core"}},
     {"campaign", {"campaign", "fuzz", "triage", "properties", "oracles", "core"}},
     {"exporters", {"exporters", "triage", "properties", "oracles", "core"}},
     {"report", {"report", "exporters", "proofs", "triage", "properties", "oracles", "core"}},
     {"tools",
-     {"tools", "report", "exporters", "campaign", "fuzz", "proofs", "triage", "properties",
-      "oracles", "core"}},
+     {"tools", "report", "exporters", "campaign", "fuzz", "models", "proofs", "triage",
+      "properties", "oracles", "core"}},
     {"python", {"python", "proofs", "triage", "properties", "oracles", "core"}},
     {"bench", {"bench", "kernels"}},
     {"examples", {}},  // programs of users: installed headers in angle brackets only
@@ -284,7 +285,7 @@ TEST(Tidy, NoLooseFunctionDecides) {
       {{"proofs/repair.cc", "log2"}, 0}};
   const fs::path root(QUALM_SOURCE_DIR);
   for (const char* folder :
-       {"core", "oracles", "properties", "triage", "proofs", "fuzz", "campaign"}) {
+       {"core", "oracles", "properties", "triage", "proofs", "models", "fuzz", "campaign"}) {
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string name = fs::relative(entry.path(), root).string();
       if (!name.ends_with(".h") && !name.ends_with(".cc")) continue;

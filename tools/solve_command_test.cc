@@ -162,8 +162,7 @@ TEST_F(NumbersOfPeople, WeightsGivenToAVerbThatReadsCases) {
   const std::string npy = QUALM_SOURCE_DIR "/corpus/layers/fc.npy";
   for (const std::string& file : {onnx, npy}) {
     for (const std::vector<std::string>& arguments :
-         std::vector<std::vector<std::string>>{{"explain", file},
-                                               {"identify", file},
+         std::vector<std::vector<std::string>>{{"identify", file},
                                                {"identify", "--solve", file},
                                                {"replay", file, "-s", "native"},
                                                {"minimize", file, "-s", "native"},
@@ -175,6 +174,8 @@ TEST_F(NumbersOfPeople, WeightsGivenToAVerbThatReadsCases) {
                          "qualm repair read weights");
     }
   }
+  ExpectBadInput({"explain", npy}, npy + ": file: holds weights, expected a case file");
+  EXPECT_FALSE(Has(Qualm({"explain", onnx, "--no-runtime"}).err, "holds weights"));
   EXPECT_FALSE(Has(Qualm({"certify", npy}).err, "holds weights"));
   ExpectBadInput({"explain", Named("model.tflite", std::string("\x1c\0\0\0TFL3", 8))},
                  "model.tflite: file: is binary, expected a case file, which is JSON text");

@@ -186,14 +186,14 @@ class Comparing {
 Tensor AsItIs(const Case&, const Tensor& y) { return y; }
 
 // Whether convention and answerer both define the case, and their outputs differ by `least` or
-// more.
+// more. An answer that the convention leaves open tells nothing.
 bool TellsApart(const ConventionOrExact& convention, const Answerer& answerer, const Case& c,
                 bool worst, double least) {
   if (!convention.CannotRun(c).empty() || !answerer.cannot_run(c).empty()) return false;
   const Outcome outcome = answerer.run(c);
   if (!outcome.ok()) return false;
   const auto divergence = Compare(convention.Run(c), outcome.y, worst);
-  return divergence && divergence->distance_lsb >= least;
+  return divergence && divergence->distance_lsb >= least && !convention.AlsoGives(c, outcome.y);
 }
 
 void Label(const Answerer& answerer, const std::string& convention, Witness& witness) {
@@ -258,7 +258,9 @@ void Shorten(const Answerer& answerer, std::span<const ConventionOrExact> conven
       const double least =
           options.worst && list[i].witness ? list[i].witness.value().divergence.distance_lsb : 0;
       const auto divergence = Compare(conventions[i].Run(shorts[at]), *answers[at], options.worst);
-      if (!divergence || divergence->distance_lsb < least) continue;
+      if (!divergence || divergence->distance_lsb < least ||
+          conventions[i].AlsoGives(shorts[at], *answers[at]))
+        continue;
       list[i].state = State::kRuledOut;
       list[i].witness = Witness{ProblemOf(shorts[at]), *divergence, ""};
       list[i].witness->c.observed = Observed{answerer.name, *answers[at]};

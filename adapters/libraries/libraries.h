@@ -63,6 +63,7 @@ PipeOptions TorchChild(const LibraryName& name);
 // names, else of the virtual environment that scripts/install-wheel makes. The program gets the
 // option of a name and, where it has one, the instruction set.
 std::string WhyNoWheel(std::string_view wheel);
+std::string WheelPython(std::string_view wheel);
 PipeOptions WheelChild(std::string_view wheel, const LibraryName& name);
 
 // Runs the program on the processor of `name`. Throws Unavailable where there is no emulator.
@@ -74,6 +75,10 @@ std::string FindProgram(std::string_view name);
 // ONNX Runtime, in a Node process (onnxruntime_child.mjs).
 std::string WhyNoOnnxruntime();
 PipeOptions OnnxruntimeChild(const LibraryName& name);
+
+// Whole models on ONNX Runtime's Python package (core/io/model_runtime.h), in
+// onnxruntime_models.py.
+void RegisterModelRuntime();
 
 }  // namespace qualm
 

@@ -64,10 +64,16 @@ class Operators:
         a = array(c["x"], c["x_dtype"], (c["M"], c["K"]))
         b, x, w = self.weights(c), of(c, "x", c["x_dtype"], "a"), of(c, "w", c["w_dtype"], "b")
         if c["out_dtype"] == "s32":
+            if c.get("bias_i32"):
+                raise Skip("MatMulInteger has no bias")
             inputs = {"a": a, "b": b, "a_zp": x["a_zp"], "b_zp": w["b_zp"]}
             return self.run(single_node("MatMulInteger", inputs, output_type="int32"))
         self.one_type(c, "QLinearMatMul")
         y = output(c)
+        if c.get("bias_i32"):
+            bias = {"c": array(c["bias_i32"], "s32", (c["N"],))}
+            return self.run(single_node("QGemm", {"a": a, **x, "b": b, **w, **bias, **y},
+                                        output_type=y["y_zp"].dtype.name, domain=onnx_model.MS))
         return self.run(single_node("QLinearMatMul", {"a": a, **x, "b": b, **w, **y},
                                     output_type=y["y_zp"].dtype.name))
 

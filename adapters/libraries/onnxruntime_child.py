@@ -68,7 +68,7 @@ class Engine(Operators):
             "instruction_set": self.isa,
             "ops": {
                 "linear": {"x": CODES, "w": CODES, "out": CODES + ["s32"],
-                           "features": ["per_channel", "empty"]},
+                           "features": ["bias_i32", "per_channel", "empty"]},
                 "dynamic_linear": {"x": ["f32"], "w": CODES, "out": ["f32"],
                                    "features": ["bias_f32", "per_channel", "empty"]},
                 "conv2d": dict(convolution, features=convolution["features"] + ["groups"]),

@@ -26,12 +26,12 @@ std::string VariableOf(std::string_view wheel) {
   return name;
 }
 
-std::string PythonOf(std::string_view wheel) {
+}  // namespace
+
+std::string WheelPython(std::string_view wheel) {
   if (const char* python = std::getenv(VariableOf(wheel).c_str())) return python;
   return CacheFolder() + "/" + std::string(wheel) + "/bin/python";
 }
-
-}  // namespace
 
 // An import that fails is told when the subject is made: asking a Python costs more than all else
 // that happens when a command starts.
@@ -39,7 +39,7 @@ std::string WhyNoWheel(std::string_view wheel) {
   if (FindModule(ChildOf(wheel)).empty())
     return ChildOf(wheel) + " not found: set QUALM_PLUGIN_DIR to its folder";
   if (std::getenv(VariableOf(wheel).c_str()) != nullptr ||
-      std::filesystem::exists(PythonOf(wheel))) {
+      std::filesystem::exists(WheelPython(wheel))) {
     return "";
   }
   return "the Python package " + std::string(wheel) +
@@ -52,7 +52,8 @@ PipeOptions WheelChild(std::string_view wheel, const LibraryName& name) {
   PipeOptions options;
   options.start_limit_ms = kStartLimitMs;
   // -B: nothing is written beside the program.
-  options.command = {PythonOf(wheel), "-B", FindModule(ChildOf(wheel)), std::string(name.option)};
+  options.command = {WheelPython(wheel), "-B", FindModule(ChildOf(wheel)),
+                     std::string(name.option)};
   if (!name.instruction_set.empty()) options.command.emplace_back(name.instruction_set);
   return options;
 }

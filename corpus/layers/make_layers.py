@@ -139,12 +139,39 @@ def seeds():
         ("a", "F16", [1, 2], struct.pack("<2H", 0x3C00, 0x8001)), ("b", "BF16", [1, 1], struct.pack("<H", 0x3F80))])
     yield "empty.safetensors", safetensors([])
     yield "model.onnx", model(rng, 2, 3)
+    yield "graph.onnx", graph(w)
     packed = b"".join(varint(v) for v in (1, 2, -3, 127))
     yield "external.onnx", onnx(outside("w", INT8, [2, 2], location="../x", offset=0),
                                 node("MatMulInteger", ["x", "w"], ["y"]))
     yield "integers.onnx", onnx(
         (5, message((1, varint(2) + varint(2)), (2, INT8), (5, packed), (8, "w"))),
         node("MatMulInteger", ["x", "w"], ["y"]))
+
+
+def port(field, name, kind, *sizes):
+    """An input (11) or output (12) of a graph; a size that is a text has that name."""
+    shape = [(1, message((2, size) if isinstance(size, str) else (1, size))) for size in sizes]
+    return (field, message((1, name), (2, message((1, message((1, kind), (2, message(*shape))))))))
+
+
+def graph(w):
+    """What a graph has beside weights: ports, names, domains, attributes of every kind."""
+    number = varint(2 << 3 | 5) + struct.pack("<f", 0.25)
+    numbers = (7, struct.pack("<2f", 1, -2))
+    constant = message((1, "value"), (5, message((1, 2), (2, 7), (7, varint(3) + varint(1 << 62)))), (20, 4))
+    return onnx(
+        port(11, "x", FLOAT, "batch", 3), initializer("w", INT8, [3, 2], w),
+        initializer("shape", 7, [2], struct.pack("<2q", -1, 2)), scalar("s", 0.02),
+        (1, message((2, "c"), (4, "Constant"), (5, constant))),
+        (1, message((1, "x"), (2, "r"), (3, "relu"), (4, "LeakyRelu"), (5, message((1, "alpha")) + number))),
+        (1, message((1, "r"), (2, "q"), (2, "qs"), (2, "qz"), (4, "DynamicQuantizeLinear"))),
+        (1, message((1, "q"), (1, "w"), (1, "qz"), (2, "sum"), (4, "MatMulInteger"))),
+        (1, message((1, "sum"), (1, ""), (2, "y"), (4, "Odd"), (7, "com.microsoft"),
+                    (5, message((1, "perm"), (8, varint(1) + varint(0)), (20, 7))),
+                    (5, message((1, "axes"), (8, 1), (8, -1), (20, 7))),
+                    (5, message((1, "f"), numbers, (20, 6))),
+                    (5, message((1, "auto_pad"), (4, "SAME_UPPER"), (20, 3))))),
+        port(12, "y", FLOAT, "batch", 2))
 
 
 def main():

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX Runtime 1.21 MLAS on x86: QLinearMatMul (qgemm.cpp, quantize.cpp MlasRequantizeOutput),
-// QLinearConv (core/providers/cpu/quantization/qlinearconv.cc), QLinearAdd (qladd.cpp,
+// QGemm, which is the same with a bias (contrib_ops/cpu/quantization/quant_gemm.cc), QLinearConv
+// (core/providers/cpu/quantization/qlinearconv.cc), QLinearAdd (qladd.cpp,
 // intrinsics/avx2/qladd_avx2.cpp), QLinearMul (qlmul.cpp) and QuantizeLinear (MlasQuantizeLinear).
 // u8*s8 products go through vpmaddubsw on AVX2; u8*u8 and s8*s8 are exact everywhere. A convolution
 // is the matrix product of its im2col in the order (r, s, c), padding the zero point inside it;
@@ -112,13 +113,14 @@ Channel ChannelOf(const Case& c, int64_t n, bool fma) {
 std::string CannotRun(const Case& c) {
   const bool s8u8 = c.x.dtype() == DType::kS8 && c.w.dtype() == DType::kU8;
   const bool integer = c.op == Op::kLinear && c.out_dtype == DType::kS32;  // MatMulInteger
+  const bool has_bias = HasSums(c.op) && !integer;  // a linear with bias is QGemm
   const bool one_type = IsConv(c.op) || HasTwoOperands(c.op) || IsPoolOrTable(c.op);
   return FirstReason({
       ZeroPointsAreCodes(c),
       WholeRange(c),
       Require(!c.relu, "this operator has no relu"),
-      Require(!c.bias && (!c.bias_i32 || IsConv(c.op)),
-              IsConv(c.op) ? "the bias must be int32" : "this operator has no bias"),
+      Require(!c.bias && (!c.bias_i32 || has_bias),
+              has_bias ? "the bias must be int32" : "this operator has no bias"),
       Require(integer || IsCode(c.out_dtype) || c.op == Op::kDequantize, "output must be u8 or s8"),
       Require(!HasSums(c.op) || integer || !s8u8, "s8 activations need s8 weights"),
       Require(!one_type || c.x.dtype() == c.out_dtype, "input and output must have one type"),

@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "core/io/json_text.h"
+#include "core/rng.h"
+#include "core/status.h"
+#include "models/cases.h"
+#include "models/plain.h"
+#include "oracles/exact/exact.h"
+#include "triage/identify.h"
+#include "triage/triage.h"
+
+namespace qualm::models {
+namespace {
+
+using onnx::Graph;
+using onnx::Node;
+using onnx::Value;
+using onnx::Values;
+
+// A cause is looked for where an answer takes at most this many products.
+constexpr double kMostToExplain = 1e6;
+// Beyond this many, a convention of ONNX Runtime that gives all outputs ends the search.
+constexpr double kMostForAll = 1e7;
+// The arithmetic of a group that is not fused: float32 sums in some order, quantized at the end.
+constexpr std::string_view kNodeByNode = "torch-decomposed";
+
+std::string ShapeText(const Value& value) {
+  return fmt::format(
+      "{} [{}]",
+      value.holds_tensor() ? std::string(Name(value.tensor.dtype())) : onnx::TypeName(value.type),
+      fmt::join(value.shape, ","));
+}
+
+double WorkOf(const Case& c) {
+  double outputs = 1;
+  for (const int64_t size : c.output_shape()) outputs *= static_cast<double>(size);
+  return outputs * static_cast<double>(std::max<int64_t>(c.K, 1));
+}
+
+bool GivesAll(const triage::ConventionOrExact& one, const std::vector<Case>& cases) {
+  return std::ranges::all_of(cases, [&](const Case& c) {
+    return !triage::BitEqual(c, c.observed->y, std::span(&one, 1)).empty();
+  });
+}
+
+// The conventions, of ONNX Runtime or of all others, that give all outputs of all cases.
+std::vector<std::string> ConventionsOf(const std::vector<Case>& cases, bool of_onnxruntime) {
+  std::vector<std::string> names;
+  for (const triage::ConventionOrExact& one : triage::AllConventionsAndExact().subspan(1)) {
+    if (one.name.starts_with("onnxruntime") == of_onnxruntime && GivesAll(one, cases))
+      names.push_back(one.name);
+  }
+  return names;
+}
+
+// The case as a runtime computes it that does not fuse the group: a bias is dequantized too.
+Case NodeByNode(const Case& c) {
+  if (!c.bias_i32 || c.out_dtype == DType::kS32) return c;
+  Case apart = c;
+  apart.bias.emplace();
+  for (size_t n = 0; n < c.bias_i32->size(); ++n) {
+    const float scale = c.x_q.scale[0] * c.w_q.scale_at(static_cast<int64_t>(n));
+    apart.bias->push_back(static_cast<float>((*c.bias_i32)[n]) * scale);
+  }
+  apart.bias_i32.reset();
+  return Validate(apart).empty() ? apart : c;
+}
+
+// Whether the runtime has left the group as it is; the differing cases become those of its nodes.
+bool RunsNodeByNode(Judged* judged) {
+  const auto& float32 = triage::FindConventionOrExact(kNodeByNode, "models");
+  std::vector<Case> apart;
+  for (const Case& c : judged->differing) apart.push_back(NodeByNode(c));
+  if (!GivesAll(float32, apart)) return false;
+  judged->conventions = {float32.name};
+  judged->node_by_node = true;
+  judged->differing = std::move(apart);
+  return true;
+}
+
+// `group`: of float nodes, which a runtime may leave as they are.
+Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, bool group) {
+  Judged judged;
+  std::vector<Tensor> exact;
+  for (const Part& part : cases.parts) {
+    exact.push_back(exact::Evaluate(part.c));
+    Tensor y = cases.PieceOf(given, part);
+    if (y == exact.back()) continue;
+    Case c = part.c;
+    c.observed = Observed{by, std::move(y)};
+    judged.differing.push_back(std::move(c));
+  }
+  const Tensor whole = cases.Assembled(exact);
+  judged.outputs = whole.size();
+  for (int64_t i = 0; i < whole.size(); ++i) {
+    if (whole.SameAt(i, given)) continue;
+    ++judged.departing;
+    judged.worst_lsb = std::max(judged.worst_lsb, DistanceLsb(whole, given, i));
+  }
+  if (judged.differing.empty()) return judged;
+  judged.conventions = ConventionsOf(judged.differing, true);
+  if (judged.conventions.empty() && group && RunsNodeByNode(&judged)) return judged;
+  double work = 0;
+  for (const Case& c : judged.differing) work += WorkOf(c);
+  if (judged.conventions.empty() || work <= kMostForAll) {
+    const std::vector<std::string> others = ConventionsOf(judged.differing, false);
+    judged.conventions.insert(judged.conventions.end(), others.begin(), others.end());
+  }
+  if (!judged.conventions.empty()) return judged;
+  const Case& first = judged.differing.front();
+  judged.undefined = std::ranges::all_of(
+      triage::AllConventionsAndExact().subspan(1), [&](const triage::ConventionOrExact& known) {
+        return known.convention->of_no_library || !known.CannotRun(first).empty();
+      });
+  if (WorkOf(first) <= kMostToExplain)
+    judged.diagnosis = triage::Attribute(first, first.observed->y).diagnosis;
+  return judged;
+}
+
+class Runner {
+ public:
+  Runner(const Graph& graph, const ModelOptions& options) : graph_(graph), options_(options) {
+    run_.values = options.inputs;
+  }
+
+  ModelRun Run() {
+    RequireWhole();
+    const std::vector<Step> steps = PlanOf(graph_);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (options_.progress) options_.progress(i, 2 * steps.size());
+      if (steps[i].is_layer) {
+        RunLayer(steps[i].layer);
+      } else {
+        RunNode(*steps[i].node);
+      }
+    }
+    AskRuntime();
+    if (!run_.by.empty()) JudgeAll();
+    for (const onnx::Port& port : graph_.outputs()) run_.ends.push_back(EndOf(port.name));
+    return std::move(run_);
+  }
+
+ private:
+  // Every value that a node reads comes from somewhere.
+  void RequireWhole() const {
+    for (const Node& node : graph_.nodes()) {
+      for (const std::string& input : node.inputs) {
+        if (input.empty() || run_.values.contains(input) || graph_.MakerOf(input) != nullptr ||
+            graph_.FindInitializer(input) != nullptr)
+          continue;
+        graph_.Fail(input, "is read by " + node.op +
+                               " and made by nothing, expected an input, an initializer or the "
+                               "output of a node");
+      }
+    }
+  }
+
+  // ---- Values ----
+
+  const Value* Constant(const std::string& name) {
+    if (const auto known = constants_.find(name); known != constants_.end()) return &known->second;
+    const onnx::Stored* const stored = graph_.FindInitializer(name);
+    if (stored == nullptr) return nullptr;
+    Value value;
+    if (onnx::HeldBy(stored->type)) {
+      value = Value::Of(graph_.Read(name, *stored));
+    } else if (stored->type == onnx::kInt64 || stored->type == onnx::kBool) {
+      value = Value::Of(stored->type, stored->dims, graph_.ReadIntegers(name, *stored));
+    } else {
+      throw NotRun{"its input " + name + " is of " + onnx::TypeName(stored->type)};
+    }
+    CountOf(value.shape);
+    return &constants_.emplace(name, std::move(value)).first->second;
+  }
+
+  // Ours. Reals that only layers read are made where a layer turns out to be none.
+  const Value* Ours(const std::string& name) {
+    if (name.empty()) return nullptr;
+    if (const auto known = run_.values.find(name); known != run_.values.end())
+      return &known->second;
+    if (const Value* const constant = Constant(name)) return constant;
+    if (const auto lost = lost_.find(name); lost != lost_.end())
+      throw NotRun{"behind " + lost->second};
+    const Node* const maker = graph_.MakerOf(name);
+    if (!IsDequantize(maker)) return nullptr;
+    if (!dequantizing_.insert(name).second) return nullptr;  // a graph that feeds itself
+    const Lookup ours = [&](const std::string& of) { return Ours(of); };
+    try {
+      const std::optional<Layer> layer = LayerOfNode(*maker);
+      Keep(*layer, CasesOf(graph_, *layer, ours));
+    } catch (const NotRun&) {
+      run_.values[name] = RunPlain(graph_, *maker, ours).at(0);
+    }
+    return &run_.values.at(name);
+  }
+
+  // Theirs, and where they gave none for what the model gets or holds, ours.
+  const Value* Theirs(const std::string& name, bool* all) {
+    if (const auto known = recorded_.find(name); known != recorded_.end()) return &known->second;
+    const bool given = options_.inputs.contains(name) || graph_.FindInitializer(name) != nullptr ||
+                       IsConstant(name);
+    if (!given) *all = false;
+    return Ours(name);
+  }
+  // Made of initializers alone, by a node that moves them.
+  bool IsConstant(const std::string& name, int depth = 0) const {
+    if (graph_.FindInitializer(name) != nullptr) return true;
+    const Node* const maker = graph_.MakerOf(name);
+    return maker != nullptr && depth < 8 &&
+           std::ranges::all_of(
+               maker->inputs,
+               [&](const auto& in) { return in.empty() || IsConstant(in, depth + 1); });
+  }
+
+  // ---- Our own run ----
+
+  // The outputs of a layer, exact.
+  void Keep(const Layer& layer, const Cases& cases) {
+    std::vector<Tensor> outputs;
+    for (const Part& part : cases.parts) outputs.push_back(exact::Evaluate(part.c));
+    run_.values[layer.out.codes] = Value::Of(cases.Assembled(outputs));
+    for (const auto& [name, value] : cases.besides) {
+      if (!name.empty()) run_.values[name] = value;
+    }
+  }
+
+  void RunLayer(const Layer& layer) {
+    Row row;
+    row.name = layer.name();
+    row.operators = layer.operators();
+    row.value = layer.out.codes;
+    row.layer = layer;
+    try {
+      const Cases cases =
+          CasesOf(graph_, layer, [&](const std::string& name) { return Ours(name); });
+      Keep(layer, cases);
+      row.op = cases.parts.empty() ? std::nullopt : std::optional(cases.parts.front().c.op);
+      row.shape = ShapeText(run_.values.at(layer.out.codes));
+      run_.rows.push_back(std::move(row));
+      return;
+    } catch (const NotRun& reason) {
+      row.not_run = reason.why;
+    }
+    // Node by node, as a runtime that does not fuse them.
+    if (layer.inside.size() > 1 && !row.not_run.starts_with("behind ")) {
+      for (const Node* const node : layer.inside) {
+        const std::optional<Layer> alone = LayerOfNode(*node);
+        if (IsDequantize(node)) continue;
+        alone ? RunLayer(*alone) : RunNode(*node);
+      }
+      return;
+    }
+    if (row.not_run.starts_with("behind ")) return Lose(std::move(row), *layer.inside.back());
+    // No case can say it; MaxPool is a layer of codes alone.
+    RunNode(*layer.node, layer.kind == Kind::kMaxPool ? "" : row.not_run);
+  }
+
+  // `reason`: why the node is no layer although its operator is one.
+  void RunNode(const Node& node, const std::string& reason = "") {
+    Row row;
+    row.name = node.name.empty() ? node.Output(0) : node.name;
+    row.operators = node.op;
+    row.value = node.Output(0);
+    try {
+      const std::vector<Value> outputs =
+          RunPlain(graph_, node, [&](const std::string& name) { return Ours(name); });
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        const std::string name = node.Output(static_cast<int>(i));
+        if (!name.empty()) run_.values[name] = outputs[i];
+      }
+      ++run_.moves;
+      return;
+    } catch (const NotRun& plain) {
+      row.not_run = reason.empty() ? plain.why : reason;
+    }
+    for (const std::string& input : node.inputs) {
+      const auto lost = lost_.find(input);
+      if (lost != lost_.end()) row.not_run = "behind " + lost->second;
+    }
+    if (!row.not_run.starts_with("behind ") && AskForNode(node, &row)) {
+      row.not_run.clear();
+      run_.rows.push_back(std::move(row));
+      return;
+    }
+    Lose(std::move(row), node);
+  }
+
+  // Nobody computes the node: what it makes is not known, nor what follows from that.
+  void Lose(Row row, const Node& node) {
+    const bool behind = row.not_run.starts_with("behind ");
+    const std::string cause = behind ? row.not_run.substr(7) : row.name;
+    for (const std::string& output : node.outputs) {
+      if (!output.empty()) lost_[output] = cause;
+    }
+    // A node that only moves what is lost anyway is worth no line.
+    if (!behind || row.layer.node != nullptr) run_.rows.push_back(std::move(row));
+  }
+
+  bool AskForNode(const Node& node, Row* row) {
+    if (options_.runtime == nullptr) return false;
+    Values inputs;
+    std::vector<int64_t> types;
+    try {
+      for (const std::string& input : node.inputs) {
+        if (input.empty()) continue;
+        const Value* const value = Ours(input);
+        if (value == nullptr) return false;
+        inputs[input] = *value;
+        types.push_back(value->type);
+      }
+    } catch (const NotRun& reason) {
+      row->not_run += " (" + reason.why + ")";
+      return false;
+    }
+    std::vector<std::string> outputs;
+    std::ranges::copy_if(node.outputs, std::back_inserter(outputs),
+                         [](const std::string& name) { return !name.empty(); });
+    const auto answer = options_.runtime->Run(onnx::ModelOfNode(graph_, node, types),
+                                              options_.folder, inputs, outputs);
+    if (!answer.error.empty()) {
+      row->not_run += ", and " + options_.runtime->name() + " refuses it: " + answer.error;
+      return false;
+    }
+    for (const std::string& name : outputs) {
+      const auto at = answer.values.find(name);
+      if (at == answer.values.end()) continue;
+      run_.values[name] = at->second;
+      if (name == row->value) row->shape = ShapeText(at->second);
+    }
+    row->by = options_.runtime->name();
+    return run_.values.contains(row->value);
+  }
+
+  // ---- Their run ----
+
+  void AskRuntime() {
+    recorded_ = options_.recorded;
+    run_.by = options_.recorded.empty() ? "" : options_.by;
+    if (options_.runtime == nullptr) return;
+    // What the rows read and make. More outputs would keep the runtime from fusing nodes.
+    std::set<std::string> wanted;
+    const auto want = [&](const std::string& name) {
+      if (!name.empty() && !IsConstant(name) && !options_.inputs.contains(name) &&
+          graph_.MakerOf(name) != nullptr)
+        wanted.insert(name);
+    };
+    for (const Row& row : run_.rows) {
+      if (row.layer.node == nullptr || !row.op) continue;
+      want(row.value);
+      for (const Operand& operand : row.layer.operands) {
+        want(operand.codes);
+        want(operand.scale);
+        want(operand.zero_point);
+      }
+      want(row.layer.out.scale);
+      want(row.layer.out.zero_point);
+    }
+    std::vector<std::string> outputs = Outputs(), more;
+    for (const std::string& name : outputs) wanted.erase(name);
+    more.assign(wanted.begin(), wanted.end());
+    outputs.insert(outputs.end(), more.begin(), more.end());
+    Values inputs = options_.inputs;
+    const auto answer = options_.runtime->Run(onnx::WithOutputs(graph_.bytes(), more),
+                                              options_.folder, inputs, outputs);
+    if (!answer.error.empty()) {
+      run_.refused = answer.error;
+      return;
+    }
+    if (!more.empty()) {
+      const auto plain = options_.runtime->Run(graph_.bytes(), options_.folder, inputs, Outputs());
+      for (const auto& [name, value] : plain.values) {
+        const auto shown = answer.values.find(name);
+        if (shown != answer.values.end() && shown->second != value) run_.changed.push_back(name);
+        whole_[name] = value;
+      }
+    }
+    // What somebody recorded goes before what is computed now.
+    for (const auto& [name, value] : answer.values) recorded_.try_emplace(name, value);
+    if (run_.by.empty()) run_.by = options_.runtime->name();
+  }
+
+  std::vector<std::string> Outputs() const {
+    std::vector<std::string> names;
+    for (const onnx::Port& port : graph_.outputs()) names.push_back(port.name);
+    return names;
+  }
+
+  void JudgeAll() {
+    for (size_t i = 0; i < run_.rows.size(); ++i) {
+      Row& row = run_.rows[i];
+      if (options_.progress) options_.progress(run_.rows.size() + i, 2 * run_.rows.size());
+      const auto given = recorded_.find(row.value);
+      if (row.layer.node == nullptr || !row.op || given == recorded_.end()) continue;
+      const bool of_user = options_.recorded.contains(row.value);
+      try {
+        bool all = true;
+        const Cases cases =
+            CasesOf(graph_, row.layer, [&](const std::string& name) { return Theirs(name, &all); });
+        const Value& theirs = given->second;
+        if (!theirs.holds_tensor() || theirs.tensor.dtype() != cases.dtype ||
+            theirs.shape != cases.shape) {
+          const std::string what = fmt::format("is {}, expected {} [{}]", ShapeText(theirs),
+                                               Name(cases.dtype), fmt::join(cases.shape, ","));
+          if (of_user) graph_.Fail("--observed " + row.value, what);
+          row.not_judged = what;
+          continue;
+        }
+        if (!all && !of_user) {
+          row.not_judged = "their inputs of it are not known";
+          continue;
+        }
+        const bool group = row.layer.inside.size() > 1 && row.layer.result == Result::kCodes;
+        row.judged = Judge(cases, theirs.tensor, of_user ? options_.by : run_.by, group);
+        row.judged->on_own_inputs = all;
+      } catch (const NotRun& reason) {
+        row.not_judged = reason.why;
+      }
+    }
+  }
+
+  End EndOf(const std::string& name) {
+    End end;
+    end.name = name;
+    const auto ours = run_.values.find(name);
+    // As the runtime gives it where nothing between layers is shown.
+    const bool plain = whole_.contains(name) && !options_.recorded.contains(name);
+    const auto theirs = plain ? whole_.find(name) : recorded_.find(name);
+    end.known = ours != run_.values.end();
+    end.theirs = plain || theirs != recorded_.end();
+    if (end.known) end.shape = ShapeText(ours->second);
+    if (!end.known || !end.theirs || !ours->second.holds_tensor() ||
+        ours->second.shape != theirs->second.shape || ours->second.type != theirs->second.type) {
+      end.theirs = false;
+      return end;
+    }
+    const Tensor &a = ours->second.tensor, &b = theirs->second.tensor;
+    end.real = IsFloat(a.dtype());
+    end.elements = a.size();
+    for (int64_t i = 0; i < a.size(); ++i) {
+      if (a.SameAt(i, b)) continue;
+      ++end.departing;
+      const double distance = std::abs(a.ValueAt(i) - b.ValueAt(i));
+      end.worst = std::max(end.worst, std::isnan(distance) ? HUGE_VAL : distance);
+    }
+    return end;
+  }
+
+  const Graph& graph_;
+  const ModelOptions& options_;
+  ModelRun run_;
+  Values constants_;
+  Values recorded_;
+  Values whole_;  // outputs of the runtime where nothing else is shown
+  std::map<std::string, std::string, std::less<>> lost_;  // value -> the row that was not run
+  std::set<std::string> dequantizing_;
+};
+
+// The QuantizeLinear that reads the value: the range of its codes in reals.
+std::optional<std::pair<double, double>> RangeOfReader(const Graph& graph,
+                                                       const std::string& name) {
+  for (const Node& node : graph.nodes()) {
+    if (node.op != "QuantizeLinear" || node.Input(0) != name) continue;
+    const onnx::Stored* const scale = graph.FindInitializer(node.Input(1));
+    const onnx::Stored* const zero = graph.FindInitializer(node.Input(2));
+    if (scale == nullptr || scale->type != onnx::kFloat) continue;
+    const Tensor scales = graph.Read(node.Input(1), *scale);
+    const Tensor zeros =
+        zero == nullptr ? Tensor(DType::kU8, {1}) : graph.Read(node.Input(2), *zero);
+    if (scales.size() != 1 || zeros.size() != 1 || !IsCode(zeros.dtype())) continue;
+    const CodeRange codes = RangeOf(zeros.dtype());
+    const double step = scales.ValueAt(0);
+    if (!(step > 0) || !std::isfinite(step)) continue;
+    return std::pair(step * (codes.min - zeros.IntAt(0)), step * (codes.max - zeros.IntAt(0)));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ModelRun RunModel(const Graph& graph, const ModelOptions& options) {
+  return Runner(graph, options).Run();
+}
+
+Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
+                  std::vector<std::string>* told) {
+  Values values = given;
+  uint64_t number = 0;
+  for (const onnx::Port& port : graph.inputs()) {
+    const uint64_t own = MixSeed(seed, number++);
+    if (values.contains(port.name) || graph.FindInitializer(port.name) != nullptr) continue;
+    if (!port.shape) {
+      graph.Fail(port.name,
+                 "has no shape in the model, expected --input " + OneLine(port.name) + "=FILE.npy");
+    }
+    std::vector<int64_t> shape = *port.shape;
+    std::string open;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i] >= 0) continue;
+      shape[i] = i == 0 ? 1 : 8;
+      open += (open.empty() ? ", open sizes are " : ", ") + std::to_string(shape[i]);
+    }
+    int64_t count = 0;
+    try {
+      count = CountOf(shape);
+    } catch (const NotRun& reason) {
+      graph.Fail(port.name, reason.why + ", expected fewer");
+    }
+    Rng rng(own);
+    std::string kind;
+    Value value;
+    const std::optional<DType> held = onnx::HeldBy(port.type);
+    if (held == DType::kF32) {
+      const auto range = RangeOfReader(graph, port.name);
+      const auto [low, high] = range.value_or(std::pair(-1.0, 1.0));
+      Tensor x(DType::kF32, shape);
+      for (float& element : x.as<float>()) {
+        constexpr int64_t kSteps = int64_t{1} << 24;
+        element = static_cast<float>(
+            low + (high - low) * static_cast<double>(rng.Between(0, kSteps)) / kSteps);
+      }
+      kind = fmt::format("{:.4g} to {:.4g}{}", low, high,
+                         range ? ", the range of its QuantizeLinear" : "");
+      value = Value::Of(std::move(x));
+    } else if (held && IsCode(*held)) {
+      Tensor x(*held, shape);
+      const CodeRange codes = RangeOf(*held);
+      for (int64_t i = 0; i < count; ++i)
+        x.SetInt(i, static_cast<int32_t>(rng.Between(codes.min, codes.max)));
+      kind = "all codes";
+      value = Value::Of(std::move(x));
+    } else if (port.type == onnx::kInt64 || port.type == onnx::kInt32) {
+      std::vector<int64_t> integers;
+      for (int64_t i = 0; i < count; ++i) integers.push_back(rng.Between(0, 1));
+      kind = "0 and 1";
+      if (port.type == onnx::kInt32) {
+        Tensor x(DType::kS32, shape);
+        for (int64_t i = 0; i < count; ++i)
+          x.SetInt(i, static_cast<int32_t>(integers[static_cast<size_t>(i)]));
+        value = Value::Of(std::move(x));
+      } else {
+        value = Value::Of(port.type, shape, std::move(integers));
+      }
+    } else {
+      graph.Fail(port.name, "is of " + onnx::TypeName(port.type) +
+                                ", expected float, int8, uint8, int32 or int64");
+    }
+    told->push_back(
+        fmt::format("{}: {}, random, {}{}", OneLine(port.name), ShapeText(value), kind, open));
+    values[port.name] = std::move(value);
+  }
+  return values;
+}
+
+}  // namespace qualm::models

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs an ONNX model, each quantized layer by the exact oracle, and judges what somebody else's
+// software gave for it, layer by layer.
+#ifndef QUALM_MODELS_RUN_H_
+#define QUALM_MODELS_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/io/model_runtime.h"
+#include "core/io/onnx_graph.h"
+#include "core/verdict.h"
+#include "models/plan.h"
+
+namespace qualm::models {
+
+// An output of a layer that somebody gave, against the exact one.
+struct Judged {
+  // The inputs of the layer are theirs too, so that nothing of earlier layers is in it.
+  bool on_own_inputs = false;
+  int64_t outputs = 0, departing = 0;
+  double worst_lsb = 0;  // codes; ulps of float
+  // Names of the conventions that give all outputs, those of ONNX Runtime first.
+  std::vector<std::string> conventions;
+  bool node_by_node = false;  // that of float32, because the group is not fused
+  bool undefined = false;     // no convention of a library defines the case
+  std::string diagnosis;  // of an answer that no convention gives: one sentence, "" if too large
+  std::vector<Case> differing;  // with what they gave as `observed`
+
+  bool exact() const { return departing == 0; }
+  bool is_wrong() const { return !exact() && conventions.empty() && !undefined; }
+};
+
+struct Row {
+  std::string name;        // of the layer, or of a node that is none
+  std::string operators;   // "DequantizeLinear, Conv, QuantizeLinear"
+  std::string value;       // that it makes
+  std::optional<Op> op;    // of a layer
+  std::string shape;       // "u8 [1,8,16,16]"
+  std::string by;          // who ran a node that is no layer
+  std::string not_run;     // why it was not
+  std::string not_judged;  // why what they gave was not
+  std::optional<Judged> judged;
+  Layer layer;
+};
+
+// A value that the model gives, and what they gave.
+struct End {
+  std::string name;
+  std::string shape;
+  bool known = false;  // ours
+  bool theirs = false;
+  int64_t elements = 0, departing = 0;
+  double worst = 0;  // codes; the largest difference of float
+  bool real = false;
+};
+
+struct ModelOptions {
+  onnx::Values inputs;
+  onnx::Values recorded;  // what somebody gave for values of the graph
+  std::string by;         // who: "recorded"
+  // Runs the nodes that are no layers, and gives its own values. May be null.
+  onnx::ModelRuntime* runtime = nullptr;
+  std::string folder;  // of the model
+  // Told which row is looked at, of how many. May be null.
+  std::function<void(size_t, size_t)> progress = nullptr;
+};
+
+struct ModelRun {
+  std::vector<Row> rows;
+  std::vector<End> ends;
+  onnx::Values values;  // ours
+  int64_t moves = 0;    // nodes that are no layers, run here
+  std::string by;       // who is judged, "" for nobody
+  std::string refused;  // why the runtime did not run the model
+  // Outputs that the runtime gives otherwise where values between layers are not shown: it fuses
+  // more then.
+  std::vector<std::string> changed;
+};
+
+// Throws InputError "NAME: FIELD: what, expected what" for a broken model, and for a recorded value
+// of another type or shape than the layer makes.
+ModelRun RunModel(const onnx::Graph& graph, const ModelOptions& options);
+
+// Random values for the inputs that are not given: codes of every value; reals in the range of the
+// QuantizeLinear that reads them, else -1 to 1; integers 0 and 1. Sizes that the model leaves open
+// are 1 for the first axis, else 8. Says in `*told`, line by line, what was drawn.
+onnx::Values DrawInputs(const onnx::Graph& graph, const onnx::Values& given, uint64_t seed,
+                        std::vector<std::string>* told);
+
+}  // namespace qualm::models
+
+#endif  // QUALM_MODELS_RUN_H_

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/explain_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "core/io/arrays.h"
+#include "core/io/case_json.h"
+#include "core/io/json_text.h"
+#include "core/io/model_runtime.h"
+#include "core/io/npy.h"
+#include "core/io/onnx_graph.h"
+#include "core/io/shell_word.h"
+#include "core/io/short_path.h"
+#include "core/slice.h"
+#include "core/status.h"
+#include "models/run.h"
+#include "oracles/exact/exact.h"
+#include "tools/progress.h"
+#include "tools/recorded.h"
+#include "tools/session.h"
+#include "triage/identify.h"
+
+namespace qualm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using models::End;
+using models::Judged;
+using models::ModelRun;
+using models::Row;
+
+// Larger cases are cut to the first output that departs.
+constexpr int64_t kMostWritten = int64_t{1} << 16;
+
+// The values of NAME=FILE.npy, each of a name that `known` knows.
+template <class Known>
+onnx::Values ValuesOf(const std::string& option, const std::vector<std::string>& given,
+                      const Known& known, const std::string& expected) {
+  onnx::Values values;
+  for (const std::string& text : given) {
+    const size_t split = text.rfind('=');
+    if (split == std::string::npos || split == 0 || split + 1 == text.size())
+      throw InputError(option + ": is " + Shown(text) + ", expected NAME=FILE.npy");
+    const std::string name = text.substr(0, split), file = text.substr(split + 1);
+    if (!known(name)) {
+      throw InputError(option + ": the model has no " + expected + " " + Shown(name) +
+                       ", expected one of its names");
+    }
+    values[name] = onnx::Value::Of(ParseNpy(ReadBinaryFile(file, kMaxWeightFile), file));
+  }
+  return values;
+}
+
+// Values of int64 inputs come as int32, which qualm's arrays have.
+void FitInput(const onnx::Graph& graph, const onnx::Port& port, onnx::Value* value) {
+  if (port.type == onnx::kInt64 && value->type == onnx::kInt32) {
+    std::vector<int64_t> integers;
+    for (int64_t i = 0; i < value->tensor.size(); ++i) integers.push_back(value->tensor.IntAt(i));
+    *value = onnx::Value::Of(onnx::kInt64, value->shape, std::move(integers));
+  }
+  const auto shape_fits = [&] {
+    if (!port.shape) return true;
+    if (port.shape->size() != value->shape.size()) return false;
+    for (size_t i = 0; i < value->shape.size(); ++i) {
+      if ((*port.shape)[i] >= 0 && (*port.shape)[i] != value->shape[i]) return false;
+    }
+    return true;
+  };
+  if (value->type == port.type && shape_fits()) return;
+  std::string shape;
+  if (port.shape) {
+    for (const int64_t size : *port.shape)
+      shape += (shape.empty() ? " [" : ",") + (size < 0 ? "?" : std::to_string(size));
+    shape += shape.empty() ? " []" : "]";
+  }
+  graph.Fail("--input " + port.name,
+             fmt::format("is {} [{}], expected {}{}", onnx::TypeName(value->type),
+                         fmt::join(value->shape, ","), onnx::TypeName(port.type), shape));
+}
+
+std::string WhoseText(const Judged& judged) {
+  if (judged.exact()) return "exact";
+  if (judged.node_by_node) return "float32, node by node (" + judged.conventions[0] + ")";
+  if (!judged.conventions.empty()) return FewNames(triage::ConventionsText(judged.conventions));
+  return judged.undefined ? "no convention defines this case" : "NO KNOWN ARITHMETIC";
+}
+
+std::string FarText(const Judged& judged, bool real) {
+  return judged.exact() ? "0" : fmt::format("{:.4g}{}", judged.worst_lsb, real ? " ulp" : "");
+}
+
+bool IsReal(const Row& row) { return row.shape.starts_with("f32"); }
+
+// What stands behind the shape of a row.
+std::string RowText(const Row& row) {
+  if (!row.not_run.empty()) return "not run: " + OneLine(row.not_run);
+  if (!row.by.empty()) return "ran by " + row.by + ", on exact inputs";
+  if (row.judged) {
+    return fmt::format("{:>9}  {:>8}  {}{}", row.judged->departing,
+                       FarText(*row.judged, IsReal(row)), WhoseText(*row.judged),
+                       row.judged->on_own_inputs ? "" : ", on exact inputs");
+  }
+  return row.not_judged.empty() ? "" : "not judged: " + OneLine(row.not_judged);
+}
+
+std::string Plural(int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string OperationText(const Row& row) {
+  return row.op                      ? std::string(Name(*row.op))
+         : row.layer.node != nullptr ? "-"
+                                     : OneLine(row.operators);
+}
+
+std::string TableText(const ModelRun& run) {
+  size_t name = 5, operation = 9, shape = 6;
+  for (const Row& row : run.rows) {
+    name = std::max(name, OneLine(row.name).size());
+    operation = std::max(operation, OperationText(row).size());
+    shape = std::max(shape, row.shape.size());
+  }
+  name = std::min<size_t>(name, 48);
+  std::string text = run.by.empty()
+                         ? "exact, layer by layer\n"
+                         : fmt::format("{}, layer by layer, each on its own inputs\n", run.by);
+  text += fmt::format("  {:<{}}  {:<{}}  {:<{}}{}\n", "layer", name, "operation", operation,
+                      "output", run.by.empty() ? 0 : shape,
+                      run.by.empty() ? "" : "  not exact   at most  whose arithmetic");
+  int64_t layers = 0, exact = 0, named = 0, undefined = 0, lost = 0, ran = 0;
+  std::vector<std::string> wrong;
+  for (const Row& row : run.rows) {
+    std::string line = fmt::format("  {:<{}}  {:<{}}  {:<{}}  {}", OneLine(row.name), name,
+                                   OperationText(row), operation, row.shape, shape, RowText(row));
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    if (!row.op) {
+      ++(row.by.empty() ? lost : ran);
+      continue;
+    }
+    ++layers;
+    if (!row.judged) continue;
+    if (row.judged->exact()) {
+      ++exact;
+    } else if (row.judged->is_wrong()) {
+      wrong.push_back(OneLine(row.name));
+    } else {
+      ++(row.judged->undefined ? undefined : named);
+    }
+  }
+  text += "  of " + Plural(layers, "layer");
+  if (!run.by.empty()) text += fmt::format(": {} exact", exact);
+  if (named != 0) text += fmt::format(", {} not exact in a known way", named);
+  if (undefined != 0) text += fmt::format(", {} not exact and defined by nobody", undefined);
+  if (!wrong.empty()) text += fmt::format(", {} WRONG: {}", wrong.size(), fmt::join(wrong, ", "));
+  if (lost != 0) text += fmt::format("; {} not run", Plural(lost, "node"));
+  if (ran != 0) text += fmt::format("; {} ran by the runtime", Plural(ran, "node"));
+  return text + ".\n";
+}
+
+std::string EndText(const End& end, const std::string& by) {
+  if (!end.known) return fmt::format("  output {}: not known\n", OneLine(end.name));
+  std::string text = fmt::format("  output {}: {}", OneLine(end.name), end.shape);
+  if (!end.theirs) return text + "\n";
+  if (end.departing == 0) return text + ", end to end the same bits as " + by + "\n";
+  return text + fmt::format(", end to end {} of {} differ from {}, by {:.4g}{} at most\n",
+                            end.departing, end.elements, by, end.worst, end.real ? "" : " codes");
+}
+
+JsonValue RowJson(const Row& row, const std::vector<std::string>& files) {
+  JsonObject json{{"name", row.name},
+                  {"operators", row.operators},
+                  {"op", row.op ? JsonValue(Name(*row.op)) : JsonValue(std::nullopt)},
+                  {"value", row.value},
+                  {"output", JsonValue::OrNull(row.shape)},
+                  {"ran_by", JsonValue::OrNull(row.by)},
+                  {"not_run", JsonValue::OrNull(row.not_run)},
+                  {"not_judged", JsonValue::OrNull(row.not_judged)}};
+  if (!row.judged) return json;
+  const Judged& judged = *row.judged;
+  json.Add("outputs", judged.outputs);
+  json.Add("not_exact", judged.departing);
+  json.Add("worst_lsb", judged.worst_lsb);
+  json.Add("arithmetic", judged.conventions);
+  json.Add("wrong", judged.is_wrong());
+  json.Add("on_own_inputs", judged.on_own_inputs);
+  json.Add("explanation", JsonValue::OrNull(judged.diagnosis));
+  json.Add("cases", files);
+  return json;
+}
+
+JsonValue ModelJson(const ModelRun& run, const std::string& path,
+                    const std::vector<std::string>& inputs,
+                    const std::vector<std::vector<std::string>>& files) {
+  JsonList rows, ends;
+  for (size_t i = 0; i < run.rows.size(); ++i) rows.Add(RowJson(run.rows[i], files[i]));
+  for (const End& end : run.ends) {
+    ends.Add(JsonObject{{"name", end.name},
+                        {"output", JsonValue::OrNull(end.shape)},
+                        {"compared", end.theirs},
+                        {"elements", end.elements},
+                        {"differ", end.departing},
+                        {"worst", end.worst}});
+  }
+  return JsonObject{{"file", path},
+                    {"by", JsonValue::OrNull(run.by)},
+                    {"refused", JsonValue::OrNull(run.refused)},
+                    {"changed_by_showing", run.changed},
+                    {"inputs", inputs},
+                    {"moves", run.moves},
+                    {"layers", rows},
+                    {"outputs", ends}};
+}
+
+std::string FileName(size_t number, const std::string& name, size_t part, size_t parts) {
+  std::string text = OneLine(name);
+  std::ranges::replace_if(
+      text, [](char ch) { return ch == '/' || ch == ' ' || ch == ':' || ch == '\\' || ch == '\''; },
+      '_');
+  while (text.starts_with('.') || text.starts_with('_')) text.erase(0, 1);
+  return fmt::format("{:03}-{}{}.case.json", number, text.substr(0, 80),
+                     parts == 1 ? "" : fmt::format("-{}", part + 1));
+}
+
+// The case as a file has it: cut to one output where it is large.
+Case Written(const Case& c, const Row& row) {
+  Case file = c;
+  const std::optional<Divergence> first = FirstDivergence(exact::Evaluate(c), c.observed->y);
+  if (c.observed->y.size() > kMostWritten && first) {
+    file = slice::OneOutput(c, first->index);
+    Tensor y(c.out_dtype, file.output_shape());
+    if (y.size() == 1) {
+      y.SetBits(0, c.observed->y.BitsAt(first->index));
+      file.observed = Observed{c.observed->by, std::move(y)};
+    }
+  }
+  file.note = OneLine(row.name) + ": " + OneLine(row.operators);
+  return file;
+}
+
+}  // namespace
+
+void AddModelOptions(Verb& verb, ModelOptions& options) {
+  verb.Texts("--input", options.inputs,
+             "NAME=FILE.npy, an input of the model (repeatable; default: random)");
+  verb.Texts("--observed", options.observed,
+             "NAME=FILE.npy, what somebody's runtime gave for a value of the model (repeatable)");
+  verb.Seed(options.seed);
+  verb.Flag("--no-runtime", options.no_runtime, "do not ask ONNX Runtime about a model");
+}
+
+int RunExplainOnnx(const CommonOptions& common, const ModelOptions& options,
+                   const std::string& path) {
+  Session session(common);
+  const std::string bytes = ReadBinaryFile(path, kMaxWeightFile);
+  const std::string folder = fs::path(path).parent_path().string();
+  const onnx::Graph graph = onnx::ParseGraph(bytes, path, folder);
+  if (graph.nodes().empty())
+    graph.Fail("file", "has no nodes, expected a model that computes something");
+  models::ModelOptions run_options;
+  run_options.folder = folder;
+  const auto is_input = [&](const std::string& name) {
+    return std::ranges::find(graph.inputs(), name, &onnx::Port::name) != graph.inputs().end();
+  };
+  run_options.inputs = ValuesOf("--input", options.inputs, is_input, "input");
+  for (const onnx::Port& port : graph.inputs()) {
+    const auto given = run_options.inputs.find(port.name);
+    if (given != run_options.inputs.end()) FitInput(graph, port, &given->second);
+  }
+  run_options.recorded = ValuesOf(
+      "--observed", options.observed,
+      [&](const std::string& name) { return graph.MakerOf(name) != nullptr; }, "value");
+  run_options.by = "observed";
+  std::vector<std::string> told;
+  run_options.inputs = models::DrawInputs(graph, run_options.inputs, options.seed, &told);
+  std::unique_ptr<onnx::ModelRuntime> runtime;
+  std::string absent;
+  if (!options.no_runtime) {
+    try {
+      runtime = onnx::MakeModelRuntime();
+    } catch (const Unavailable& reason) {
+      absent = reason.what();
+    }
+  }
+  run_options.runtime = runtime.get();
+  RequireFolder("--output", common.output);
+  RequireWritable(common, {}, {path});
+  auto progress = std::make_unique<StepProgress>("explaining: ");
+  run_options.progress = [&](size_t at, size_t of) {
+    progress->At(static_cast<double>(at) / static_cast<double>(std::max<size_t>(of, 1)),
+                 fmt::format("step {} of {}", at + 1, of));
+  };
+  const ModelRun run = models::RunModel(graph, run_options);
+  progress.reset();
+  session.Begin("", told.empty() ? std::nullopt : std::optional(options.seed));
+
+  std::vector<std::vector<std::string>> files(run.rows.size());
+  if (!common.output.empty()) MakeFolder("--output", common.output);
+  std::string details;
+  for (size_t i = 0; i < run.rows.size(); ++i) {
+    const Row& row = run.rows[i];
+    ++session.totals.cases;
+    if (!row.judged) continue;
+    session.totals.Add(row.judged->exact() ? Judgement::kPassed : Judgement::kFailed);
+    const std::vector<Case>& differing = row.judged->differing;
+    for (size_t part = 0; part < differing.size(); ++part) {
+      const Case& c = differing[part];
+      std::string file = path;
+      if (!common.output.empty()) {
+        file = (fs::path(common.output) / FileName(i, row.name, part, differing.size())).string();
+        WriteCaseFile(Written(c, row), file);
+        files[i].push_back(file);
+      }
+      const std::string whose =
+          row.judged->conventions.empty()
+              ? "no known arithmetic gives it"
+              : "the arithmetic of " + triage::ConventionsText(row.judged->conventions);
+      session.document.findings.emplace_back(
+          c, "matches_exact", run.by,
+          Verdict::Failed(row.judged->diagnosis.empty() ? whose : row.judged->diagnosis,
+                          FirstDivergence(exact::Evaluate(c), c.observed->y)),
+          file);
+    }
+    if (row.judged->exact()) continue;
+    if (!row.judged->diagnosis.empty())
+      details += fmt::format("  {}: {}\n", OneLine(row.name), row.judged->diagnosis);
+    if (!files[i].empty())
+      details += fmt::format("  {}: qualm explain {}\n", OneLine(row.name),
+                             ShellWord(ShortPath(files[i].front())));
+  }
+
+  session.Print("{}: {}\n", ShortPath(path),
+                fmt::format("{} in the graph", Plural(std::ssize(graph.nodes()), "node")));
+  for (const std::string& line : told)
+    session.Print("  input {} (--seed {})\n", line, options.seed);
+  if (!absent.empty()) session.Print("  exact results alone: {}\n", absent);
+  if (!run.refused.empty())
+    session.Print("  {} does not run this model: {}\n", runtime->name(), run.refused);
+  session.Print("{}", TableText(run));
+  for (const End& end : run.ends) session.Print("{}", EndText(end, run.by));
+  for (const std::string& name : run.changed) {
+    session.Print(
+        "  note: {} gives another {} where the values between layers are not shown, because it "
+        "fuses more\n",
+        run.by, OneLine(name));
+  }
+  session.Print("{}", details);
+  session.document.extra.emplace_back("model", ModelJson(run, path, told, files));
+  session.Write();
+  return session.document.findings.empty() ? kClean : kFindings;
+}
+
+}  // namespace qualm::tools

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// qualm explain model.onnx, as users start it: exact, against recorded values, and, where it is
+// installed, against ONNX Runtime.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/io/npy.h"
+#include "core/rng.h"
+#include "models/model_writer_test_util.h"
+#include "tools/run_qualm_test_util.h"
+
+namespace qualm::tools {
+namespace {
+
+using models::test::Attribute;
+using models::test::ModelWriter;
+using test::Json;
+using Shape = std::vector<int64_t>;
+
+Tensor Random(DType dtype, Shape shape, uint64_t seed, int32_t low, int32_t high) {
+  Rng rng(seed);
+  Tensor tensor(dtype, std::move(shape));
+  for (int64_t i = 0; i < tensor.size(); ++i)
+    tensor.SetInt(i, static_cast<int32_t>(rng.Between(low, high)));
+  return tensor;
+}
+
+// What a quantizer makes of Conv, Relu, AveragePool, a residual Add, Flatten and Gemm: each
+// operator between DequantizeLinear and QuantizeLinear; at the end a float Softmax.
+class Qdq {
+ public:
+  Qdq() {
+    model_.Input("x", onnx::kFloat, {1, 3, 8, 8}).Scale("x", 0.03f, DType::kU8, 120);
+    model_.Scale("p", 0.02f, DType::kU8, 0).Scale("f", 0.1f, DType::kU8, 128);
+    Quantize("x", "xq", "x");
+    Conv("xq", "x", "conv1", "c1", 3);
+    Conv("c1", "p", "conv2", "c2", 4);
+    Dequantize("c1", "p", "c1r");
+    Dequantize("c2", "p", "c2r");
+    model_.Node("Add", {"c1r", "c2r"}, {"sum"});
+    Quantize("sum", "s", "p");
+    Dequantize("s", "p", "sr");
+    model_.Node("AveragePool", {"sr"}, {"ar"},
+                {{"kernel_shape", Shape{2, 2}}, {"strides", Shape{2, 2}}});
+    Quantize("ar", "a", "p");
+    Dequantize("a", "p", "a2");
+    model_.Node("Flatten", {"a2"}, {"flat"});
+    Quantize("flat", "fq", "p");
+    Dequantize("fq", "p", "f2");
+    model_.Constant("g", Random(DType::kS8, {5, 4 * 16}, 9, -127, 127));
+    model_.Scale("g", 0.004f, DType::kS8, 0);
+    Dequantize("g", "g", "gr");
+    model_.Node("Gemm", {"f2", "gr"}, {"fc"}, {{"transB", int64_t{1}}});
+    Quantize("fc", "y", "f");
+    Dequantize("y", "f", "logits");
+    model_.Node("Softmax", {"logits"}, {"p"}, {{"axis", int64_t{1}}}).Output("p");
+  }
+  std::string Text() const { return model_.Text(); }
+
+ private:
+  void Quantize(const std::string& x, const std::string& y, const std::string& q) {
+    model_.Node("QuantizeLinear", {x, q + "_s", q + "_z"}, {y});
+  }
+  void Dequantize(const std::string& x, const std::string& q, const std::string& y) {
+    model_.Node("DequantizeLinear", {x, q + "_s", q + "_z"}, {y});
+  }
+  // 3 by 3, four channels, and Relu.
+  void Conv(const std::string& x, const std::string& q, const std::string& name,
+            const std::string& y, uint64_t seed) {
+    const int64_t in = x == "xq" ? 3 : 4;
+    model_.Constant(name, Random(DType::kS8, {4, in, 3, 3}, seed, -127, 127));
+    model_.Scale(name, 0.003f, DType::kS8, 0);
+    const float product = (x == "xq" ? 0.03f : 0.02f) * 0.003f;
+    model_.Scale(name + "b", product, DType::kS32, 0);
+    model_.Constant(name + "b", Random(DType::kS32, {4}, seed + 10, -5000, 5000));
+    Dequantize(x, q, name + "x");
+    Dequantize(name, name, name + "w");
+    model_.Node("DequantizeLinear", {name + "b", name + "b_s"}, {name + "br"});
+    model_.Node("Conv", {name + "x", name + "w", name + "br"}, {name + "c"},
+                {{"kernel_shape", Shape{3, 3}}, {"pads", Shape{1, 1, 1, 1}}});
+    model_.Node("Relu", {name + "c"}, {name + "r"});
+    Quantize(name + "r", y, "p");
+  }
+
+  ModelWriter model_;
+};
+
+class ExplainModel : public QualmTest {
+ protected:
+  // Whether ONNX Runtime is installed; what the command says where it is not.
+  std::string Absent(const Ran& ran) {
+    const size_t at = ran.out.find("exact results alone: ");
+    return at == std::string::npos ? "" : ran.out.substr(at, ran.out.find('\n', at) - at);
+  }
+  static const Json& Layer(const Json& model, const std::string& value) {
+    for (const Json& layer : model["layers"]) {
+      if (layer["value"] == value) return layer;
+    }
+    ADD_FAILURE() << "no layer makes " << value;
+    return model["layers"][0];
+  }
+};
+
+TEST_F(ExplainModel, ExactLayerByLayer) {
+  Write("net.onnx", Qdq().Text());
+  const Ran ran = Qualm(0, {"explain", "net.onnx", "--no-runtime", "--json", "r.json"});
+  EXPECT_TRUE(Has(ran.out, "exact, layer by layer\n"));
+  EXPECT_TRUE(Has(ran.out, "not run: operator Softmax\n"));
+  EXPECT_TRUE(Has(ran.out, "output p: not known\n"));
+  EXPECT_TRUE(Has(ran.out, "random, -3.6 to 4.05, the range of its QuantizeLinear (--seed 1)"));
+  const Json model = ReadJson("r.json")["model"];
+  EXPECT_EQ(Layer(model, "c1")["op"], "conv2d");
+  EXPECT_EQ(Layer(model, "c1")["operators"], "Conv, Relu, QuantizeLinear");
+  EXPECT_EQ(Layer(model, "s")["op"], "add");
+  EXPECT_EQ(Layer(model, "a")["op"], "avg_pool");
+  EXPECT_EQ(Layer(model, "y")["op"], "linear");
+  EXPECT_EQ(Layer(model, "y")["output"], "u8 [1,5]");
+  EXPECT_EQ(Layer(model, "p")["not_run"], "operator Softmax");
+}
+
+TEST_F(ExplainModel, RecordedValuesAreJudgedAndBecomeCases) {
+  Write("net.onnx", Qdq().Text());
+  Write("s.npy", NpyOf(Tensor(DType::kU8, {1, 4, 8, 8})));
+  const Ran ran = Qualm(1, {"explain", "net.onnx", "--no-runtime", "--observed", "s=s.npy", "-o",
+                            "cases", "--json", "r.json"});
+  EXPECT_TRUE(Has(ran.out, "NO KNOWN ARITHMETIC, on exact inputs"));
+  const Json layer = Layer(ReadJson("r.json")["model"], "s");
+  EXPECT_EQ(layer["wrong"], true);
+  EXPECT_EQ(layer["on_own_inputs"], false);
+  ASSERT_EQ(layer["cases"].size(), 1u);
+  const std::string file = layer["cases"][0];
+  const Ran explained = Qualm(1, {"explain", file});
+  EXPECT_TRUE(Has(explained.out, "observed (observed)"));
+  // With the inputs that they had, the layer stands alone.
+  Write("c.npy", NpyOf(Tensor(DType::kU8, {1, 4, 8, 8})));
+  const Ran own = Qualm(1, {"explain", "net.onnx", "--no-runtime", "--observed", "s=s.npy",
+                            "--observed", "c1=c.npy", "--observed", "c2=c.npy", "--json", "-"});
+  const Json again = Layer(Document(own)["model"], "s");
+  EXPECT_EQ(again["not_exact"], 0);
+  EXPECT_EQ(again["on_own_inputs"], true);
+}
+
+TEST_F(ExplainModel, OnnxruntimeIsJudgedLayerByLayer) {
+  Write("net.onnx", Qdq().Text());
+  const Ran ran = Qualm({"explain", "net.onnx", "--seed", "3", "--json", "r.json"});
+  if (const std::string why = Absent(ran); !why.empty()) GTEST_SKIP() << why;
+  ASSERT_LE(ran.status, 1) << ran.err;
+  const Json model = ReadJson("r.json")["model"];
+  EXPECT_EQ(model["by"].get<std::string>().substr(0, 13), "ONNX Runtime ");
+  for (const char* value : {"xq", "c1", "c2", "s", "a", "fq", "y"}) {
+    const Json& layer = Layer(model, value);
+    EXPECT_TRUE(layer.contains("outputs")) << value << " " << layer.dump();
+    EXPECT_EQ(layer.value("wrong", true), false) << value << " " << layer.dump();
+    EXPECT_EQ(layer.value("on_own_inputs", false), true) << value;
+  }
+  EXPECT_EQ(Layer(model, "p")["ran_by"], model["by"]);
+  EXPECT_EQ(model["outputs"][0]["compared"], true);
+}
+
+TEST_F(ExplainModel, RefusesInOneLine) {
+  Write("net.onnx", Qdq().Text());
+  Write("x.npy", NpyOf(Tensor(DType::kF32, {1, 3, 8, 9})));
+  ExpectBadInput({"explain", "net.onnx", "--input", "x"},
+                 "--input: is \"x\", expected NAME=FILE.npy");
+  ExpectBadInput({"explain", "net.onnx", "--input", "z=x.npy"},
+                 "--input: the model has no input \"z\", expected one of its names");
+  ExpectBadInput({"explain", "net.onnx", "--input", "x=x.npy"},
+                 "net.onnx: --input x: is float [1,3,8,9], expected float [1,3,8,8]");
+  ExpectBadInput({"explain", "net.onnx", "--no-runtime", "--observed", "s=x.npy"},
+                 "net.onnx: --observed s: is f32 [1,3,8,9], expected u8 [1,4,8,8]");
+  ExpectBadInput({"explain", "net.onnx", "--observed", "x=x.npy"},
+                 "--observed: the model has no value \"x\"");
+  ExpectBadInput({"explain", "net.onnx", "--subject", "native"}, "--at, --ask, --emit");
+  ExpectBadInput({"explain", Corpus("forum/004-add.case.json"), "--no-runtime"},
+                 "--input, --observed and --no-runtime are about a model");
+  ExpectBadInput({"explain", Corpus("forum/004-add.case.json"), "-o", "x"},
+                 "--output: is for --emit, expected --emit KIND too");
+  Write("bad.onnx", "\x0F");
+  ExpectBadInput({"explain", "bad.onnx"}, "bad.onnx: file: is no ONNX model");
+  Write("empty.onnx", "");
+  ExpectBadInput({"explain", "empty.onnx"}, "empty.onnx: file: has no nodes, expected a model");
+}
+
+}  // namespace
+}  // namespace qualm::tools

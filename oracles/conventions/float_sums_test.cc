@@ -270,12 +270,12 @@ TEST(FloatSums, RefuseWrongKernels) {
              other.x.SetInt((m + 1) * other.K - 1, other.x_q.zero_point[0]);
          });
        },
-       0.99},
+       0.999},
       {"the scale of the neighbour",
        [&](const Case& c) { return exact_of(c, [](Case& other) { other.w_q.scale[0] *= 1.25f; }); },
-       0.9},
+       0.999},
       {"no bias",
-       [&](const Case& c) { return exact_of(c, [](Case& other) { other.bias.reset(); }); }, 0.9}};
+       [&](const Case& c) { return exact_of(c, [](Case& other) { other.bias.reset(); }); }, 0.95}};
   for (const DType out : {DType::kF32, DType::kU8}) {
     for (const Fault& fault : faults) {
       int64_t changed = 0, noticed = 0;

@@ -309,8 +309,9 @@ typedef struct qualm_plugin {
   const char* name;     /* "mylib" */
   const char* version;  /* "2.6.3", or "" */
   /* "exact": every output is the exact real result rounded once, half to even, then clamped.
-   * "model:NAME": bit-equal to that convention (qualm list subjects). NULL means exact. A contract
-   * for one operation has its name before it: "exact,linear=model:A,conv2d=model:B". */
+   * "sum": what float32 sums of some order give. "model:NAME": bit-equal to that convention (qualm
+   * list subjects). NULL means exact. A contract for one operation has its name before it:
+   * "exact,linear=model:A,conv2d=model:B". */
   const char* contract;
   /* Instruction set really used here ("avx2"), or NULL. */
   const char* instruction_set;

@@ -270,12 +270,12 @@ TEST(FloatSums, RefuseWrongKernels) {
              other.x.SetInt((m + 1) * other.K - 1, other.x_q.zero_point[0]);
          });
        },
-       0.99},
+       0.999},
       {"the scale of the neighbour",
        [&](const Case& c) { return exact_of(c, [](Case& other) { other.w_q.scale[0] *= 1.25f; }); },
-       0.9},
+       0.999},
       {"no bias",
-       [&](const Case& c) { return exact_of(c, [](Case& other) { other.bias.reset(); }); }, 0.9}};
+       [&](const Case& c) { return exact_of(c, [](Case& other) { other.bias.reset(); }); }, 0.95}};
   for (const DType out : {DType::kF32, DType::kU8}) {
     for (const Fault& fault : faults) {
       int64_t changed = 0, noticed = 0;
@@ -374,6 +374,88 @@ TEST(FloatSums, CodesAreThoseOfTheInterval) {
   c.x.SetInt(0, 4);  // 2 and a little
   EXPECT_EQ(FloatSums(c)[0].permitted.low, 12);
   EXPECT_EQ(FloatSums(c)[0].permitted.high, 12);
+}
+
+// The codes of one term of the real value `value`, a few ulps above a tie, whose scales are no
+// powers of two: how far below the tie the sum may lie, in ulps, shows how many roundings count.
+std::pair<double, double> CodesNextToATie(int ulps, bool bias) {
+  constexpr float kUlp = 0x1p-22f;  // of 2.5
+  Case c = One({1}, {1}, 3, 2.5f + static_cast<float>(ulps) * kUlp);
+  c.out_dtype = DType::kU8;
+  OpenClamp(&c);
+  c.out_q.scale = {3};
+  if (bias) c.bias = {{0x1p-60f}};
+  const FloatSum sum = FloatSums(c)[0];
+  EXPECT_EQ(sum.grade, SumGrade::kBound);
+  return {sum.permitted.low, sum.permitted.high};
+}
+
+TEST(FloatSums, RoundingsOfCodesAreCounted) {
+  using Codes = std::pair<double, double>;
+  // h = 5: 5/8 of 5 ulps and a little.
+  EXPECT_EQ(CodesNextToATie(3, false), (Codes{2, 3}));
+  EXPECT_EQ(CodesNextToATie(4, false), (Codes{3, 3}));
+  // Two terms, and the bias may be divided first: h = 8.
+  EXPECT_EQ(CodesNextToATie(5, true), (Codes{2, 3}));
+  EXPECT_EQ(CodesNextToATie(6, true), (Codes{3, 3}));
+}
+
+TEST(FloatSums, OperandsOfMoreBitsAreRounded) {
+  // Four roundings of 2^24 + 1, whose neighbours are 1 below 2^24 and 2 above.
+  const auto expect = [](const Case& c) {
+    const Permitted permitted = FloatSums(c)[0].permitted;
+    EXPECT_EQ(permitted.low, 0x1p24 - 3);
+    EXPECT_EQ(permitted.high, 0x1p24 + 4);
+  };
+  Case c = One({0}, {1}, 1, 1);
+  c.x_q.zero_point = {-(1 << 24) - 1};
+  expect(c);
+  c = One({1}, {0}, 1, 1);
+  c.w_q.zero_point = {-(1 << 24) - 1};
+  expect(c);
+}
+
+TEST(FloatSums, PaddingAddsNothing) {
+  Case c;
+  c.op = Op::kConv2d;
+  c.N = 1;
+  c.window = {.batch = 1, .in_h = 1, .in_w = 1, .in_c = 1, .kernel_h = 3, .kernel_w = 3};
+  c.window.pad_top = c.window.pad_bottom = c.window.pad_left = c.window.pad_right = 1;
+  DeriveSizes(&c);
+  c.x = Tensor::Of<uint8_t>({1, 1, 1, 1}, std::vector<uint8_t>{201});
+  c.w = Tensor::Of<int8_t>({1, 3, 3, 1}, std::vector<int8_t>(9, 1));
+  c.x_q = {{4095}, {200}};
+  c.w_q.scale = {4095};  // 4095 * 4095 has 24 bits
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(FloatSums(c)[0].grade, SumGrade::kWindow);
+  c.x.SetInt(0, 202);
+  EXPECT_EQ(FloatSums(c)[0].grade, SumGrade::kBound);
+}
+
+// A float bias of codes may be divided by the scale of the output, or by the product of the others.
+TEST(FloatSums, QuotientsOfTheBiasOfCodes) {
+  Case c = One({0}, {1}, 1, 1);
+  c.out_dtype = DType::kU8;
+  OpenClamp(&c);
+  c.bias = {{2.5f}};
+  EXPECT_EQ(FloatSums(c)[0].grade, SumGrade::kWindow);
+  c.w_q.scale = {3};
+  EXPECT_EQ(FloatSums(c)[0].grade, SumGrade::kBound) << "a third is no float32";
+  // 2^-127 and a little is denormal, and its last bit 2^-24 of the sum. h = 8: 4 ulps of 0.5,
+  // and 1.
+  c.x_q.scale = c.w_q.scale = {0x1p63f};
+  for (const int ulps : {5, 7}) {
+    c.bias = {{0.5f + static_cast<float>(ulps) * 0x1p-24f}};
+    const FloatSum sum = FloatSums(c)[0];
+    EXPECT_EQ(sum.grade, SumGrade::kBound);
+    EXPECT_EQ(sum.permitted.low, ulps == 5 ? 0 : 1);
+    EXPECT_EQ(sum.permitted.high, 1);
+  }
+  c.x_q.scale = c.w_q.scale = {0x1p-60f};
+  c.bias = {{0x1p10f}};
+  EXPECT_EQ(FloatSums(c)[0].grade, SumGrade::kUndecided) << "2^130 is no float32";
 }
 
 // Zeros have either sign: a product of -0 begins the sum of some kernels.

@@ -17,8 +17,8 @@ struct Case;
 
 // What is promised for an operation: "exact"; "sum", each output where sums in float32 of some
 // order may bring it (oracles/conventions/float_sums.h); "model:NAME", bit-equal to that named
-// convention of oracles/conventions; or "within:V1,V8", each output where these permitted variations
-// (oracles/conventions/variations.h) may bring it. oracles/accepted.h judges by it.
+// convention of oracles/conventions; or "within:V1,V8", each output where these permitted
+// variations (oracles/conventions/variations.h) may bring it. oracles/accepted.h judges by it.
 struct Contract {
   std::string convention = {};               // of model:NAME
   std::vector<std::string> variations = {};  // of within:

@@ -26,8 +26,9 @@ TEST(Contract, ReadsItsOwnText) {
 }
 
 TEST(Contract, RefusesAnythingElse) {
-  for (const char* text : {"", "Exact", "exact ", "sums", "sum:8", "model", "model:", "within 1 lsb",
-                           "within:", "within:8", "within:V1,", "within:V1,exact"}) {
+  for (const char* text :
+       {"", "Exact", "exact ", "sums", "sum:8", "model", "model:", "within 1 lsb",
+        "within:", "within:8", "within:V1,", "within:V1,exact"}) {
     EXPECT_THROW(ParseContract(text), InputError) << text;
   }
 }

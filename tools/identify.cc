@@ -489,7 +489,9 @@ void AddIdentify(CLI::App& app, Run* run) {
   Verb verb(
       app, run, "identify", "whose arithmetic it is: which named conventions are bit-equal",
       "Exit status 1: of some operation the arithmetic is no known one (with --contract: not that\n"
-      "one), or the subject broke; with --between: the two differ.\n"
+      "one), or the subject broke; with --between: the two differ; with --tree: the answers fit "
+      "no\n"
+      "tree, or no known steps along it.\n"
       "Example: qualm identify --subject onednn@avx2 --op linear\n"
       "Example: qualm identify corpus/forum/004-add.case.json\n"
       "Example: qualm identify --solve corpus/forum/004-add.case.json\n"

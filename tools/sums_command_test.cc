@@ -40,9 +40,9 @@ for line in sys.stdin:
 };
 
 TEST_F(Sums, ChecksSayWhatDecided) {
-  const std::vector<std::string> check{
-      "check", "--subject",  "native", "--op",  "linear", "--cases",
-      "50",    "--contract", "linear=sum",        "--out", "out"};
+  const std::vector<std::string> check{"check",      "--subject", "native", "--op",
+                                       "linear",     "--cases",   "50",     "--contract",
+                                       "linear=sum", "--out",     "out"};
   const Ran ran = Qualm(0, check);
   EXPECT_TRUE(Has(ran.out, "outputs of linear on native the exact window decides "));
   std::vector<std::string> json = check;

@@ -124,10 +124,9 @@ std::vector<Way> WaysOf(const RevealedSum& sum) {
       return conventions::SumAlong(*sum.tree, steps, a, b);
     };
   };
-  std::vector<Way> ways{
-      {kFused, "", along(SumSteps::kFused)},
-      {"products rounded, then added", "", along(SumSteps::kRounded)},
-      {"float64, rounded to float32 at the end", "", along(SumSteps::kDouble)}};
+  std::vector<Way> ways{{kFused, "", along(SumSteps::kFused)},
+                        {"products rounded, then added", "", along(SumSteps::kRounded)},
+                        {"float64, rounded to float32 at the end", "", along(SumSteps::kDouble)}};
   // A lane of one product is rounded before lanes are added: only the order knows.
   for (const conventions::SumOrder& order : conventions::OrdersWith(*sum.tree, sum.products)) {
     ways.push_back({kFused, conventions::NameOf(order),

@@ -277,6 +277,7 @@ std::set<std::string> ThingsOf(Op op) {
     }
   });
   if (row.dynamic) things.erase("dtype");  // u8 alone
+  things.erase("w_block");                 // with another one the lists of w have another length
   // Where the output, or the other input, has the type of x.
   if (op == Op::kSoftmax || HasTwoInputs(op)) things.erase("the type of x");
   return things;

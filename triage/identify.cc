@@ -321,6 +321,7 @@ void Domain::Add(const Case& c) {
   const Case usual;
   ForEachParameter(c, usual, [&](const Field& field, const auto& value, const auto& unsaid) {
     if (!(row.*field.has)) return;
+    if (field.has == &OpRow::blocks && c.w_block == 0) return;  // conventions have none
     if constexpr (NamedEnum<std::remove_cvref_t<decltype(value)>>) {
       if (field.required) types_and_choices += " " + std::string(Name(value));
     }

@@ -7,11 +7,13 @@
 #include "oracles/conventions/float_sums.h"
 
 #include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "core/status.h"
@@ -38,7 +40,9 @@ constexpr int kNoUnderflow = -125;
 
 // What the terms of the outputs are, in units of sx * sw.
 struct Terms {
-  std::vector<__int128> sizes;  // of each output: the sum of |x - zx| * |w - zw| + |bias_i32|
+  // Of each output: the sum of |x - zx| * |w - zw| + |bias_i32|; of weights in blocks one for each
+  // block.
+  std::vector<__int128> sizes;
   int64_t x_most = 0;           // the largest |x - zx|
   std::vector<int64_t> w_most;  // of each channel, the largest |w - zw|
 };
@@ -74,16 +78,22 @@ Terms TermsOf(const Case& c) {
     int64_t& most = terms.w_most.emplace_back(0);
     for (int64_t i = n * c.K; i < (n + 1) * c.K; ++i) {
       const auto at = static_cast<size_t>(i);
-      w[at] = std::abs(lists.w[at] - int64_t{c.w_q.zero_point_at(n)});
+      const size_t entry = c.w_q.zero_point.size() == 1 ? 0 : WEntry(c, n, i - n * c.K);
+      w[at] = std::abs(lists.w[at] - int64_t{c.w_q.zero_point[entry]});
       most = std::max(most, w[at]);
     }
   }
   for (int64_t m = 0; m < c.M; ++m) {
     for (int64_t n = 0; n < c.N; ++n) {
-      __int128 size = Dot(x.data() + lists.x_row(m, n) * c.K, w.data() + n * c.K, c.K, terms.x_most,
-                          terms.w_most[static_cast<size_t>(n)]);
-      if (c.bias_i32) size += std::abs(int64_t{(*c.bias_i32)[static_cast<size_t>(n)]});
-      terms.sizes.push_back(size);
+      const int64_t in_block = c.w_block == 0 ? c.K : c.w_block;
+      for (int64_t k = 0; k == 0 || k < c.K; k += in_block) {
+        terms.sizes.push_back(Dot(x.data() + lists.x_row(m, n) * c.K + k, w.data() + n * c.K + k,
+                                  std::min(in_block, c.K - k), terms.x_most,
+                                  terms.w_most[static_cast<size_t>(n)]));
+        if (c.K == 0) break;
+      }
+      if (c.bias_i32)
+        terms.sizes.back() += std::abs(int64_t{(*c.bias_i32)[static_cast<size_t>(n)]});
     }
   }
   return terms;
@@ -119,7 +129,7 @@ float Below(const Integer& value, int unit) {
 }
 float Above(const Integer& value, int unit) { return -Below(-value, unit); }
 
-// One channel of outputs.
+// One channel of outputs, whose weights may lie in blocks with scales of their own.
 class Channel {
  public:
   Channel(const Case& c, const Terms& terms, int64_t n)
@@ -129,23 +139,33 @@ class Channel {
         x_most_(terms.x_most),
         w_most_(terms.w_most[static_cast<size_t>(n)]),
         sx_(exact::Decode(c.x_q.scale_at(0))),
-        sw_(exact::Decode(c.w_q.scale_at(n))),
         sy_(codes_ ? exact::Decode(c.out_q.scale_at(0)) : Dyadic{1, 0}),
         bias_(c.bias ? exact::Decode((*c.bias)[static_cast<size_t>(n)]) : Dyadic{0, 0}) {
     // Doubles suffice where a factor of two does not matter: they hold any product of these.
     sx_size_ = c.x_q.scale_at(0);
-    sw_size_ = c.w_q.scale_at(n);
     sy_size_ = codes_ ? c.out_q.scale_at(0) : 1.0;
     bias_size_ = c.bias ? std::abs((*c.bias)[static_cast<size_t>(n)]) : 0.0;
-    gain_exponent_ = sx_.exponent + sw_.exponent;
-    unit_ = std::min({gain_exponent_, bias_.exponent, kLeastUnit - 1}) - kGrowthBits;
+    unit_ = std::min(bias_.exponent, kLeastUnit - 1);
+    for (int64_t b = 0; b < RowBlocks(c); ++b) {
+      const size_t entry = c.w_q.scale.size() == 1 ? 0 : WEntry(c, n, b * c.w_block);
+      const float scale = c.w_q.scale[entry];
+      sw_.push_back(exact::Decode(scale));
+      sw_least_ = std::min<double>(sw_least_, scale);
+      sw_most_ = std::max<double>(sw_most_, scale);
+      unit_ = std::min(unit_, GainExponent(sw_.back()));
+    }
+    unit_ -= kGrowthBits;
     growth_ = Growth(Roundings());
   }
 
-  FloatSum Judge(__int128 sum, __int128 size) const {
+  // The integers of each block.
+  FloatSum Judge(std::span<const __int128> sums, std::span<const __int128> sizes) const {
+    __int128 size = 0;
+    for (const __int128 one : sizes) size += one;
     if (MayOverflow(static_cast<double>(size)) || !ScalesAreTame()) return Everything();
-    if (InWindow(size)) return Within(Value(sum), Integer(0), SumGrade::kWindow);
-    return Within(Value(sum), Bound(size), SumGrade::kBound);
+    const Integer value = Scaled(sums) + In(bias_), terms = Scaled(sizes) + abs(In(bias_));
+    if (InWindow(sizes, terms)) return Within(value, Integer(0), SumGrade::kWindow);
+    return Within(value, Bound(size, terms), SumGrade::kBound);
   }
 
  private:
@@ -159,8 +179,8 @@ class Channel {
     // scales, and the product with it.
     int64_t roundings = converted + 3 + std::max<int64_t>(terms - 1, 0);
     // The reciprocal of the output's scale, and the product with it. A float bias may be divided by
-    // the product of the scales first.
-    if (codes_) roundings += 2 + (c_.bias ? 2 : 0);
+    // the product of the scales first, where there is one.
+    if (codes_) roundings += 2 + (DividesBias() ? 2 : 0);
     return roundings;
   }
 
@@ -170,16 +190,20 @@ class Channel {
     return {{static_cast<double>(range.min), static_cast<double>(range.max)}, SumGrade::kUndecided};
   }
 
+  bool DividesBias() const { return c_.bias && c_.w_block == 0; }
+
   // Whether a number on the way, of whatever permitted computation, may leave float32. Only then
   // can a NaN arise, of infinities that cancel or meet a zero.
   bool MayOverflow(double size) const {
-    const double gain = sx_size_ * sw_size_;
+    const double gain = sx_size_ * sw_most_;
     const auto x = static_cast<double>(x_most_), w = static_cast<double>(w_most_);
     const double one = std::max({1.0, x, w, size});
-    double most = std::max({x * sx_size_, w * sw_size_, size * sx_size_, size * sw_size_,
+    double most = std::max({x * sx_size_, w * sw_most_, size * sx_size_, size * sw_most_,
                             one * gain, size * gain + bias_size_});
-    if (codes_)
-      most = std::max({most, most / sy_size_, bias_size_ / gain + size, one * gain / sy_size_});
+    if (codes_) {
+      most = std::max({most, most / sy_size_, one * gain / sy_size_});
+      if (DividesBias()) most = std::max(most, bias_size_ / gain + size);
+    }
     const double growth = std::ldexp(static_cast<double>(growth_), -kGrowthBits);
     return !(most * growth < 0x1p127);
   }
@@ -188,53 +212,67 @@ class Channel {
   // stands for the whole sum. (A small sum that is denormal before it is rounded is 0 in any case.)
   bool ScalesAreTame() const {
     if (!codes_) return true;
-    const double gain = sx_size_ * sw_size_;
     const auto is_tame = [](double value) {
       return value >= std::ldexp(1.0, kNoUnderflow) && value <= 0x1p126;
     };
-    return is_tame(gain) && is_tame(1 / sy_size_) && is_tame(gain / sy_size_) &&
-           is_tame(sx_size_ / sy_size_) && is_tame(sw_size_ / sy_size_) && is_tame(sx_size_) &&
-           is_tame(sw_size_);
+    for (const double sw : {sw_least_, sw_most_}) {
+      const double gain = sx_size_ * sw;
+      if (!is_tame(gain) || !is_tame(gain / sy_size_) || !is_tame(sw / sy_size_) || !is_tame(sw))
+        return false;
+    }
+    return is_tame(1 / sy_size_) && is_tame(sx_size_ / sy_size_) && is_tame(sx_size_);
   }
 
   Integer In(const Dyadic& value) const {
     return Integer(value.mantissa) << (value.exponent - unit_);
   }
-  Integer Scaled(__int128 number) const {
-    return (Integer(number) * sx_.mantissa * sw_.mantissa) << (gain_exponent_ - unit_);
+  int GainExponent(const Dyadic& sw) const { return sx_.exponent + sw.exponent; }
+  // The sum of the blocks' integers, each times its scales.
+  Integer Scaled(std::span<const __int128> numbers) const {
+    Integer sum = 0;
+    for (size_t b = 0; b < sw_.size(); ++b) {
+      sum += (Integer(numbers[b]) * sx_.mantissa * sw_[b].mantissa)
+             << (GainExponent(sw_[b]) - unit_);
+    }
+    return sum;
   }
-  Integer Value(__int128 sum) const { return Scaled(sum) + In(bias_); }
 
   // Whether all terms are multiples of a power of two that is so large that a float32 holds every
   // partial sum, whatever its order. Then operands, products and scales are exact too, where they
-  // matter: each divides a term that is no zero.
-  bool InWindow(__int128 size) const {
+  // matter: each divides a term that is no zero. `terms`: the sum of their magnitudes.
+  bool InWindow(std::span<const __int128> sizes, const Integer& terms) const {
     const bool has_bias = bias_.mantissa != 0;
-    if (size == 0 && !has_bias) return true;
-    int unit = has_bias ? bias_.exponent : gain_exponent_;
-    if (size != 0) unit = std::min(unit, gain_exponent_);
+    if (terms == 0) return true;
+    int unit = has_bias ? bias_.exponent : INT32_MAX;
+    for (size_t b = 0; b < sw_.size(); ++b) {
+      if (sizes[b] != 0) unit = std::min(unit, GainExponent(sw_[b]));
+    }
     if (unit < kLeastUnit) return false;
-    if (Scaled(size) + abs(In(bias_)) > Integer(1) << (unit - unit_ + kPrecision)) return false;
+    if (terms > Integer(1) << (unit - unit_ + kPrecision)) return false;
     if (!codes_) return true;
     // Nothing but powers of two may divide, and no quotient of the bias may be denormal.
     if (sy_.mantissa != 1) return false;
-    return !has_bias || (sx_.mantissa == 1 && sw_.mantissa == 1 &&
-                         bias_.exponent - std::max(gain_exponent_, sy_.exponent) >= kLeastUnit);
+    if (!has_bias) return true;
+    if (!DividesBias()) return bias_.exponent - sy_.exponent >= kLeastUnit;
+    return sx_.mantissa == 1 && sw_[0].mantissa == 1 &&
+           bias_.exponent - std::max(GainExponent(sw_[0]), sy_.exponent) >= kLeastUnit;
   }
 
-  Integer Bound(__int128 size) const {
+  // `size`: of all blocks; `terms`: the sum of the magnitudes of the terms.
+  Integer Bound(__int128 size, const Integer& terms) const {
     const Integer one = Integer(1) << kGrowthBits;
-    Integer bound = Up((Scaled(size) + abs(In(bias_))) * (growth_ - one), -kGrowthBits);
+    Integer bound = Up(terms * (growth_ - one), -kGrowthBits);
     // A denormal product is off by up to half of the least float32. The terms multiply that of the
     // product of the scales; else there is one of each term. (The sum of two numbers is exact where
     // it is denormal, and so is the product with an integer.)
     Integer denormals = 0;  // in units of half of the least float32
-    if (sx_size_ * sw_size_ < std::ldexp(1.0, kNoUnderflow)) denormals = Integer(size) + c_.K + 1;
+    if (sx_size_ * sw_least_ < std::ldexp(1.0, kNoUnderflow)) denormals = Integer(size) + c_.K + 1;
     // Quotients of a float bias: by the scale of the output, and by the product of the scales.
     const Integer half = Integer(1) << (kLeastUnit - 1 - unit_);
     bound += Up(denormals * half * growth_, -kGrowthBits);
     if (codes_ && c_.bias) {
-      const Integer scales = In(sy_) + Scaled(1);
+      Integer scales = In(sy_);
+      if (DividesBias()) scales += Scaled(std::array<__int128, 1>{1});
       bound += Up(scales * growth_, kLeastUnit - 1 - kGrowthBits);
     }
     return bound;
@@ -268,21 +306,26 @@ class Channel {
   int64_t n_;
   bool codes_;
   int64_t x_most_, w_most_;
-  Dyadic sx_, sw_, sy_, bias_;
-  double sx_size_, sw_size_, sy_size_, bias_size_;
-  int gain_exponent_ = 0;
+  Dyadic sx_;
+  std::vector<Dyadic> sw_;  // of each block; without blocks one
+  Dyadic sy_, bias_;
+  double sx_size_, sy_size_, bias_size_;
+  double sw_least_ = kInfinity, sw_most_ = 0;
   int unit_ = 0;  // Integers are multiples of 2^unit_
   Integer growth_;
 };
 
 std::vector<FloatSum> OfCodes(const Case& c) {
   std::vector<FloatSum> list;
-  const std::vector<__int128> sums = exact::CorrectedSums(c);
+  const std::vector<__int128> sums = c.w_block == 0 ? exact::CorrectedSums(c) : exact::BlockSums(c);
   const Terms terms = TermsOf(c);
   std::vector<Channel> channels;
   for (int64_t n = 0; n < c.N; ++n) channels.emplace_back(c, terms, n);
-  for (size_t i = 0; i < sums.size(); ++i)
-    list.push_back(channels[i % channels.size()].Judge(sums[i], terms.sizes[i]));
+  const auto blocks = static_cast<size_t>(RowBlocks(c));
+  for (size_t at = 0; at < sums.size(); at += blocks) {
+    list.push_back(channels[at / blocks % channels.size()].Judge(
+        std::span(sums).subspan(at, blocks), std::span(terms.sizes).subspan(at, blocks)));
+  }
   return list;
 }
 
@@ -308,7 +351,6 @@ bool HasFloatSums(Op op) { return HasWeights(op); }
 std::string WhyNoFloatSums(const Case& c) {
   if (!HasFloatSums(c.op)) return "sum judges sums of products, not " + std::string(Name(c.op));
   if (c.out_dtype == DType::kS32) return "sum judges f32 outputs and codes; an s32 sum is exact";
-  if (c.w_block != 0) return "sum knows no " + std::string(kInBlocks);
   if (c.requant != Requant::kExact)
     return "sum judges no requantization mode, which says the bits itself";
   return "";

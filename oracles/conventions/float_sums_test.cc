@@ -36,7 +36,8 @@ class HonestKernel {
   Tensor Run() {
     Tensor y(c_.out_dtype, c_.output_shape());
     for (int64_t i = 0; i < y.size(); ++i) {
-      const float value = Output(i / c_.N, i % c_.N);
+      const float value =
+          c_.w_block == 0 ? Output(i / c_.N, i % c_.N) : OutputOfBlocks(i / c_.N, i % c_.N);
       if (c_.out_dtype == DType::kF32) {
         // Some keep the NaN under relu, as maxps does.
         y.as<float>()[static_cast<size_t>(i)] =
@@ -169,6 +170,49 @@ class HonestKernel {
     return rng_.Chance(1, 2) ? value / sy : value * (1 / sy);
   }
 
+  // Weights in blocks: a scale and a zero point for each.
+  float OutputOfBlocks(int64_t m, int64_t n) {
+    const float sx = c_.x_q.scale_at(0);
+    const bool codes = c_.out_dtype != DType::kF32;
+    const float sy = codes ? c_.out_q.scale_at(0) : 1;
+    const bool multiplies = codes && form_ == 0 && rng_.Chance(1, 2);  // by sx * sw / sy at once
+    const bool sx_last = !multiplies && rng_.Chance(1, 3);
+    std::vector<Term> terms;
+    for (int64_t from = 0; from < c_.K; from += c_.w_block) {
+      const size_t entry = WEntry(c_, n, from);
+      const float sw = c_.w_q.scale[entry], gain = sx * sw;
+      __int128 sum = 0;
+      for (int64_t k = from; k < std::min<int64_t>(c_.K, from + c_.w_block); ++k) {
+        const int64_t x = c_.x.IntAt(m * c_.K + k) - int64_t{c_.x_q.zero_point_at(0)};
+        const int64_t w = c_.w.IntAt(n * c_.K + k) - int64_t{c_.w_q.zero_point[entry]};
+        sum += static_cast<__int128>(x) * w;
+        if (form_ < 3) continue;  // blocks are added in integers
+        const auto a = static_cast<float>(x), b = static_cast<float>(w);
+        if (!multiplies)
+          terms.push_back(sx_last      ? Term{a, b * sw}
+                          : form_ == 3 ? Term{a * sx, b * sw}
+                                       : Term{a, b * gain});
+      }
+      const auto one = static_cast<float>(sum);
+      if (multiplies) {
+        terms.push_back({one, rng_.Chance(1, 2) ? gain / sy : gain * (1 / sy)});
+      } else if (form_ < 3) {
+        terms.push_back(sx_last      ? Term{one, sw}
+                        : form_ == 0 ? Term{one, gain}
+                        : form_ == 1 ? Term{one * sx, sw}
+                                     : Term{one * sw, sx});
+      }
+    }
+    if (sx_last) terms = {{Add(terms), sx}};
+    if (c_.bias) {
+      const float bias = (*c_.bias)[static_cast<size_t>(n)];
+      terms.push_back({multiplies ? bias / sy : bias});
+    }
+    const float value = Add(terms);
+    if (multiplies) return value;
+    return rng_.Chance(1, 2) ? value / sy : value * (1 / sy);
+  }
+
   int32_t Code(float value, int64_t n) {
     const auto low = static_cast<double>(std::min<int64_t>(LowerBound(c_, n), c_.out_max));
     if (value != value) return c_.out_max;  // no case where it can be NaN is decided
@@ -183,7 +227,7 @@ class HonestKernel {
 };
 
 // A layer of ordinary size and scales.
-Case Layer(uint64_t seed, DType out) {
+Case Layer(uint64_t seed, DType out, bool in_blocks = false) {
   Rng rng(seed);
   Case c;
   c.op = Op::kLinear;
@@ -206,6 +250,15 @@ Case Layer(uint64_t seed, DType out) {
   c.w = tensor(DType::kS8, c.N);
   c.x_q = {{scale(-6)}, {static_cast<int32_t>(rng.Between(0, 255))}};
   c.w_q = {{scale(-8)}, {static_cast<int32_t>(rng.Between(-3, 3))}};
+  if (in_blocks) {
+    c.w_block = static_cast<int32_t>(rng.Between(1, 40));
+    c.per_channel = true;
+    c.w_q = {{}, {}};
+    for (int64_t i = 0; i < c.N * RowBlocks(c); ++i) {
+      c.w_q.scale.push_back(scale(static_cast<int>(rng.Between(-10, -6))));
+      c.w_q.zero_point.push_back(static_cast<int32_t>(rng.Between(-3, 3)));
+    }
+  }
   if (rng.Chance(1, 2)) {
     c.bias.emplace();
     for (int64_t n = 0; n < c.N; ++n)
@@ -239,9 +292,12 @@ TEST(FloatSums, AcceptEveryHonestKernel) {
       Case c = test::RandomCase(seed).Draw(op);
       ask(c, seed);
     }
+    ask(test::RandomCase(seed).DrawInBlocks(Op::kLinear), seed);
     if (seed % 6 == 0) {
-      ask(Layer(seed, DType::kF32), seed);
-      ask(Layer(seed, DType::kU8), seed);
+      for (const bool in_blocks : {false, true}) {
+        ask(Layer(seed, DType::kF32, in_blocks), seed);
+        ask(Layer(seed, DType::kU8, in_blocks), seed);
+      }
     }
   }
   EXPECT_GT(grades.all(), 100'000);
@@ -310,6 +366,46 @@ Case One(std::vector<uint8_t> x, std::vector<int8_t> w, float sx, float sw) {
   return c;
 }
 
+// Three wrong kernels of weights in blocks, as `exact` of another case.
+TEST(FloatSums, RefuseWrongBlocks) {
+  const std::vector<std::pair<const char*, void (*)(Case&)>> faults{
+      {"the scale of the neighbour",
+       [](Case& c) { std::ranges::rotate(c.w_q.scale, c.w_q.scale.begin() + 1); }},
+      {"the zero point of the first block",
+       [](Case& c) { std::ranges::fill(c.w_q.zero_point, c.w_q.zero_point[0]); }},
+      {"the last block dropped", [](Case& c) {
+         for (int64_t k = (RowBlocks(c) - 1) * c.w_block; k < c.K; ++k) {
+           for (int64_t m = 0; m < c.M; ++m) c.x.SetInt(m * c.K + k, c.x_q.zero_point[0]);
+         }
+       }}};
+  for (const auto& [name, plant] : faults) {
+    int64_t changed = 0, noticed = 0;
+    for (uint64_t seed = 0; seed < 200; ++seed) {
+      const Case c = Layer(seed, DType::kF32, true);
+      Case wrong = c;
+      plant(wrong);
+      const Accepted right = AcceptedBy(kSum, c);
+      const Tensor y = exact::Evaluate(wrong);
+      for (int64_t i = 0; i < y.size(); ++i) {
+        if (y.SameAt(i, right.nominal())) continue;
+        ++changed;
+        noticed += right.Holds(y, i) ? 0 : 1;
+      }
+    }
+    EXPECT_GT(changed, 1000) << name;
+    EXPECT_GE(noticed * 1000, changed * 995) << name << ": " << noticed << " of " << changed;
+  }
+}
+
+// 3 and 5 times 1, in blocks of one weight.
+Case Blocks(float first, float second) {
+  Case c = One({3, 5}, {1, 1}, 1, 1);
+  c.w_block = 1;
+  c.per_channel = true;
+  c.w_q = {{first, second}, {0, 0}};
+  return c;
+}
+
 struct Grade {
   std::string name;
   Case c;
@@ -332,6 +428,10 @@ TEST(FloatSums, TheStrongestGradeThatHolds) {
       // 21 + 2^-20 has 25 bits. Two terms: h = 4, and 84 * 2^-24 are 2.6 ulps.
       {"and one bit farther", with(One({3}, {7}, 1, 1), [](Case& c) { c.bias = {{0x1p-20f}}; }),
        SumGrade::kBound, 21 - 2 * 0x1p-19, 21 + 3 * 0x1p-19},
+      // 3 * 2^-3 + 5 * 2^19 has 25 bits; with 2^-1 for 2^-3 it has 23.
+      {"two blocks", Blocks(0x1p-1f, 0x1p19f), SumGrade::kWindow, 0x5p19 + 1.5, 0x5p19 + 1.5},
+      {"two blocks far apart", Blocks(0x1p-3f, 0x1p19f), SumGrade::kBound, 0x5p19 - 0.25,
+       0x5p19 + 1},
       {"24 bits and one more", One({1}, {1}, third, 1), SumGrade::kWindow, third, third},
       {"three of them", One({3}, {1}, third, 1), SumGrade::kBound, 1.0 - 2 * 0x1p-24,
        1.0 + 0x1p-23},
@@ -469,7 +569,9 @@ TEST(FloatSums, ZerosHaveEitherSign) {
 TEST(FloatSums, OfDynamicLinearAreThoseOfItsCodes) {
   int64_t judged = 0;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
-    Case c = test::RandomCase(seed).Draw(Op::kDynamicLinear);
+    test::RandomCase draw(seed);
+    const Case c =
+        seed % 2 == 0 ? draw.Draw(Op::kDynamicLinear) : draw.DrawInBlocks(Op::kDynamicLinear);
     const Accepted right = AcceptedBy(kSum, c);
     EXPECT_FALSE(right.First(right.nominal())) << Describe(c);
     // Row by row it is a linear.

@@ -12,8 +12,8 @@
 #include "core/float_format.h"
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
-#include "properties/gen/gen.h"
 #include "oracles/conventions/float_sums.h"
+#include "properties/gen/gen.h"
 #include "properties/relation.h"
 
 namespace qualm {

@@ -24,7 +24,7 @@ py::object Nested(const conventions::SumTree& tree) {
   if (tree.parts.empty()) return py::int_(tree.leaf);
   py::tuple parts(tree.parts.size());
   for (size_t i = 0; i < tree.parts.size(); ++i) parts[i] = Nested(tree.parts[i]);
-  return std::move(parts);
+  return parts;
 }
 
 py::dict Reveal(const py::object& function, int64_t products, int64_t cases, uint64_t seed) {

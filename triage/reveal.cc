@@ -126,7 +126,9 @@ std::vector<Way> WaysOf(const RevealedSum& sum) {
   };
   std::vector<Way> ways{{kFused, "", along(SumSteps::kFused)},
                         {"products rounded, then added", "", along(SumSteps::kRounded)},
-                        {"float64, rounded to float32 at the end", "", along(SumSteps::kDouble)}};
+                        {"float64, rounded to float32 at the end", "", along(SumSteps::kDouble)},
+                        {"products rounded, then added in float64, rounded at the end", "",
+                         along(SumSteps::kWideSum)}};
   // A lane of one product is rounded before lanes are added: only the order knows.
   for (const conventions::SumOrder& order : conventions::OrdersWith(*sum.tree, sum.products)) {
     ways.push_back({kFused, conventions::NameOf(order),

@@ -76,7 +76,8 @@ TEST(RevealSum, FindsTheRecordedTrees) {
           return;
         }
         ++trees;
-        for (const SumSteps steps : {SumSteps::kFused, SumSteps::kRounded, SumSteps::kDouble}) {
+        for (const SumSteps steps :
+             {SumSteps::kFused, SumSteps::kRounded, SumSteps::kDouble, SumSteps::kWideSum}) {
           const RevealedSum again =
               Revealed([&](Numbers a, Numbers b) { return SumAlong(tree, steps, a, b); }, products);
           EXPECT_EQ(again.text(), record.Text("tree")) << record.where;
@@ -113,6 +114,22 @@ TEST(RevealSum, SumsOfFloat64AreChainsOfWiderSteps) {
       40);
   EXPECT_EQ(sum.order, "a chain");
   EXPECT_EQ(sum.steps, "float64, rounded to float32 at the end");
+}
+
+// A short dot product of OpenBLAS.
+TEST(RevealSum, RoundedProductsInAWideSumAreTold) {
+  const RevealedSum sum = Revealed(
+      [](Numbers a, Numbers b) {
+        double total = 0;
+        for (size_t k = 0; k < a.size(); ++k) {
+          const float product = a[k] * b[k];
+          total += product;
+        }
+        return static_cast<float>(total);
+      },
+      16);
+  EXPECT_EQ(sum.order, "a chain");
+  EXPECT_EQ(sum.steps, "products rounded, then added in float64, rounded at the end");
 }
 
 TEST(RevealSum, AFusedNodeIsRoundedOnce) {

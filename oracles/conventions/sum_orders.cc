@@ -202,18 +202,22 @@ namespace {
 
 // T is float or double. A product of two float32 is exact in float64.
 template <class T>
-T ValueAlong(const SumTree& tree, bool fused, std::span<const float> a, std::span<const float> b) {
+T ValueAlong(const SumTree& tree, SumSteps steps, std::span<const float> a,
+             std::span<const float> b) {
   const auto factor = [](std::span<const float> list, const SumTree& leaf) {
     return static_cast<T>(list[static_cast<size_t>(leaf.leaf)]);
   };
-  if (tree.parts.empty()) return factor(a, tree) * factor(b, tree);
+  if (tree.parts.empty()) {
+    const T product = factor(a, tree) * factor(b, tree);
+    return steps == SumSteps::kWideSum ? static_cast<T>(static_cast<float>(product)) : product;
+  }
   if (tree.parts.size() > 2) {
     exact::Rational sum = 0;
     for (const SumTree& part : tree.parts) {
       sum += part.parts.empty()
                  ? exact::ToRational(a[static_cast<size_t>(part.leaf)]) *
                        exact::ToRational(b[static_cast<size_t>(part.leaf)])
-                 : exact::ToRational(static_cast<float>(ValueAlong<T>(part, fused, a, b)));
+                 : exact::ToRational(static_cast<float>(ValueAlong<T>(part, steps, a, b)));
     }
     return static_cast<T>(exact::RoundToFloat32(sum));
   }
@@ -221,9 +225,10 @@ T ValueAlong(const SumTree& tree, bool fused, std::span<const float> a, std::spa
   const bool swap = tree.parts[0].parts.empty() &&
                     (!tree.parts[1].parts.empty() || tree.parts[0].leaf > tree.parts[1].leaf);
   const SumTree &sum = tree.parts[swap ? 1 : 0], &added = tree.parts[swap ? 0 : 1];
-  const T so_far = ValueAlong<T>(sum, fused, a, b);
-  if (fused && added.parts.empty()) return std::fma(factor(a, added), factor(b, added), so_far);
-  return so_far + ValueAlong<T>(added, fused, a, b);
+  const T so_far = ValueAlong<T>(sum, steps, a, b);
+  if (steps == SumSteps::kFused && added.parts.empty())
+    return std::fma(factor(a, added), factor(b, added), so_far);
+  return so_far + ValueAlong<T>(added, steps, a, b);
 }
 
 int64_t LeavesOf(const SumTree& tree) {
@@ -237,8 +242,9 @@ int64_t LeavesOf(const SumTree& tree) {
 
 float SumAlong(const SumTree& tree, SumSteps steps, std::span<const float> a,
                std::span<const float> b) {
-  if (steps == SumSteps::kDouble) return static_cast<float>(ValueAlong<double>(tree, false, a, b));
-  return ValueAlong<float>(tree, steps == SumSteps::kFused, a, b);
+  if (steps == SumSteps::kDouble || steps == SumSteps::kWideSum)
+    return static_cast<float>(ValueAlong<double>(tree, steps, a, b));
+  return ValueAlong<float>(tree, steps, a, b);
 }
 
 float ExactSum(std::span<const float> a, std::span<const float> b) {

@@ -56,6 +56,7 @@ enum class SumSteps : uint8_t {
   kFused,    // a product that is added to a sum is not rounded first
   kRounded,  // every product is rounded to float32, then added
   kDouble,   // products and sums of float64, rounded to float32 at the end
+  kWideSum,  // every product is rounded to float32, then added in float64; rounded at the end
 };
 float SumAlong(const SumTree& tree, SumSteps steps, std::span<const float> a,
                std::span<const float> b);

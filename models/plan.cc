@@ -249,50 +249,46 @@ class Planner {
     return layer;
   }
 
+  // A layer from the codes behind `reals` to what quantizes `end`, with the nodes between.
+  std::optional<Layer> FromTo(Kind kind, const Node& node, const std::string& reals,
+                              std::vector<const Node*> between, const std::string& end) const {
+    Layer layer;
+    layer.kind = kind;
+    layer.node = &node;
+    layer.inside = std::move(between);
+    layer.operands = {CodesOf(reals)};
+    if (!layer.operands[0].is_there()) return std::nullopt;
+    AddEnd(end, &layer);
+    if (!layer.out.is_there()) return std::nullopt;
+    return layer;
+  }
+
   // Nodes that move elements: of codes as of reals.
   std::optional<Layer> MoveLayer(const Node& node) const {
-    Layer layer;
-    layer.kind = Kind::kMoved;
-    layer.node = &node;
-    layer.operands = {CodesOf(node.Input(0))};
-    if (!layer.operands[0].is_there()) return std::nullopt;
-    const Node* last = nullptr;
-    for (const Node* next = &node;
-         next != nullptr && IsMove(*next) && (last == nullptr || next->Input(0) == last->Output(0));
+    std::vector<const Node*> moves;
+    for (const Node* next = &node; next != nullptr && IsMove(*next) &&
+                                   (moves.empty() || next->Input(0) == moves.back()->Output(0));
          next = OnlyReader(next->Output(0))) {
-      layer.moves.push_back(next);
-      last = next;
+      moves.push_back(next);
     }
-    layer.inside = layer.moves;
-    AddEnd(last->Output(0), &layer);
-    if (!layer.out.is_there()) return std::nullopt;
+    std::optional<Layer> layer =
+        FromTo(Kind::kMoved, node, node.Input(0), moves, moves.back()->Output(0));
+    if (layer) layer->moves = std::move(moves);
     return layer;
   }
 
   // The largest code is that of the largest real value.
   std::optional<Layer> MaxPoolLayer(const Node& node) const {
-    Layer layer;
-    layer.kind = Kind::kMaxPool;
-    layer.node = &node;
-    layer.inside = {&node};
-    layer.operands = {CodesOf(node.Input(0))};
-    if (!layer.operands[0].is_there()) return std::nullopt;
-    AddEnd(node.Output(0), &layer);
-    if (!layer.out.is_there() || layer.clip != nullptr) return std::nullopt;
-    return layer;
+    std::optional<Layer> layer =
+        FromTo(Kind::kMaxPool, node, node.Input(0), {&node}, node.Output(0));
+    return layer && layer->clip == nullptr ? layer : std::nullopt;
   }
 
   // DequantizeLinear and QuantizeLinear with nothing between.
   std::optional<Layer> RescaleLayer(const Node& node) const {
-    Layer layer;
-    layer.kind = Kind::kRescale;
-    layer.node = &node;
-    layer.inside = {&node};
-    layer.operands = {CodesOf(node.Output(0))};
-    if (!layer.operands[0].is_there()) return std::nullopt;
-    AddEnd(node.Output(0), &layer);
-    if (!layer.out.is_there()) return std::nullopt;
-    if (layer.clip != nullptr && layer.clip->op == "Relu") layer.node = layer.clip;
+    std::optional<Layer> layer =
+        FromTo(Kind::kRescale, node, node.Output(0), {&node}, node.Output(0));
+    if (layer && layer->clip != nullptr && layer->clip->op == "Relu") layer->node = layer->clip;
     return layer;
   }
 

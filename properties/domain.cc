@@ -376,8 +376,6 @@ std::optional<double> ParseEnd(std::string_view text) {
   return ParseDoubleText(text);
 }
 
-std::vector<std::string_view> Domain::Names() { return {kNames.begin(), kNames.end()}; }
-
 void Domain::AddRange(std::optional<Op> op, const std::string& name, double least, double most) {
   if (std::ranges::find(kNames, name) == kNames.end()) {
     throw InputError(name + ": is no range of a domain, nearest is '" +

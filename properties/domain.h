@@ -37,11 +37,8 @@ std::optional<double> ParseEnd(std::string_view text);
 
 class Domain {
  public:
-  // The names of ranges: "x_scale", "M", ... in the order of qualm's documentation.
-  static std::vector<std::string_view> Names();
-
-  // `op`: of one operation, which overrides what is said for all. Both ends belong to the range.
-  // Throws InputError "NAME: what, expected what".
+  // `name`: as in docs/domains.md. `op`: of one operation, which overrides what is said for all.
+  // Both ends belong to the range. Throws InputError "NAME: what, expected what".
   void AddRange(std::optional<Op> op, const std::string& name, double least, double most);
   void AddShape(std::optional<Op> op, std::string_view text);
   bool empty() const { return of_.empty(); }

@@ -109,10 +109,6 @@ std::string RowText(const Row& row) {
   return row.not_judged.empty() ? "" : "not judged: " + OneLine(row.not_judged);
 }
 
-std::string Plural(int64_t count, const std::string& noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 std::string OperationText(const Row& row) {
   return row.op                      ? std::string(Name(*row.op))
          : row.layer.node != nullptr ? "-"

@@ -24,10 +24,6 @@ std::string WithoutEnding(const std::string& file) {
   return file.ends_with(kCase) ? file.substr(0, file.size() - kCase.size()) : file;
 }
 
-std::string Plural(int64_t count, const std::string& noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 std::string CodesText(double codes) {
   return codes >= 100 ? fmt::format("{:.0f}", codes) : fmt::format("{:.2g}", codes);
 }
@@ -60,6 +56,10 @@ JsonValue SplitJson(const std::optional<triage::ErrorSplit>& split) {
 }
 
 }  // namespace
+
+std::string Plural(int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
 
 std::string AnsweredLayer::name() const {
   return WithoutEnding(fs::path(file).filename().string());

@@ -32,6 +32,7 @@ bool WeightZeroPointsAreU8(const Case& c) {
          });
 }
 
+bool IsInBlocks(const Case& c) { return c.w_block != 0; }
 bool HasNibbles(const Case& c) { return BitsOf(c.w.dtype()) == 4; }
 
 using Cases = bool (*)(const Case& c);
@@ -372,13 +373,16 @@ const std::vector<Planted>& Table() {
        HasNibbles},
       {{"block-neighbour", "an index of blocks that begins at 1, or is moved on too early",
         "the scale of each block of weights is that of the block behind it", with_blocks,
-        Kind::kIndex, "scale of the block behind"}},
+        Kind::kIndex, "scale of the block behind"},
+       IsInBlocks},
       {{"block-last", "a number of blocks that is K / block, not its ceiling",
         "the last block of weights is left out where it is shorter than the others", with_blocks,
-        Kind::kTail, "short block dropped"}},
+        Kind::kTail, "short block dropped"},
+       IsInBlocks},
       {{"block-zero-point", "zero points packed for a channel, read without the block's index",
         "the zero point of a channel's first block of weights is that of all its blocks",
-        with_blocks, Kind::kZeroPoint, "zero point of the first block"}},
+        with_blocks, Kind::kZeroPoint, "zero point of the first block"},
+       IsInBlocks},
   };
   return table;
 }
@@ -443,7 +447,7 @@ class FaultySubject final : public InProcessSubject {
     }
     if (BitsOf(c.x.dtype()) < 8 || BitsOf(c.out_dtype) < 8)
       return "planted faults have elements of whole bytes";
-    if (c.w_block != 0 && !KnowsBlocks())
+    if (IsInBlocks(c) && !KnowsBlocks())
       return "this planted fault is not in " + std::string(kInBlocks);
     if (BitsOf(c.w.dtype()) < 8 && faults_.own.any())
       return "this planted fault has weights of whole bytes";
@@ -479,8 +483,8 @@ class FaultySubject final : public InProcessSubject {
 
  private:
   bool KnowsBlocks() const {
-    return std::ranges::any_of(
-        planted_, [](const Planted* planted) { return planted->info.id.starts_with("block-"); });
+    return std::ranges::any_of(planted_,
+                               [](const Planted* planted) { return planted->where == IsInBlocks; });
   }
 
   // Callers that share only what a fault shares. A wrong output takes the place of y.

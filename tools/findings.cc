@@ -28,7 +28,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMostSecondsOfAFinding = 60;  // of minimizing
+// Of asking for the cause of a finding, and again of minimizing it.
+constexpr double kMostSecondsOfAFinding = 60;
+constexpr double kLeastSecondsOfACause = 5;  // though the time of the run is over
 constexpr std::string_view kFirstSight = "As it was found. Nothing has looked for its cause yet.\n";
 
 // The case as it was drawn, for replay.
@@ -262,18 +264,25 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     return all_established[{finding.subject, finding.op}];
   };
   struct Item {
-    size_t number;
+    size_t number = 0;
     std::unique_ptr<Subject> subject;
     std::unique_ptr<triage::Triaged> triaged;
+    bool cut_short = false;
   };
   const auto look_into = [&](Finding finding, Item& item) {
     std::vector<triage::Attribution> known_faults = established(finding);
     item.subject = std::move(MakeSubjects({finding.subject}, contract).front());
     item.subject->set_contract(item.subject->contract(finding.test_case.op));
+    const Stopwatch own;
+    item.cut_short = false;
     item.triaged = std::make_unique<triage::Triaged>(
         std::move(finding), *item.subject,
         [&](const Finding& found) { return !known.IsNew(found); }, std::move(known_faults),
-        Stopped);
+        [&] {
+          item.cut_short |= Stopped() || own.seconds() > (stop() ? kLeastSecondsOfACause
+                                                                 : kMostSecondsOfAFinding);
+          return item.cut_short;
+        });
     if (item.triaged->sure())
       triage::Establish(item.triaged->attribution(), established(item.triaged->finding()));
   };
@@ -284,8 +293,9 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
   int64_t done = 0;
   for (const Finding& finding : raw) {
     progress(done++, all);
-    items.push_back({items.size(), nullptr, nullptr});
-    look_into(finding, items.back());
+    Item& item = items.emplace_back();
+    item.number = items.size() - 1;
+    look_into(finding, item);
   }
   // Findings whose cause is not sure come last: a cause found for another one may explain them.
   std::ranges::sort(items, {},
@@ -308,14 +318,15 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     triage::Triaged& triaged = *item.triaged;
     const Finding& found = triaged.finding();
     if (triaged.sure() && have(found)) continue;
-    bool cut_short = false;
+    bool cut_short = item.cut_short;
     const auto is_known = [&] { return !found.expected_by_contract && !known.IsNew(found); };
     if (!(triaged.sure() && is_known())) {
       const Stopwatch own;
       const auto has_to_end = [&] {
         progress(done, all);
-        cut_short |= stop() || own.seconds() > kMostSecondsOfAFinding;
-        return cut_short;
+        const bool ended = stop() || own.seconds() > kMostSecondsOfAFinding;
+        cut_short |= ended;
+        return ended;
       };
       triaged.Minimize({.stop = has_to_end});
       triage::Establish(triaged.attribution(), established(found));

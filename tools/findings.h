@@ -72,8 +72,9 @@ class FindingsFolder {
   // Attributes, deduplicates by fingerprint, minimizes one of each, and writes them all in place of
   // what Connect has written. Each finding is on disk before work on the next begins. If a folder
   // cannot be written, the finding is still reported. A known finding is neither minimized nor
-  // written: its evidence is elsewhere. Once `stop` is true, findings are written as they are. One
-  // finding is minimized for a minute at most.
+  // written: its evidence is elsewhere. Once `stop` is true, findings are written as they are,
+  // after five seconds for the cause of each. A subject is asked for the cause of one finding for a
+  // minute at most, and one finding is minimized for a minute at most.
   std::vector<Finding> Triage(std::vector<Finding> raw, const std::string& contract,
                               const KnownFindings& known, Deferred& deferred,
                               const std::function<bool()>& stop);

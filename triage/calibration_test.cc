@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How often a cause is named where there is none: on answers made at random, and on honest
-// arithmetic that the table does not know. With --gtest_filter the figures of docs/triage.md are
-// printed.
+// arithmetic that the table does not know. calibration_long_test prints the figures of
+// docs/triage.md; calibration_test takes a part of its cases.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +73,7 @@ TEST(Calibration, AnswersMadeAtRandomHaveNoCause) {
     Named named;
     for (const Op op : kOps) {
       Rng rng(7);
-      for (const Case& c : Cases(op, 40)) {
+      for (const Case& c : Cases(op, 40 / QUALM_CALIBRATION_SHARE)) {
         const Tensor y = AtRandom(c, changed, most, rng);
         if (y != exact::Evaluate(c)) named.Add(c, y);
       }
@@ -114,7 +114,7 @@ TEST(Calibration, HonestArithmeticThatTheTableDoesNotKnowHasNoCause) {
         Kind{"value cut to 6 places", CutValue<6>}, Kind{"value in bfloat16", InBfloat16}}) {
     Named named;
     for (const Op op : {Op::kRequantize, Op::kLinear, Op::kConv2d, Op::kMul, Op::kAvgPool}) {
-      for (const Case& c : Cases(op, 60)) {
+      for (const Case& c : Cases(op, 60 / QUALM_CALIBRATION_SHARE)) {
         Stages stages;
         stages.c = ProblemOf(c);
         stages.codes.round = round;

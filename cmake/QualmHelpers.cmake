@@ -91,8 +91,10 @@ set(QUALM_TEST_MAIN GTest::gtest_main CACHE STRING "Library or object with the m
 mark_as_advanced(QUALM_TEST_MAIN)
 
 # qualm_test(NAME [TIER smoke|short|long] SOURCES a_test.cc ... DEPS lib ... [TIMEOUT seconds]
-#            [OPTIMIZED]):
-# a GoogleTest binary; each TEST is one ctest, labelled with its tier. Tests may read the corpus
+#            [OPTIMIZED] [SHORT Suite.Test:...]):
+# a GoogleTest binary; each TEST is one ctest, labelled with its tier; those of a smoke test that
+# take seconds and are named by SHORT belong to the short tier. The dearer tiers start first, so that
+# no long test is left for the end when one core has nothing to do. Tests may read the corpus
 # through QUALM_SOURCE_DIR and find sibling executables through QUALM_BINARY_DIR. The sources of a
 # test are compiled without optimisation, in half the time, since the libraries do the work;
 # OPTIMIZED is for a test that computes much by itself.
@@ -100,7 +102,7 @@ function(qualm_test name)
   if(NOT QUALM_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "OPTIMIZED" "TIER;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMIZED" "TIER;TIMEOUT;SHORT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIER)
     set(ARG_TIER smoke)
   endif()
@@ -118,6 +120,19 @@ function(qualm_test name)
   qualm_test_headers(${name})
   target_compile_definitions(${name} PRIVATE
     QUALM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" QUALM_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 120
-    PROPERTIES LABELS ${ARG_TIER} TIMEOUT ${ARG_TIMEOUT})
+  set(cost_smoke 0)
+  set(cost_short 10)
+  set(cost_long 100)
+  set(filter_${ARG_TIER} *)
+  if(ARG_SHORT)
+    set(filter_${ARG_TIER} "-${ARG_SHORT}")
+    set(filter_short ${ARG_SHORT})
+  endif()
+  foreach(tier smoke short long)
+    if(DEFINED filter_${tier})
+      gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 120
+        TEST_FILTER "${filter_${tier}}" TEST_LIST ${name}_${tier}
+        PROPERTIES LABELS ${tier} TIMEOUT ${ARG_TIMEOUT} COST ${cost_${tier}})
+    endif()
+  endforeach()
 endfunction()

@@ -241,6 +241,23 @@ TEST(CaseCodecLimits, WeightsInBlocksComeBack) {
   }
 }
 
+TEST(CaseCodecLimits, FloatXComesBack) {
+  test::RandomCase draw(4);
+  int within = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const Case c = draw.DrawFloatX();
+    if (!IsSmall(c)) continue;
+    ++within;
+    Case fitted = c;
+    FitCase(&fitted);
+    ASSERT_TRUE(fitted == c) << Text(c);
+    const auto encoded = EncodeCase(c);
+    ASSERT_TRUE(encoded.has_value()) << Text(c);
+    ASSERT_TRUE(DecodeCase(c.op, *encoded) == c) << Text(c);
+  }
+  EXPECT_GT(within, 100);
+}
+
 TEST(CaseCodecLimits, CasesBeyondAreRefused) {
   Case c = DecodeCase(Op::kLinear, {});
   ASSERT_TRUE(EncodeCase(c).has_value());

@@ -96,19 +96,20 @@ class Operators:
         import numpy
 
         n, k, bits = c["N"], c["K"], int(c["w_dtype"][1:])
-        size = c.get("w_block", 0)
-        if size == 0 or size >= k:  # one block for all of a row
-            size = given = max(16, 1 << (k - 1).bit_length())
-        else:  # a block of 48 is three of 16
-            given, size = size, size & -size
+        given = c.get("w_block", 0)
+        if not 0 < given < k:  # one block for all of a row
+            given = max(16, 1 << (k - 1).bit_length())
+        size = given & -given  # a block of 48 is three of 16
         if size < 16:
             raise Skip("MatMulNBits takes blocks of 16, 32, 64 and so on")
+        if bits == 2:
+            size = min(size, 256)  # it has no larger ones of 2 bits
         blocks = -(-k // size)
 
         def listed(values, dtype):
-            rows = numpy.broadcast_to(array(integers(values), dtype, (-1, 1)), (n, 1)) \
-                if "w_block" not in c or given >= k else array(values, dtype, (n, -1))
-            return numpy.repeat(rows, given // size, axis=1)[:, :blocks]
+            rows = array(integers(values), dtype, (-1, -(-k // given)))
+            return numpy.repeat(numpy.broadcast_to(rows, (n, rows.shape[1])), given // size,
+                                axis=1)[:, :blocks]
 
         up = 1 << bits - 1 if c["w_dtype"][0] == "s" else 0
         codes = numpy.zeros((n, blocks * size), "int32")

@@ -38,6 +38,8 @@ def signed_weights(c, operator):
 
 
 class Engine(Operators):
+    shapes = False  # part of the model
+
     def __init__(self, option, instruction_set=None):
         import onnxruntime
 
@@ -88,7 +90,7 @@ class Engine(Operators):
     def run(self, plan):
         fed = dict(list(plan.inputs.items())[:1]) if self.constant else plan.inputs
         constants = {name: v for name, v in plan.inputs.items() if name not in fed}
-        model = onnx_model.model(plan.nodes, fed, constants, plan.output)
+        model = onnx_model.model(plan.nodes, fed, constants, plan.output, shapes=self.shapes)
         session = self.sessions.pop(model, None) or self.ort.InferenceSession(
             model, self.options, providers=["CPUExecutionProvider"])
         self.sessions[model] = session
@@ -132,6 +134,7 @@ class Engine(Operators):
 
 class NBits(Engine):
     """accuracy_level 0 is float32 here (core/mlas/lib/qnbitgemm.cpp)."""
+    shapes = True  # MatMulNBits asks for that of its bias
 
     def hello(self):
         linear = {"x": ["f32"], "w": FEW_BITS, "out": ["f32"],

@@ -452,7 +452,12 @@ TEST(FloatSums, RefuseWrongBlocks) {
 
 // Wrong kernels of f32 x, as `exact` of another case: each at the rates that docs/sums.md states.
 TEST(FloatSums, RefuseWrongFloats) {
-  const std::vector<std::pair<const char*, void (*)(Case&)>> faults{
+  struct Fault {
+    const char* name;
+    void (*plant)(Case&);
+    double least = 0.995;  // the share of the changed outputs that is noticed
+  };
+  const std::vector<Fault> faults{
       {"zeros", [](Case& c) { std::ranges::fill(c.x.as<float>(), 0.0f); }},
       {"the last product dropped",
        [](Case& c) {
@@ -473,11 +478,13 @@ TEST(FloatSums, RefuseWrongFloats) {
            c.w.SetInt(i + 1, one);
          }
        }},
-      {"x rounded to bfloat16", [](Case& c) {
+      {"x rounded to bfloat16",
+       [](Case& c) {
          for (float& x : c.x.as<float>())
            x = std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0x8000) & 0xffff0000);
-       }}};
-  for (const auto& [name, plant] : faults) {
+       },
+       0.97}};
+  for (const auto& [name, plant, least] : faults) {
     int64_t changed = 0, noticed = 0;
     for (uint64_t seed = 0; seed < 300; ++seed) {
       const Case c = FloatLayer(seed);
@@ -493,7 +500,8 @@ TEST(FloatSums, RefuseWrongFloats) {
     }
     RecordProperty(name, std::to_string(noticed) + " of " + std::to_string(changed));
     EXPECT_GT(changed, 300) << name;
-    EXPECT_GE(noticed * 1000, changed * 990) << name << ": " << noticed << " of " << changed;
+    EXPECT_GE(static_cast<double>(noticed), least * static_cast<double>(changed))
+        << name << ": " << noticed << " of " << changed;
   }
 }
 
@@ -554,16 +562,18 @@ TEST(FloatSums, TheStrongestGradeThatHolds) {
       // f32 x. Multiples of 2^-2 times 1 and 2^19 times 1; then the same with one bit more.
       {"floats", FloatOne({0.75f, 0x5p19f}, {1, 1}, 1), SumGrade::kWindow, 0x5p19 + 0.75,
        0x5p19 + 0.75},
-      {"and one bit more", FloatOne({0.375f, 0x5p19f}, {1, 1}, 1), SumGrade::kBound, 0x5p19 - 0.25,
-       0x5p19 + 1},
-      // One term and two roundings, of a product of 25 bits: 2 * 2^-24 * 3 is 3 units of 2^-23.
-      {"a third of a float", FloatOne({third}, {9}, 1), SumGrade::kBound, 3.0 - 1 * 0x1p-22,
-       3.0 + 2 * 0x1p-22},
+      // Two terms and three roundings: half of 2^-2 and less.
+      {"and one bit more", FloatOne({0.375f, 0x5p19f}, {1, 1}, 1), SumGrade::kBound, 0x5p19,
+       0x5p19 + 0.75},
+      // One term and two roundings, of a product of 25 bits: 1.5 ulps, and a third of one above 3.
+      {"a third of a float", FloatOne({third}, {9}, 1), SumGrade::kBound, 3.0 - 0x1p-22,
+       3.0 + 0x1p-22},
       {"floats that overflow", FloatOne({0x1p127f}, {2}, 1), SumGrade::kUndecided, -kInfinity,
        kInfinity},
       {"on the way only", FloatOne({0x1p100f}, {1}, 0x1p-100f), SumGrade::kWindow, 1, 1},
-      // 3 * 2^-149 is exact, and 1.5 times it is not: each way round may be off by half of it.
-      {"denormal floats", FloatOne({0x3p-149f}, {1}, 0.5f), SumGrade::kBound, 0x0p0, 0x3p-149},
+      // 3/2 of the least float32. Three products may be denormal, and each is off by half of it,
+      // the one of x and w by a quarter.
+      {"denormal floats", FloatOne({0x3p-149f}, {1}, 0.5f), SumGrade::kBound, 0x1p-149, 0x2p-149},
       {"relu", with(One({1}, {-1}, third, third), [](Case& c) { c.relu = true; }), SumGrade::kBound,
        0, 0}};
   for (const Grade& each : grades) {

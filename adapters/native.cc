@@ -265,6 +265,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   std::string_view name() const override { return name_; }
   // Tables of real functions are refused where double does not decide an entry.
   std::string CannotRun(const Case& c) const override {
+    if (HasFloatX(c)) return "the kernels take no " + std::string(kOfFloatX);
     if (c.w_block != 0) return "the kernels take no " + std::string(kInBlocks);
     return c.op == Op::kTable || c.op == Op::kSoftmax ? packed_.For(c).status.error : "";
   }

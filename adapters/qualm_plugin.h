@@ -274,6 +274,9 @@ typedef struct qualm_problem {
 #define QUALM_CAN_THREADS UINT32_C(1048576)
 /* run() may be called by several threads at once; last_error() is asked after all have answered. */
 #define QUALM_CAN_CONCURRENT UINT32_C(2097152)
+/* linear: x may be QUALM_F32, if x_dtypes says so too; y is then QUALM_F32 and x_q is not to be
+ * read. */
+#define QUALM_CAN_FLOAT_X UINT32_C(4194304)
 
 /* Limits of one operation. Zero-initialise it and fill what differs. */
 typedef struct qualm_capability {

@@ -300,6 +300,24 @@ TEST(Registry, OnlyFaultsOfBlocksHaveWeightsInBlocks) {
   EXPECT_LT(for_another_reason, 10);
 }
 
+// And whoever takes no f32 x.
+TEST(Registry, FewFaultsHaveFloatX) {
+  test::RandomCase draw(8);
+  Case c = draw.DrawFloatX();
+  while (c.w_block == 0 || BitsOf(c.w.dtype()) != 8) c = draw.DrawFloatX();
+  int known = 0;
+  for (const char* kind : {"native", "model", "faulty"}) {
+    for (const std::string& name : Kind(kind)->names()) {
+      const std::unique_ptr<Subject> subject = Registry().Make(name);
+      if (!subject->Offers(c.op)) continue;
+      const std::string why = subject->CannotRun(c);
+      known += why.empty() ? 1 : 0;
+      EXPECT_TRUE(!why.empty() || std::string_view(kind) == "faulty") << name;
+    }
+  }
+  EXPECT_EQ(known, 6);
+}
+
 // Denormal scales are valid, also for a caller whose processor takes denormals for zero: the
 // preconditions have to be checked after the environment is set, not before.
 TEST(Native, AcceptsDenormalScalesUnderFlushToZero) {

@@ -349,7 +349,7 @@ std::span<const float> ListOf(const Case& c, Printed::List list) {
     case Printed::List::kX:
       return c.x.dtype() == DType::kF32 ? c.x.as<float>() : std::span<const float>();
     case Printed::List::kXScale:
-      if (row.multiplier ? product : row.x_qparams) return c.x_q.scale;
+      if (row.multiplier ? product : HasXQParams(c)) return c.x_q.scale;
       return {};
     case Printed::List::kWScale:
       if (product || HasW(c.op)) return c.w_q.scale;
@@ -488,7 +488,10 @@ std::string CheckFieldsBelong(const Case& c) {
 std::string CheckTypes(const Case& c) {
   const OpRow& row = RowOf(c.op);
   const DTypeList& out = KeepsType(c.op) ? row.x_types : row.out_types;
-  QUALM_RETURN_IF_ERROR(CheckDType("x_dtype", c.x.dtype(), row.x_types));
+  if (!HasFloatX(c)) {
+    QUALM_RETURN_IF_ERROR(
+        CheckDType("x_dtype", c.x.dtype(), row.float_x ? kCodesOrFloat : row.x_types));
+  }
   if (row.layout == Layout::kColumns && (c.x.shape().size() != 2 || c.x.shape()[1] > c.N))
     return Wrong("x", "does not have the shape [M,A] with A <= N");
   QUALM_RETURN_IF_ERROR(CheckTensor("x", c.x, ShapeOfX(c)));
@@ -538,6 +541,20 @@ std::string CheckBlocks(const Case& c) {
   return "";
 }
 
+// A sum of float32 numbers has no unit but 1, and stays a real number.
+std::string CheckFloatX(const Case& c) {
+  if (!HasFloatX(c)) return "";
+  if (c.x_q != QParams{}) return Wrong("x_scale", "x is f32, expected no scale and no zero point");
+  if (c.out_dtype != DType::kF32)
+    return Wrong("out_dtype", "type not possible beside x of f32, expected f32");
+  if (c.bias_i32) return Wrong("bias_i32", "has no unit beside x of f32, expected bias");
+  const std::span<const float> values = c.x.as<float>();
+  const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+  if (bad == values.end()) return "";
+  return Wrong("x", "element " + std::to_string(bad - values.begin()) +
+                        " is not finite, expected a number: NaN and infinities drown the sum");
+}
+
 std::string CheckAllQParams(const Case& c) {
   const OpRow& row = RowOf(c.op);
   const auto check = [&](std::string_view operand, const QParams& q, PerChannel list) {
@@ -549,7 +566,7 @@ std::string CheckAllQParams(const Case& c) {
     QUALM_RETURN_IF_ERROR(CheckLength("multiplier", c.multiplier.size(), c.per_channel, c.N));
     return check("out", c.out_q, PerChannel::kOut);
   }
-  if (row.x_qparams) QUALM_RETURN_IF_ERROR(check("x", c.x_q, PerChannel::kX));
+  if (HasXQParams(c)) QUALM_RETURN_IF_ERROR(check("x", c.x_q, PerChannel::kX));
   if (HasW(c.op) || row.multiplier) QUALM_RETURN_IF_ERROR(check("w", c.w_q, PerChannel::kW));
   if (row.out_q != OutQParams::kNone)
     QUALM_RETURN_IF_ERROR(check("out", c.out_q, PerChannel::kOut));
@@ -662,9 +679,9 @@ std::string CheckRemarks(const Case& c) {
 
 std::string Validate(const Case& c) {
   // In this order: a check may rely on what the checks before it found right.
-  for (const auto check :
-       {CheckFieldsBelong, CheckSizes, CheckWindow, CheckObserver, CheckDynamic, CheckTypes,
-        CheckBlocks, CheckAllQParams, CheckParameters, CheckBias, CheckClamp, CheckRemarks}) {
+  for (const auto check : {CheckFieldsBelong, CheckSizes, CheckWindow, CheckObserver, CheckDynamic,
+                           CheckTypes, CheckBlocks, CheckFloatX, CheckAllQParams, CheckParameters,
+                           CheckBias, CheckClamp, CheckRemarks}) {
     QUALM_RETURN_IF_ERROR(check(c));
   }
   return "";

@@ -400,6 +400,15 @@ inline size_t WEntry(const Case& c, int64_t n, int64_t k) {
   return static_cast<size_t>(n * RowBlocks(c) + (c.w_block == 0 ? 0 : k / c.w_block));
 }
 
+// A linear of float32 activations: x has no scale and no zero point, and the output is f32.
+inline bool HasFloatX(const Case& c) { return RowOf(c.op).float_x && c.x.dtype() == DType::kF32; }
+// What those refuse who know none.
+inline constexpr std::string_view kOfFloatX = "linear of f32 x";
+// x has a scale and a zero point.
+inline bool HasXQParams(const Case& c) { return RowOf(c.op).x_qparams && !HasFloatX(c); }
+// Each output is a sum of K products of codes that the case gives.
+inline bool HasSums(const Case& c) { return HasSums(c.op) && !HasFloatX(c); }
+
 // The scale and zero point of each row of x follow from all rows.
 inline bool RowsShareQParams(const Case& c) {
   return RowOf(c.op).dynamic && c.x_gran == Granularity::kTensor;

@@ -113,6 +113,7 @@ std::string Join(const DTypeList& types, std::string_view word = " or ");  // "u
 inline constexpr DTypeList kCodes{{DType::kU8, DType::kS8}, 2};
 inline constexpr DTypeList kWeightCodes{
     {DType::kS8, DType::kU8, DType::kS4, DType::kU4, DType::kS2, DType::kU2}, 6};
+inline constexpr DTypeList kCodesOrFloat{{DType::kU8, DType::kS8, DType::kF32}, 3};
 inline constexpr DTypeList kReals{{DType::kF32}, 1};
 inline constexpr DTypeList kSums{{DType::kS32}, 1};
 inline constexpr DTypeList kFloats{
@@ -151,6 +152,7 @@ struct OpRow {
   bool qparams = false;            // the other members of Observer: inputs of the choice
   bool cast = false;               // Case::rounding, overflow
   bool blocks = false;             // Case::w_block
+  bool float_x = false;            // x may be f32 too, without scale and zero point: HasFloatX
   bool dynamic = false;            // chooses scale and zero point of x itself: Case::rule, x_gran
 };
 
@@ -211,8 +213,11 @@ inline constexpr std::array kOpRows{
           .combine = Combine::kProduct,
           .response = Response::kMirrors,
           .in_place = true},
-    internal::SumOfProducts(
-        {.op = Op::kLinear, .name = "linear", .layout = Layout::kProducts, .blocks = true}),
+    internal::SumOfProducts({.op = Op::kLinear,
+                             .name = "linear",
+                             .layout = Layout::kProducts,
+                             .blocks = true,
+                             .float_x = true}),
     internal::SumOfProducts(
         {.op = Op::kConv2d, .name = "conv2d", .layout = Layout::kConv, .dilation = true}),
     internal::SumOfProducts({.op = Op::kDepthwise,
@@ -336,7 +341,8 @@ constexpr bool IsPool(Op op) { return RowOf(op).layout == Layout::kPool; }
 constexpr bool HasWindow(Op op) { return IsConv(op) || IsPool(op); }
 constexpr bool HasWeights(Op op) { return RowOf(op).second == Second::kWeights; }
 // Each output of linear and of the convolutions is a sum of K products of codes that the case
-// gives. dynamic_linear is not one of them: it makes the codes of x itself.
+// gives. dynamic_linear is not one of them: it makes the codes of x itself. A linear of f32 x has
+// the operation and not the codes, so whoever has a case asks HasSums of the case.
 constexpr bool HasSums(Op op) { return HasWeights(op) && RowOf(op).x_qparams; }
 // A larger element of x makes no output smaller.
 constexpr bool RisesWithX(Op op) {

@@ -78,6 +78,23 @@ Case RandomCase::DrawInBlocks(Op op) {
   return c;
 }
 
+Case RandomCase::DrawFloatX() {
+  Case c = rng_.Chance(1, 2) ? Draw(Op::kLinear) : DrawInBlocks(Op::kLinear);
+  c.bias_i32.reset();
+  c.x_q = c.out_q = QParams{};
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  c.x = Tensor(DType::kF32, {c.M, c.K});
+  const bool any = rng_.Chance(1, 4);
+  for (float& x : c.x.as<float>()) {
+    const float bits = AnyBits();
+    x = any ? (std::isfinite(bits) ? bits : -0.0f)
+            : std::ldexp(static_cast<float>(rng_.Between(-255, 255)),
+                         static_cast<int>(rng_.Between(-12, 4)));
+  }
+  return c;
+}
+
 Case RandomCase::DrawWhole(Op op) {
   Case c = Draw(op);
   if (RowOf(op).requant && IsCode(c.out_dtype) && !c.bias)
@@ -293,9 +310,9 @@ void RandomCase::DrawParams(Case* c) {
     case OutQParams::kFixed: c->out_q = FixedOutQParams(c->out_dtype); return;
     case OutQParams::kOwn: break;
   }
-  const int centre = HasSums(c->op) ? -3 : HasTwoInputs(c->op) ? -4 : row.function ? -7 : -5;
+  const int centre = HasSums(*c) ? -3 : HasTwoInputs(c->op) ? -4 : row.function ? -7 : -5;
   c->out_q = draw(PerChannel::kOut, centre);
-  if (HasSums(c->op) && theme_ == Theme::kTies && c->N > 0) {
+  if (HasSums(*c) && theme_ == Theme::kTies && c->N > 0) {
     const auto bits = static_cast<int>(rng_.Between(1, 4));
     c->out_q.scale[0] = std::ldexp(c->x_q.scale_at(0) * c->w_q.scale_at(0), bits);
   }
@@ -417,7 +434,7 @@ float RandomCase::Bias(const Case& c, int64_t n) {
     }
     case 1: return rng_.Chance(1, 2) ? 0x1p-149f : -0x1p-149f;
     case 2: {  // nearly cancels the sum of the first row
-      if (c.M == 0 || !HasSums(c.op)) return 1.0f;
+      if (c.M == 0 || !HasSums(c)) return 1.0f;
       const double unit = double{c.x_q.scale_at(0)} * double{c.w_q.scale_at(n)};
       const double bias = -SumOf(slice::OneOutput(c, n)) * unit;
       return std::abs(bias) <= FLT_MAX ? static_cast<float>(bias) : 1.0f;

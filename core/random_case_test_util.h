@@ -33,6 +33,8 @@ class RandomCase {
   Case Draw(Op op);
   // With weights in blocks, of linear and dynamic_linear.
   Case DrawInBlocks(Op op);
+  // A linear of f32 x, half of them with weights in blocks.
+  Case DrawFloatX();
   // With all that a case file can hold: remarks, and other modes of requantization. What is
   // expected and observed is any bits.
   Case DrawWhole(Op op);

@@ -444,7 +444,7 @@ Case WithoutParameters(const Case& c) {
 }
 
 Case SumsOf(const Case& c) {
-  QUALM_CHECK(HasSums(c.op));
+  QUALM_CHECK(HasSums(c));
   Case sums = WithoutParameters(c);
   sums.out_q = QParams{};
   sums.out_dtype = DType::kS32;

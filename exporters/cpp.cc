@@ -353,7 +353,7 @@ void RequireExpressible(const Case& c) {
 
 std::string TermsOf(const Case& c) {
   const std::string bias = c.bias_i32 ? "bias_i32[n]" : "0";
-  if (HasSums(c.op)) {
+  if (HasSums(c)) {
     return std::string(c.op == Op::kLinear ? kLinearTerms : kConvTerms) +
            Fill(kSum, {{"bias", bias}});
   }

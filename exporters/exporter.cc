@@ -101,7 +101,7 @@ std::string Head(const Evidence& evidence, std::string_view mark, std::string_vi
 
 bool IsPairSaturation(const Evidence& evidence) {
   const Case& c = evidence.c;
-  if (!HasSums(c.op) || !c.observed || evidence.expected == c.observed->y) return false;
+  if (!HasSums(c) || !c.observed || evidence.expected == c.observed->y) return false;
   // Such a kernel reads the code of real 0 in the padding.
   const CodeRange codes = RangeOf(c.x.dtype());
   const int32_t zero = c.x_q.zero_point_at(0);
@@ -122,6 +122,7 @@ NamedTexts Export(std::string_view kind, const Case& c, const Finding& finding,
     const bool by_numbers = kind == "numpy" || kind == "cpp" || kind == "gtest";
     Require(BitsOf(c.w.dtype()) >= 8 || by_numbers || kind == "case" || kind == "issue",
             "weights of fewer than 8 bits");
+    Require(!HasFloatX(c) || kind == "case" || kind == "issue", kOfFloatX);
     Require(c.w_block == 0 || kind == "case" || kind == "issue", kInBlocks);
     Case shown = c;
     if (by_numbers) shown.w = InBytes(c.w);

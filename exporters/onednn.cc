@@ -276,7 +276,7 @@ std::string WriteOnednn(const Evidence& evidence) {
   const Case& c = evidence.c;
   Require(!IsClamped(c), "a clamp");
   Require(c.requant == Requant::kExact, "requantization modes");
-  Require(!evidence.expected.empty() && (!HasSums(c.op) || c.K != 0), "empty tensors");
+  Require(!evidence.expected.empty() && (!HasSums(c) || c.K != 0), "empty tensors");
   const std::string body = Body(c);
   const std::string isa(InstructionSetOf(evidence).onednn);
   return Fill(kProgram,

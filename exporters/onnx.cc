@@ -330,7 +330,7 @@ NamedTexts WriteOnnx(const Evidence& evidence) {
   Require(!c.relu, "a fused relu");
   Require(!IsClamped(c), "a clamp");
   Require(c.requant == Requant::kExact, "requantization modes");
-  Require(!evidence.expected.empty() && (!HasSums(c.op) || c.K != 0), "empty tensors");
+  Require(!evidence.expected.empty() && (!HasSums(c) || c.K != 0), "empty tensors");
   const Model model = ModelOf(c);
   const Value output{"y", HasWindow(c.op) ? ChannelsFirst(evidence.expected) : evidence.expected};
   NamedTexts files{{"model.onnx", ModelProto(model, output, Head(evidence, "", "y is exact"))},

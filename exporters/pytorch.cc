@@ -269,7 +269,7 @@ std::string WritePytorch(const Evidence& evidence) {
   const Case& c = evidence.c;
   Require(!IsClamped(c), "a clamp");
   Require(c.requant == Requant::kExact, "requantization modes");
-  Require(!evidence.expected.empty() && (!HasSums(c.op) || c.K != 0), "empty tensors");
+  Require(!evidence.expected.empty() && (!HasSums(c) || c.K != 0), "empty tensors");
   return Fill(kProgram, {{"head", Head(evidence, "#", "python3 repro.py")},
                          {"environment", EnvironmentText(InstructionSetOf(evidence))},
                          {"constants", Constants(Language::kPython, c)},

@@ -281,7 +281,7 @@ Operator PoolOf2024(const Case& c) {
 }
 
 Operator OperatorOf2024(const Case& c) {
-  Require(HasSums(c.op) || c.op == Op::kMaxPool || c.op == Op::kAvgPool ||
+  Require(HasSums(c) || c.op == Op::kMaxPool || c.op == Op::kAvgPool ||
               (!IsClamped(c) && LowerBound(c) <= c.out_min),
           "clamps of this operator");
   switch (c.op) {
@@ -319,7 +319,7 @@ std::string Write(const Evidence& evidence, bool of_2024) {
   const Case& c = evidence.c;
   const OpRow& row = RowOf(c.op);
   Require(c.requant == Requant::kExact, "requantization modes");
-  Require(!evidence.expected.empty() && (!HasSums(c.op) || c.K != 0), "empty tensors");
+  Require(!evidence.expected.empty() && (!HasSums(c) || c.K != 0), "empty tensors");
   Require(c.op == Op::kQuantize || c.op == Op::kDequantize || c.x.dtype() == c.out_dtype ||
               (of_2024 && c.op == Op::kRescale),
           "tensors of different types");

@@ -73,7 +73,7 @@ void AimSumAtTie(Case& c, int64_t m, int64_t n, int64_t target, float code) {
 }  // namespace
 
 void ExtremePair(Case& c, Rng& rng) {
-  if (!HasSums(c.op) || c.M * c.N * c.K == 0) return;
+  if (!HasSums(c) || c.M * c.N * c.K == 0) return;
   const int64_t m = AnyIndex(rng, c.M);
   const int64_t n = AnyIndex(rng, c.N);
   const int64_t k = AnyIndex(rng, c.K) & ~int64_t{1};
@@ -137,7 +137,7 @@ void AimAtTie(Case& c, Rng& rng) {
     c.x.SetInt(i, static_cast<int32_t>(target));
     c.x_q.scale[0] = c.w_q.scale[at] = 1.0f;
     c.out_q.scale[0] = code;
-  } else if (HasSums(c.op)) {
+  } else if (HasSums(c)) {
     AimSumAtTie(c, m, n, target, code);
   } else if (c.op == Op::kRescale) {
     if (!SetDifference(c.x.IntAt(i), target, c.x_q)) return;

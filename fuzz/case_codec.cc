@@ -37,6 +37,7 @@ constexpr uint8_t kCountIncludePad = 1u << 5;
 constexpr uint8_t kNarrowWeights = 'w';
 // Behind that, or another byte in its place, stand blocks of weights.
 constexpr uint8_t kBlocks = 'b';
+constexpr uint8_t kFloatX = 'f';
 // Only this byte means the dimension 0, so that random bytes rarely make an empty case.
 constexpr uint8_t kNoneByte = 255;
 
@@ -264,6 +265,15 @@ void ReadBlocks(Reader& reader, Case& c) {
   }
 }
 
+// Instead of the codes of x: the output is f32 too.
+void ReadFloatX(Reader& reader, Case& c) {
+  if (reader.Byte() != kFloatX) return;
+  c.x = Tensor(DType::kF32, c.x.shape());
+  for (float& value : c.x.as<float>()) value = FiniteFrom(reader.Word());
+  c.out_dtype = DType::kF32;
+  FitCase(&c);
+}
+
 void SetClamp(bool given, int32_t out_min, int32_t out_max, Case& c) {
   OpenClamp(&c);
   if (!given || IsFloat(c.out_dtype)) return;
@@ -358,6 +368,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   if (row.bias) ReadBias(reader, (flags >> kBiasShift) & 3, c);
   if (HasWeights(op)) ReadNarrowWeights(reader, c);
   if (row.blocks) ReadBlocks(reader, c);
+  if (row.float_x) ReadFloatX(reader, c);
   return c;
 }
 
@@ -371,6 +382,7 @@ std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
 
 std::vector<uint8_t> EncodeFitted(const Case& c) {
   Case stored = slice::WithoutBlocks(c);
+  if (HasFloatX(c)) stored.x = Tensor(RowOf(c.op).x_types.front(), c.x.shape());
   const bool by_multiplier = UsesMultiplier(c);
   if (by_multiplier) {
     stored.w_q.scale = c.multiplier;
@@ -391,7 +403,7 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   if (c.relu) flags |= kRelu;
   if (c.bias) flags |= 1u << kBiasShift;
   if (c.bias_i32) flags |= 2u << kBiasShift;
-  if (!row.cast && c.x.dtype() != row.x_types.front()) flags |= kOtherX;
+  if (!row.cast && stored.x.dtype() != row.x_types.front()) flags |= kOtherX;
   const bool narrow = HasWeights(c.op) && BitsOf(c.w.dtype()) < 8;
   if (HasWeights(c.op) && c.w.dtype() == DType::kU8) flags |= kOtherW;
   writer.Byte(static_cast<uint8_t>(flags));
@@ -418,7 +430,7 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
     place(row.x_types, c.x.dtype());
     place(row.out_types, c.out_dtype);
   }
-  WriteElements(writer, c.x);
+  WriteElements(writer, stored.x);
   WriteElements(writer, narrow ? Reshaped(c.w, kWeightCodes.front(), c.w.shape()) : c.w);
   if (c.per_channel && HasChannelList(c.op)) {
     const QParams& q = ChannelQParams(stored);
@@ -437,14 +449,20 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
     writer.Byte(kNarrowWeights);
     for (const char letter : Name(c.w.dtype())) writer.Byte(static_cast<uint8_t>(letter));
   }
-  if (c.w_block == 0) return writer.Take();
+  if (c.w_block == 0 && !HasFloatX(c)) return writer.Take();
   if (!narrow) writer.Byte(0);
-  writer.Byte(kBlocks);
-  writer.Byte(static_cast<uint8_t>(c.w_block - 1));
-  for (size_t i = 0; i < c.w_q.scale.size(); ++i) {
-    writer.Word(BitsOf(c.w_q.scale[i]));
-    writer.Int(c.w_q.zero_point[i]);
+  if (c.w_block != 0) {
+    writer.Byte(kBlocks);
+    writer.Byte(static_cast<uint8_t>(c.w_block - 1));
+    for (size_t i = 0; i < c.w_q.scale.size(); ++i) {
+      writer.Word(BitsOf(c.w_q.scale[i]));
+      writer.Int(c.w_q.zero_point[i]);
+    }
   }
+  if (!HasFloatX(c)) return writer.Take();
+  if (c.w_block == 0) writer.Byte(0);
+  writer.Byte(kFloatX);
+  for (const float value : c.x.as<float>()) writer.Word(BitsOf(value));
   return writer.Take();
 }
 

@@ -80,7 +80,7 @@ TEST_P(CaseCodec, BytesMeanWhatTheyMeant) {
       {"quantize", 15650676553823210447u},   {"dequantize", 1693255855988255093u},
       {"requantize", 15520829585599403430u}, {"rescale", 13450623411406370636u},
       {"add", 15212915837552426146u},        {"mul", 6982999595467450972u},
-      {"linear", 2294239197636446159u},      {"conv2d", 7726486184813615396u},
+      {"linear", 17222896622057387889u},     {"conv2d", 7726486184813615396u},
       {"depthwise", 4290816524807209362u},   {"max_pool", 8572483124302871838u},
       {"avg_pool", 12914210822534119657u},   {"global_avg_pool", 18359079543833932266u},
       {"concat", 14534565005814412542u},     {"table", 6321485034914803453u},
@@ -239,6 +239,23 @@ TEST(CaseCodecLimits, WeightsInBlocksComeBack) {
     }
     EXPECT_GT(within, 100);
   }
+}
+
+TEST(CaseCodecLimits, FloatXComesBack) {
+  test::RandomCase draw(4);
+  int within = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const Case c = draw.DrawFloatX();
+    if (!IsSmall(c)) continue;
+    ++within;
+    Case fitted = c;
+    FitCase(&fitted);
+    ASSERT_TRUE(fitted == c) << Text(c);
+    const auto encoded = EncodeCase(c);
+    ASSERT_TRUE(encoded.has_value()) << Text(c);
+    ASSERT_TRUE(DecodeCase(c.op, *encoded) == c) << Text(c);
+  }
+  EXPECT_GT(within, 100);
 }
 
 TEST(CaseCodecLimits, CasesBeyondAreRefused) {

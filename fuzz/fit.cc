@@ -93,7 +93,7 @@ void FitTypes(Case* c) {
   const auto fitted = [](const DTypeList& types, DType dtype) {
     return types.contains(dtype) ? dtype : types.front();
   };
-  const DType x = fitted(row.x_types, c->x.dtype());
+  const DType x = HasFloatX(*c) ? DType::kF32 : fitted(row.x_types, c->x.dtype());
   c->x = Reshaped(c->x, x, FittedShapeOfX(*c));
   switch (row.second) {
     case Second::kNone: c->w = Tensor(); break;
@@ -103,6 +103,15 @@ void FitTypes(Case* c) {
     case Second::kInput: c->w = Reshaped(c->w, x, ShapeOfW(*c)); break;
   }
   c->out_dtype = KeepsType(c->op) ? x : fitted(row.out_types, c->out_dtype);
+  if (HasFloatX(*c)) c->out_dtype = DType::kF32;
+}
+
+// Every number is finite, and all of the case is in real units.
+void FitFloatX(Case* c) {
+  if (!HasFloatX(*c)) return;
+  for (float& value : c->x.as<float>()) value = std::isfinite(value) ? value : 0.0f;
+  c->bias_i32.reset();
+  c->x_q = QParams{};
 }
 
 // Parameters that the operation lacks stay default, so that equal problems compare equal.
@@ -124,7 +133,7 @@ void FitBlocks(Case* c) {
 
 void FitQParams(Case* c) {
   const OpRow& row = RowOf(c->op);
-  if (!row.x_qparams) c->x_q = QParams{};
+  if (!HasXQParams(*c)) c->x_q = QParams{};
   if (!HasW(c->op) && !row.multiplier) c->w_q = QParams{};
   if (row.out_q == OutQParams::kNone) c->out_q = QParams{};
   if (row.out_q == OutQParams::kFixed) c->out_q = FixedOutQParams(c->out_dtype);
@@ -346,6 +355,7 @@ void FitCase(Case* c) {
   FitFunctionAndObserver(c);
   FitRanges(c);
   FitBlocks(c);
+  FitFloatX(c);
   FitQParams(c);
   FitPostOp(c);
 }

@@ -287,6 +287,21 @@ void ChangeOwnField(Case& c, Rng& rng) {
   });
 }
 
+// Codes of x as the real numbers that they stand for, and any such numbers as codes.
+void ChangeFloatX(Case& c, Rng& rng) {
+  const Tensor from = c.x;
+  if (HasFloatX(c)) {
+    c.x = Tensor(rng.Chance(1, 2) ? DType::kU8 : DType::kS8, from.shape());
+    for (int64_t i = 0; i < from.size(); ++i) c.x.SetInt(i, AnyInteger(rng, RangeOf(c.x.dtype())));
+    return;
+  }
+  c.x = Tensor(DType::kF32, from.shape());
+  for (int64_t i = 0; i < from.size(); ++i) {
+    const double difference = static_cast<double>(from.IntAt(i)) - c.x_q.zero_point_at(0);
+    SetReal(c.x, i, static_cast<float>(difference * c.x_q.scale_at(0)));
+  }
+}
+
 void ChangeForm(Case& c, Rng& rng) {
   const OpRow& row = RowOf(c.op);
   switch (rng.Below(7)) {
@@ -308,6 +323,10 @@ void ChangeForm(Case& c, Rng& rng) {
     case 5: Redraw(c.requant, rng); break;
     default:
       if (row.blocks && rng.Chance(1, 8)) {
+        if (row.float_x && rng.Chance(1, 3)) {
+          ChangeFloatX(c, rng);
+          break;
+        }
         c.w_block = static_cast<int32_t>(rng.Chance(1, 3) ? 0 : rng.Between(1, c.K + 1));
         c.per_channel = c.per_channel || c.w_block != 0;
         break;

@@ -120,8 +120,9 @@ TEST(MutatorReach, SaturationTiesAndEveryForm) {
   }
   EXPECT_GT(saturating, 2500);
   EXPECT_GT(ties, 100);
-  // 2*2 types of x and w, 2 forms, relu or not, times output types with their biases (3+3+2+3).
-  EXPECT_EQ(described.size(), 16u * 11u);
+  // 2*2 types of x and w, 2 forms, relu or not, times output types with their biases (3+3+2+3). And
+  // f32 x: 2 types of w, 2 forms, relu or not, bias or not.
+  EXPECT_EQ(described.size(), 16u * 11u + 16u);
   EXPECT_GT(of_fewer_bits.size(), 16u * 11u);  // of twice as many
 }
 

@@ -21,7 +21,7 @@ using fuzz::ReadsOrRefuses;
 namespace {
 
 void Valid(const Case& layer) {
-  QUALM_CHECK(HasSums(layer.op));
+  QUALM_CHECK(HasSums(layer));
   if (layer.w.dtype() != DType::kF32) QUALM_CHECK_EQ(Validate(layer), "");
 }
 

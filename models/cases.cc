@@ -71,6 +71,7 @@ class Builder {
       case Kind::kMoved: Rescale(Moved()); break;
       case Kind::kDynamicQuantize: DynamicQuantize(); break;
       case Kind::kDynamicMatMul: DynamicMatMul(); break;
+      case Kind::kMatMulNBits: MatMulNBits(); break;
     }
     for (const Part& part : cases_.parts) {
       if (std::string error = Validate(part.c); !error.empty()) Refuse(error);
@@ -345,6 +346,71 @@ class Builder {
     c.w = Gathered(w, TransposedPlaces(w.shape(), {1, 0}), {c.N, c.K});
     SetWeights(layer_.operands[1], &c);
     c.rule = QParamsRule::kOnnx;
+    SetOut(&c);
+    SetBias(&c);
+    Add(std::move(c));
+  }
+
+  // Codes of a few bits, the first one in the lowest bits of a byte; each row begins a byte.
+  std::vector<int32_t> Unpacked(const std::string& name, int64_t rows, int64_t columns,
+                                int bits) const {
+    const Value& value = Get(name);
+    const int64_t row_bytes = (columns * bits + 7) / 8;
+    Require(value.holds_tensor() && value.tensor.dtype() == DType::kU8 &&
+                value.size() == rows * row_bytes,
+            name + " is " + onnx::TypeName(value.type) + " " + Text(value.shape) +
+                ", expected uint8 with " + std::to_string(rows * row_bytes) + " bytes");
+    std::vector<int32_t> codes;
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      const int64_t at = i % columns * bits;
+      const int32_t byte = value.tensor.IntAt(i / columns * row_bytes + at / 8);
+      codes.push_back(byte >> at % 8 & ((1 << bits) - 1));
+    }
+    return codes;
+  }
+
+  // f32 x, and weights in blocks.
+  void MatMulNBits() {
+    const Tensor& x = Reals(layer_.operands[0].codes);
+    const Operand& w = layer_.operands[1];
+    const int64_t bits = node_.Integer("bits", 4), size = node_.Integer("block_size", 0);
+    const int64_t level = node_.Integer("accuracy_level", 0);
+    Case c;
+    c.op = Op::kLinear;
+    c.K = node_.Integer("K", 0);
+    c.N = node_.Integer("N", 0);
+    Require(bits == 2 || bits == 4 || bits == 8, "its weights have " + std::to_string(bits) +
+                                                     " bits, expected 2, 4 or 8");
+    Require(level <= 1, "its accuracy_level is " + std::to_string(level) +
+                            ", which rounds x first, expected float32: 0 or 1");
+    Require(node_.Input(4).empty(), "it has a g_idx");
+    Require(size > 0 && c.K > 0 && c.N > 0 && !x.shape().empty() && x.shape().back() == c.K,
+            "it multiplies " + Text(x.shape()) + " by " + Text({c.K, c.N}) + " in blocks of " +
+                std::to_string(size));
+    Shape shape = WithoutLast(x.shape());
+    c.M = CountOf(shape);
+    shape.push_back(c.N);
+    Begin(shape);
+    Limit(c.M * c.N, c.K);
+    CountOf({c.N, c.K});
+    CountOf({size});
+    c.per_channel = true;
+    c.w_block = static_cast<int32_t>(size);
+    const int64_t blocks = RowBlocks(c);
+    CountOf({c.N, blocks, size});
+    c.x = Tensor(DType::kF32, {c.M, c.K});
+    std::ranges::copy(x.bytes(), c.x.bytes().begin());
+    const int few = static_cast<int>(bits);
+    const std::vector<int32_t> codes = Unpacked(w.codes, c.N, blocks * size, few);
+    c.w = Tensor(few == 2 ? DType::kU2 : few == 4 ? DType::kU4 : DType::kU8, {c.N, c.K});
+    for (int64_t i = 0; i < c.N * c.K; ++i)
+      c.w.SetInt(i, codes[static_cast<size_t>(i / c.K * blocks * size + i % c.K)]);
+    c.w_q.scale = Scales(w.scale);
+    Require(std::ssize(c.w_q.scale) == c.N * blocks,
+            w.scale + " has " + std::to_string(c.w_q.scale.size()) + " scales, expected " +
+                std::to_string(c.N * blocks));
+    c.w_q.zero_point.assign(c.w_q.scale.size(), 1 << (few - 1));
+    if (!w.zero_point.empty()) c.w_q.zero_point = Unpacked(w.zero_point, c.N, blocks, few);
     SetOut(&c);
     SetBias(&c);
     Add(std::move(c));

@@ -726,6 +726,74 @@ TEST(Models, ARecordedValueIsJudged) {
   }
 }
 
+// MatMulNBits, K = 6 and N = 2: blocks of 4 weights of 4 bits, two in a byte, the first one lowest.
+// Beyond K a row has weights that nobody reads. Row 0 is 1 2 3 4 | 5 6, row 1 is 15 0 8 7 | 9 1.
+struct FewBits {
+  Tensor b = Tensor::Of<uint8_t>({2, 2, 2}, std::vector<uint8_t>{0x21, 0x43, 0x65, 0xff,  //
+                                                                 0x0f, 0x78, 0x19, 0xff});
+  Tensor scales = Reals({4}, {0.5f, 2, 1, 0.25f});
+  Tensor x = Reals({1, 2, 6}, {1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1});
+
+  std::string Model(bool zero_points, int64_t level = 0, bool g_idx = false) const {
+    ModelWriter model;
+    model.Input("x", onnx::kFloat, {1, 2, 6}).Constant("b", b).Constant("s", scales);
+    // Zero points 8 and 1 of row 0, 2 and 8 of row 1.
+    model.Constant("z", Tensor::Of<uint8_t>({2}, std::vector<uint8_t>{0x18, 0x82}));
+    model.Constant("i", std::vector<int64_t>{0, 0, 0, 0, 1, 1});
+    return model
+        .Node("MatMulNBits", {"x", "b", "s", zero_points ? "z" : "", g_idx ? "i" : ""}, {"y"},
+              {{"K", int64_t{6}},
+               {"N", int64_t{2}},
+               {"bits", int64_t{4}},
+               {"block_size", int64_t{4}},
+               {"accuracy_level", level}},
+              "com.microsoft")
+        .Output("y")
+        .Text();
+  }
+  ModelRun Run(bool zero_points, const Values& recorded = {}) const {
+    return RunOn(Model(zero_points), {{"x", Value::Of(x)}}, recorded);
+  }
+};
+
+TEST(Models, MatMulNBitsIsALinearOfF32) {
+  const FewBits few;
+  // (1 - 8)/2 + (6 - 8)*2, (15 - 8) + (1 - 8)/4; the sums of the rows: (10 - 32)/2 + (11 - 16)*2,
+  // (30 - 32) + (10 - 16)/4.
+  EXPECT_EQ(TensorOf(few.Run(false), "y"), Reals({1, 2, 2}, {-7.5f, 5.25f, -21, -3.5f}));
+  // (1 - 8)/2 + (6 - 1)*2, (15 - 2) + (1 - 8)/4; (10 - 32)/2 + (11 - 2)*2, (30 - 8) + (10 - 16)/4.
+  const ModelRun with = few.Run(true);
+  EXPECT_EQ(TensorOf(with, "y"), Reals({1, 2, 2}, {6.5f, 11.25f, 7, 20.5f}));
+  EXPECT_EQ(NamesOfLayers(with), (std::vector<std::string>{"linear: MatMulNBits"}));
+  for (const std::string& refused : {few.Model(true, 4), few.Model(true, 0, true)})
+    EXPECT_FALSE(RunOn(refused, {{"x", Value::Of(few.x)}}).rows[0].op);
+}
+
+// What somebody gave is a float32 sum or not, whatever its last bits.
+TEST(Models, LayersOfF32AreJudgedBySums) {
+  FewBits few;
+  const auto judged = [&](const std::vector<float>& y) {
+    const ModelRun run = few.Run(true, {{"y", Value::Of(Reals({1, 2, 2}, y))}});
+    return *run.rows[0].judged;
+  };
+  EXPECT_TRUE(judged({6.5f, 11.25f, 7, 20.5f}).exact());
+  EXPECT_EQ(judged({6.5f, 11.25f, 7, 20.5f}).sums, (SumGrades{4, 0, 0}));
+  const Judged wrong = judged({6.5f, 11.25f, 7, std::nextafter(20.5f, 0.0f)});
+  EXPECT_TRUE(wrong.is_wrong()) << "every float32 sum is exact here";
+  ASSERT_EQ(wrong.differing.size(), 1u);
+  EXPECT_EQ(wrong.differing[0].contract, "sum");
+  few.scales = Reals({4}, {0.1f, 2, 1, 0.25f});
+  few.x = Reals({1, 2, 6}, {0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f, 0, 0, 0, 0, 0, 0});
+  const Tensor exact = TensorOf(few.Run(true), "y");
+  const float next = std::nextafter(exact.FloatAt(0), 100.0f);
+  const Judged near = judged({next, exact.FloatAt(1), 0, 0});
+  EXPECT_FALSE(near.exact());
+  EXPECT_TRUE(near.right());
+  EXPECT_TRUE(near.differing.empty());
+  EXPECT_EQ(near.sums, (SumGrades{2, 2, 0}));
+  EXPECT_TRUE(judged({exact.FloatAt(0) * 1.001f, exact.FloatAt(1), 0, 0}).is_wrong());
+}
+
 TEST(Models, InputsAreDrawnFromTheSeed) {
   const std::string model = ModelWriter()
                                 .Scale("x", 0.5f, DType::kU8, 55)
@@ -754,7 +822,8 @@ TEST(Models, InputsAreDrawnFromTheSeed) {
 // Bytes of a model changed at random: a result, or an error of one line.
 TEST(Models, DamagedModelsAreRunOrRefused) {
   const ConvModel conv;
-  const std::vector<std::string> models{conv.Fused(), conv.Qdq(true), EndsInSoftmax()};
+  const std::vector<std::string> models{conv.Fused(), conv.Qdq(true), EndsInSoftmax(),
+                                        FewBits().Model(true)};
   int refused = 0, ran = 0;
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     Rng rng(seed);

@@ -42,6 +42,7 @@ constexpr std::array kOperators{
     OperatorRow{"MatMulIntegerToFloat", Kind::kMatMul, 0, 2, 4, 1, 3, 5, -1, -1, 6, Result::kReals},
     OperatorRow{"DynamicQuantizeMatMul", Kind::kDynamicMatMul, 0, -1, -1, 1, 2, 3, -1, -1, 4,
                 Result::kReals},
+    OperatorRow{"MatMulNBits", Kind::kMatMulNBits, 0, -1, -1, 1, 2, 3, -1, -1, 5, Result::kReals},
     OperatorRow{"QuantizeLinear", Kind::kQuantize, 0, -1, -1, -1, -1, -1, 1, 2},
     OperatorRow{"DynamicQuantizeLinear", Kind::kDynamicQuantize},
 };

@@ -48,6 +48,7 @@ enum class Kind : uint8_t {
   kMoved,  // elements move, then a rescale
   kDynamicQuantize,
   kDynamicMatMul,
+  kMatMulNBits,
 };
 
 struct Layer {

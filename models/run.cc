@@ -15,6 +15,7 @@
 #include "core/status.h"
 #include "models/cases.h"
 #include "models/plain.h"
+#include "oracles/accepted.h"
 #include "oracles/exact/exact.h"
 #include "triage/identify.h"
 #include "triage/triage.h"
@@ -88,6 +89,28 @@ bool RunsNodeByNode(Judged* judged) {
   return true;
 }
 
+// Asks whether float32 sums of some order give these answers (docs/sums.md).
+void JudgeSums(const Cases& cases, const Tensor& given, const std::string& by, Judged* judged) {
+  static const Contract sum = ParseContract("sum");
+  SumGrades grades;
+  judged->differing.clear();  // an answer that is accepted is nobody's mistake
+  for (const Part& part : cases.parts) {
+    const Accepted accepted = AcceptedBy(sum, part.c);
+    grades.Add(*accepted.grades());
+    const Tensor y = cases.PieceOf(given, part);
+    const std::optional<Divergence> first = accepted.First(y);
+    if (!first) continue;
+    Case& c = judged->differing.emplace_back(part.c);
+    c.contract = sum.text();
+    c.observed = Observed{by, y};
+    if (judged->diagnosis.empty())
+      judged->diagnosis = fmt::format("output {} is not {}", first->index,
+                                      accepted.What(sum, first->index));
+    judged->outside_sums = true;
+  }
+  judged->sums = grades;
+}
+
 // `group`: of float nodes, which a runtime may leave as they are.
 Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, bool group) {
   Judged judged;
@@ -106,6 +129,10 @@ Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, boo
     if (whole.SameAt(i, given)) continue;
     ++judged.departing;
     judged.worst_lsb = std::max(judged.worst_lsb, DistanceLsb(whole, given, i));
+  }
+  if (HasFloatX(cases.parts.front().c)) {
+    JudgeSums(cases, given, by, &judged);
+    return judged;
   }
   if (judged.differing.empty()) return judged;
   judged.conventions = ConventionsOf(judged.differing, true);

@@ -16,6 +16,7 @@
 #include "core/io/onnx_graph.h"
 #include "core/verdict.h"
 #include "models/plan.h"
+#include "oracles/conventions/float_sums.h"
 
 namespace qualm::models {
 
@@ -28,12 +29,20 @@ struct Judged {
   // Names of the conventions that give all outputs, those of ONNX Runtime first.
   std::vector<std::string> conventions;
   bool node_by_node = false;  // that of float32, because the group is not fused
+  // Of a layer of f32 x, which no convention defines: what decided about how many outputs, and
+  // whether one is refused (docs/sums.md).
+  std::optional<SumGrades> sums;
+  bool outside_sums = false;
   bool undefined = false;     // no convention of a library defines the case
   std::string diagnosis;  // of an answer that no convention gives: one sentence, "" if too large
   std::vector<Case> differing;  // with what they gave as `observed`
 
   bool exact() const { return departing == 0; }
-  bool is_wrong() const { return !exact() && conventions.empty() && !undefined; }
+  // What is asked of the layer: exact outputs, of f32 x float32 sums.
+  bool right() const { return sums ? !outside_sums : exact(); }
+  bool is_wrong() const {
+    return !right() && conventions.empty() && !undefined;
+  }
 };
 
 struct Row {

@@ -87,8 +87,8 @@ std::string WhyNotJudged(const Contract& contract, const Case& c) {
   for (const std::string& id : contract.variations) {
     if (FindVariation(id) == nullptr) return "there is no variation " + id;
   }
-  if (c.w_block != 0 && !contract.variations.empty())
-    return "variations know no " + std::string(kInBlocks);
+  if ((c.w_block != 0 || HasFloatX(c)) && !contract.variations.empty())
+    return "variations know no " + std::string(HasFloatX(c) ? kOfFloatX : kInBlocks);
   if (contract.sum) return WhyNoFloatSums(c);
   if (contract.convention.empty()) return "";
   const Convention* const convention = FindConvention(contract.convention);

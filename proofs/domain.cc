@@ -106,6 +106,7 @@ std::string_view Name(Inputs inputs) {
 }
 
 Domain::Domain(const Case& c) : problem_(ProblemOf(c)), inputs_(InputsOf(c)) {
+  if (HasFloatX(c)) throw InputError("x_dtype: certificates know no " + std::string(kOfFloatX));
   if (c.w_block != 0) throw InputError("w_block: certificates know no " + std::string(kInBlocks));
   if (HasWeights(c.op) && InfoOf(c.w.dtype()).bits < 8)
     throw InputError("w_dtype: is " + std::string(Name(c.w.dtype())) + ", expected s8 or u8");

@@ -343,13 +343,13 @@ std::string MonotoneOf(const Certificate& certificate, int64_t falls, const RunO
 
 std::vector<Case> ProblemsFor(const Case& c, Op op) {
   if (c.op == op) return ByChannel(c);
-  if (op == Op::kRequantize && HasSums(c.op) && IsCode(c.out_dtype)) return RequantizesOf(c);
+  if (op == Op::kRequantize && HasSums(c) && IsCode(c.out_dtype)) return RequantizesOf(c);
   std::vector<Case> problems;
   const auto add = [&](Case one, QParams Case::* member, const QParams& q) {
     one.*member = AtChannel(q, 0);
     problems.push_back(std::move(one));
   };
-  if (op == Op::kQuantize && RowOf(c.op).x_qparams && IsCode(c.x.dtype()))
+  if (op == Op::kQuantize && HasXQParams(c) && IsCode(c.x.dtype()))
     add(Elementwise(op, DType::kF32, c.x.dtype(), {}), &Case::out_q, c.x_q);
   if (op == Op::kDequantize && HasOutQParams(c.op) && IsCode(c.out_dtype))
     add(Elementwise(op, c.out_dtype, DType::kF32, {}), &Case::x_q, c.out_q);

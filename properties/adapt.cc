@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -133,7 +134,7 @@ std::vector<Change> ChangesOfAll() {
       [](Case& c) { OutputAs(c, DType::kF32); },
       // The output as the input: type, scale and zero point.
       [](Case& c) {
-        if (!IsCode(c.x.dtype()) || !IsCode(c.out_dtype) || HasSums(c.op)) return;
+        if (!IsCode(c.x.dtype()) || !IsCode(c.out_dtype) || HasSums(c)) return;
         c.out_dtype = c.x.dtype();
         c.out_q = c.x_q;
         FullRange(c);
@@ -183,17 +184,35 @@ std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
                  subject.Inside(c));
 }
 
+namespace {
+
+// The case, or what AdaptTo makes of it where that keeps what the subject may know nothing of.
+// Whoever refuses that says so first, in the words of `what`, or loses time here.
+std::optional<Case> TakenWith(const Subject& subject, const std::optional<Case>& c,
+                              std::string_view what, bool (*has)(const Case&)) {
+  if (!c) return std::nullopt;
+  const std::string why = WhyNot(subject, *c);
+  if (why.empty()) return c;
+  if (why.find(what) != std::string::npos) return std::nullopt;
+  std::optional<Case> taken = AdaptTo(subject, *c);
+  return taken && has(*taken) ? taken : std::nullopt;
+}
+
+}  // namespace
+
 std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
-  if (const std::optional<Case> blocks = gen::InBlocks(drawn, relation::Hash(drawn))) {
-    const std::string why = WhyNot(subject, *blocks);
-    if (why.empty()) return blocks;
-    // Whoever refuses blocks says so first, or loses time here.
-    if (why.find(kInBlocks) == std::string::npos) {
-      std::optional<Case> taken = AdaptTo(subject, *blocks);
-      if (taken && taken->w_block != 0) return taken;
-    }
-  }
-  return AdaptTo(subject, drawn);
+  const uint64_t seed = relation::Hash(drawn);
+  const auto with_floats = [&](uint64_t turn) {
+    return TakenWith(subject, gen::WithFloatX(drawn, turn), kOfFloatX, HasFloatX);
+  };
+  if (std::optional<Case> floats = with_floats(seed)) return floats;
+  const auto in_blocks = [](const Case& c) { return c.w_block != 0; };
+  std::optional<Case> taken = TakenWith(subject, gen::InBlocks(drawn, seed), kInBlocks, in_blocks);
+  if (!taken) taken = AdaptTo(subject, drawn);
+  // Whoever takes nothing but f32 x takes it at every turn.
+  for (uint64_t turn = 1; !taken && RowOf(drawn.op).float_x && turn < 8; ++turn)
+    taken = with_floats(seed + turn);
+  return taken;
 }
 
 std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_not, const Case& c) {

@@ -66,6 +66,32 @@ TEST(TakenBy, DrawsBlocksForThoseWhoTakeThem) {
   EXPECT_GT(of_s8, 80);
 }
 
+// The same of f32 x, and whoever takes nothing else gets nothing else.
+TEST(TakenBy, DrawsFloatsForThoseWhoTakeThem) {
+  TestSubject all, only, none;
+  all.takes_blocks = all.takes_float_x = only.takes_blocks = only.takes_float_x = true;
+  only.cannot_run = [](const Case& c) { return HasFloatX(c) ? "" : "codes"; };
+  int of_all = 0, in_blocks = 0, of_only = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const Case c = gen::Draw(Op::kLinear, seed);
+    EXPECT_FALSE(TakenBy(none, c) && HasFloatX(*TakenBy(none, c)));
+    const std::optional<Case> taken = TakenBy(all, c);
+    ASSERT_TRUE(taken);
+    EXPECT_EQ(Validate(*taken), "") << Describe(*taken);
+    EXPECT_EQ(TakenBy(all, *taken), taken) << "a taken case stays as it is";
+    of_all += HasFloatX(*taken) ? 1 : 0;
+    in_blocks += HasFloatX(*taken) && taken->w_block != 0 ? 1 : 0;
+    const std::optional<Case> other = TakenBy(only, c);
+    of_only += other && HasFloatX(*other) ? 1 : 0;
+  }
+  EXPECT_GT(of_all, 150);
+  EXPECT_LT(of_all, 250);
+  EXPECT_GT(in_blocks, 70);
+  EXPECT_GT(of_only, 380);
+  const Case conv = gen::Draw(Op::kConv2d, 1);
+  EXPECT_EQ(gen::WithFloatX(conv, 1), std::nullopt);
+}
+
 TEST(Adapt, BringsEveryLinearIntoAPlainGemm) {
   TestSubject subject;
   subject.cannot_run = PlainGemm;

@@ -162,7 +162,7 @@ class LayerCases {
 // What most libraries take: codes as zero points, the whole clamp, no relu, one type; the parts
 // that only some of them take are drawn.
 Case IntoDomain(Case c, Rng& rng) {
-  const bool moved = HasSums(c.op) || HasTwoOperands(c.op) || c.op == Op::kQuantize ||
+  const bool moved = HasSums(c) || HasTwoOperands(c.op) || c.op == Op::kQuantize ||
                      c.op == Op::kDequantize || c.op == Op::kRequantize;
   if (moved) c = gen::IntoLibraryDomain(std::move(c), rng);
   const auto codes = [&](QParams& q, DType dtype) {
@@ -177,7 +177,7 @@ Case IntoDomain(Case c, Rng& rng) {
       if (!(scale > 0x1p-20f && scale < 0x1p10f)) scale = 0.03f;
     }
   };
-  if (!HasSums(c.op)) {
+  if (!HasSums(c)) {
     codes(c.x_q, c.x.dtype());
     if (HasTwoInputs(c.op)) codes(c.w_q, c.w.dtype());
     if (RowOf(c.op).out_q == OutQParams::kOwn) codes(c.out_q, c.out_dtype);
@@ -750,7 +750,7 @@ class Digests {
     if (!reason.empty()) return false;
     ++answered_;
     const ConventionOutput output = convention_.run(c);
-    if (convention_.accumulation && HasSums(c.op)) {
+    if (convention_.accumulation && HasSums(c)) {
       const conventions::Accumulation how = convention_.accumulation(c);
       traces_ += std::string(how.kernel) + std::to_string(static_cast<int>(how.kind)) +
                  std::to_string(how.first_block);

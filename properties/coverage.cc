@@ -200,7 +200,7 @@ std::vector<double> MultipliersOf(const Case& c) {
   if (!HasMultiplier(c.op) || !IsCode(c.out_dtype)) return multipliers;
   if (!c.multiplier.empty()) return {c.multiplier.begin(), c.multiplier.end()};
   const double ratio = double{c.x_q.scale_at(0)} / c.out_q.scale_at(0);
-  const bool product = HasSums(c.op) || RowOf(c.op).multiplier || c.op == Op::kMul;
+  const bool product = HasSums(c) || RowOf(c.op).multiplier || c.op == Op::kMul;
   if (!product) multipliers.push_back(ratio);
   if (product) {
     for (const float scale : c.w_q.scale) multipliers.push_back(ratio * scale);
@@ -248,7 +248,7 @@ void AddParameterHazards(const Case& c, const Add& add) {
   }
   add(Hazard::kPowerOfTwo, power);
   add(Hazard::kShiftEdge, shift);
-  add(Hazard::kTermAtEdge, HasSums(c.op) && c.w_block == 0 && HasTermAtEdge(c));
+  add(Hazard::kTermAtEdge, HasSums(c) && c.w_block == 0 && HasTermAtEdge(c));
 }
 
 }  // namespace
@@ -262,7 +262,7 @@ std::vector<Hazard> HazardsOf(const Case& c) {
   const auto add = [&](Hazard hazard, bool reached) {
     if (reached) hazards.push_back(hazard);
   };
-  const bool sums = HasSums(c.op);
+  const bool sums = HasSums(c);
   const bool empty = c.M == 0 || c.N == 0 || (HasWeights(c.op) && c.K == 0);
   if (!empty) {
     // Equal rows and columns reach the same.

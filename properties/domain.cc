@@ -32,7 +32,7 @@ void EachRange(C& c, const See& see) {
     see("multiplier", std::span(c.multiplier));
     see("out_zp", std::span(c.out_q.zero_point));
   } else {
-    if (row.x_qparams) qparams("x_scale", "x_zp", c.x_q);
+    if (HasXQParams(c)) qparams("x_scale", "x_zp", c.x_q);
     if (HasW(c.op) || row.multiplier) qparams("w_scale", "w_zp", c.w_q);
     if (HasOutQParams(c.op) && IsCode(c.out_dtype)) qparams("out_scale", "out_zp", c.out_q);
   }

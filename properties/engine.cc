@@ -291,7 +291,7 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
     if (judging.adapt) {
       adapted = TakenBy(*subject, drawn);
       if (adapted == drawn) adapted.reset();
-      if (adapted && adapted->w_block == drawn.w_block)
+      if (adapted && adapted->w_block == drawn.w_block && HasFloatX(*adapted) == HasFloatX(drawn))
         ++result.adapted[subject_name][WhyNot(*subject, drawn)];
     }
     const Case& c = adapted ? *adapted : drawn;

@@ -79,10 +79,10 @@ Case ForXnnpack(Case c, Rng& rng) {
   Retype(c.x, dtype);
   Retype(c.w, dtype);
   if (c.op != Op::kDequantize) SetOutput(c, dtype);
-  if (dtype == DType::kU8 || !HasSums(c.op)) PerTensor(c);
+  if (dtype == DType::kU8 || !HasSums(c)) PerTensor(c);
   IntoCodes(c.x_q, dtype);
   IntoCodes(c.w_q, dtype);
-  if (HasSums(c.op) && dtype == DType::kS8) c.w_q.zero_point.assign(c.w_q.zero_point.size(), 0);
+  if (HasSums(c) && dtype == DType::kS8) c.w_q.zero_point.assign(c.w_q.zero_point.size(), 0);
   IntoCodes(c.out_q, dtype);
   c.requant = Requant::kExact;
   IntegerBias(c, rng);
@@ -153,7 +153,7 @@ Case ForGemmlowp(Case c, Rng& rng) { return ForProduct(std::move(c), rng, true);
 Case ForRuy(Case c, Rng& rng) { return ForProduct(std::move(c), rng, false); }
 
 Case ForFbgemm(Case c, Rng&) {
-  if (HasSums(c.op)) {
+  if (HasSums(c)) {
     Retype(c.x, DType::kU8);
     Retype(c.w, DType::kS8);
   } else {
@@ -164,13 +164,13 @@ Case ForFbgemm(Case c, Rng&) {
     c.out_min = 0;
     c.out_max = 255;
   }
-  c.relu = c.relu && HasSums(c.op);
+  c.relu = c.relu && HasSums(c);
   c.requant = Requant::kExact;
   return c;
 }
 
 Case ForOnednn(Case c, Rng&) {
-  if (HasSums(c.op)) {
+  if (HasSums(c)) {
     Retype(c.w, DType::kS8);
     const int32_t zero = IsConv(c.op) ? 0 : c.w_q.zero_point[0];
     c.w_q.zero_point.assign(c.w_q.zero_point.size(), zero);

@@ -127,8 +127,10 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
   if (std::string reason = subject.CannotRun(c); !reason.empty()) {
     return Verdict::Skipped(std::move(reason));
   }
-  if (c.w_block != 0 && !property.any_contract && property.claim != "matches_exact")
-    return Verdict::NotApplicable("no theorem is stated for " + std::string(kInBlocks));
+  if ((c.w_block != 0 || HasFloatX(c)) && !property.any_contract &&
+      property.claim != "matches_exact")
+    return Verdict::NotApplicable("no theorem is stated for " +
+                                  std::string(HasFloatX(c) ? kOfFloatX : kInBlocks));
   return property.check(c, subject);
 }
 

@@ -89,11 +89,11 @@ void SplitIntoGroups(Case& c) {
 constexpr std::array<Change, 19> kChanges{
     {{"the scale of x",
       [](Case& c) {
-        if (RowOf(c.op).x_qparams) Double(c.x_q.scale);
+        if (HasXQParams(c)) Double(c.x_q.scale);
       }},
      {"the zero point of x",
       [](Case& c) {
-        if (RowOf(c.op).x_qparams) Move(c.x_q.zero_point, c.x.dtype());
+        if (HasXQParams(c)) Move(c.x_q.zero_point, c.x.dtype());
       }},
      {"the scale of w",
       [](Case& c) {
@@ -339,7 +339,7 @@ void TurnRows(int64_t rows, int64_t period, Tensor& x) {
 // is used by two of them at once.
 Case WithWorkForThreads(const Case& c) {
   constexpr int64_t kMostRows = 300;
-  const int64_t most_work = int64_t{1} << (HasSums(c.op) ? 18 : 16);  // products take less time
+  const int64_t most_work = int64_t{1} << (HasSums(c) ? 18 : 16);  // products take less time
   if (RowOf(c.op).layout == Layout::kBatches) return ProblemOf(c);
   const int64_t rows = HasWindow(c.op) ? c.window.batch : c.M;
   if (rows == 0) return ProblemOf(c);

@@ -90,7 +90,7 @@ Case OneRow(const Case& c) {
 }
 
 Case Expand(const Case& base, const std::vector<int32_t>& codes) {
-  QUALM_CHECK(HasSums(base.op));  // so x holds codes, a byte each
+  QUALM_CHECK(HasSums(base));  // so x holds codes, a byte each
   Case expanded = ProblemOf(base);
   const auto count = static_cast<int64_t>(codes.size());
   if (IsConv(base.op)) {
@@ -225,7 +225,8 @@ Tensor ExactCurve(const Case& base, int64_t n, const std::vector<int32_t>& codes
 }
 
 Result Run(const Case& c, Subject& subject, const std::vector<int32_t>& codes) {
-  if (!HasSums(c.op)) throw InputError("op: a sweep needs linear or a convolution");
+  if (HasFloatX(c)) throw InputError("x_dtype: sweeps know no " + std::string(kOfFloatX));
+  if (!HasSums(c)) throw InputError("op: a sweep needs linear or a convolution");
   if (c.w_block != 0) throw InputError("w_block: sweeps know no " + std::string(kInBlocks));
   if (IsConv(c.op) && c.M == 0) throw InputError("M: a sweep needs an output pixel");
   const Case base = OneRow(c);

@@ -29,6 +29,7 @@ class TestSubject : public BasicSubject {
 
   std::string_view name() const override { return name_; }
   std::string CannotRun(const Case& c) const override {
+    if (HasFloatX(c) && !takes_float_x) return std::string(kOfFloatX);
     if (c.w_block != 0 && !takes_blocks) return std::string(kInBlocks);
     return cannot_run ? cannot_run(c) : "";
   }
@@ -42,7 +43,7 @@ class TestSubject : public BasicSubject {
   std::function<std::string(const Case&)> cannot_run;
   std::vector<std::string> siblings;
   int64_t runs = 0;
-  bool takes_blocks = false;  // else drawn cases stay without
+  bool takes_blocks = false, takes_float_x = false;  // else drawn cases stay without
 
  private:
   RunFunction run_;

@@ -191,7 +191,7 @@ std::string PlaceOf(const Case& c, int64_t index) {
 }
 
 Table OperandTable(const Case& c, int64_t index) {
-  if (HasSums(c.op) && c.x.dtype() != DType::kF32) return SumOperands(c, index);
+  if (HasSums(c) && c.x.dtype() != DType::kF32) return SumOperands(c, index);
   Table table{"What goes in: real value = scale × (code − zero point)",
               {"", "code", "zero point", "scale", "real value"},
               {},

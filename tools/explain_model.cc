@@ -85,6 +85,9 @@ void FitInput(const onnx::Graph& graph, const onnx::Port& port, onnx::Value* val
 }
 
 std::string WhoseText(const Judged& judged) {
+  if (judged.sums) {
+    return (judged.outside_sums ? "NO FLOAT32 SUMS: " : "float32 sums: ") + judged.sums->text();
+  }
   if (judged.exact()) return "exact";
   if (judged.node_by_node) return "float32, node by node (" + judged.conventions[0] + ")";
   if (!judged.conventions.empty()) return FewNames(triage::ConventionsText(judged.conventions));
@@ -129,7 +132,7 @@ std::string TableText(const ModelRun& run) {
   text += fmt::format("  {:<{}}  {:<{}}  {:<{}}{}\n", "layer", name, "operation", operation,
                       "output", run.by.empty() ? 0 : shape,
                       run.by.empty() ? "" : "  not exact   at most  whose arithmetic");
-  int64_t layers = 0, exact = 0, named = 0, undefined = 0, lost = 0, ran = 0;
+  int64_t layers = 0, exact = 0, sums = 0, named = 0, undefined = 0, lost = 0, ran = 0;
   std::vector<std::string> wrong;
   for (const Row& row : run.rows) {
     std::string line = fmt::format("  {:<{}}  {:<{}}  {:<{}}  {}", OneLine(row.name), name,
@@ -143,6 +146,8 @@ std::string TableText(const ModelRun& run) {
     if (!row.judged) continue;
     if (row.judged->exact()) {
       ++exact;
+    } else if (row.judged->right()) {
+      ++sums;
     } else if (row.judged->is_wrong()) {
       wrong.push_back(OneLine(row.name));
     } else {
@@ -151,6 +156,7 @@ std::string TableText(const ModelRun& run) {
   }
   text += "  of " + Plural(layers, "layer");
   if (!run.by.empty()) text += fmt::format(": {} exact", exact);
+  if (sums != 0) text += fmt::format(", {} float32 sums", sums);
   if (named != 0) text += fmt::format(", {} not exact in a known way", named);
   if (undefined != 0) text += fmt::format(", {} not exact and defined by nobody", undefined);
   if (!wrong.empty()) text += fmt::format(", {} WRONG: {}", wrong.size(), fmt::join(wrong, ", "));
@@ -184,6 +190,11 @@ JsonValue RowJson(const Row& row, const std::vector<std::string>& files) {
   json.Add("worst_lsb", judged.worst_lsb);
   json.Add("arithmetic", judged.conventions);
   json.Add("wrong", judged.is_wrong());
+  if (judged.sums) {
+    json.Add("sums", JsonObject{{"window", judged.sums->window},
+                                {"bound", judged.sums->bound},
+                                {"undecided", judged.sums->undecided}});
+  }
   json.Add("on_own_inputs", judged.on_own_inputs);
   json.Add("explanation", JsonValue::OrNull(judged.diagnosis));
   json.Add("cases", files);
@@ -302,7 +313,7 @@ int RunExplainOnnx(const CommonOptions& common, const ModelOptions& options,
     const Row& row = run.rows[i];
     ++session.totals.cases;
     if (!row.judged) continue;
-    session.totals.Add(row.judged->exact() ? Judgement::kPassed : Judgement::kFailed);
+    session.totals.Add(row.judged->right() ? Judgement::kPassed : Judgement::kFailed);
     const std::vector<Case>& differing = row.judged->differing;
     for (size_t part = 0; part < differing.size(); ++part) {
       const Case& c = differing[part];
@@ -322,7 +333,7 @@ int RunExplainOnnx(const CommonOptions& common, const ModelOptions& options,
                           FirstDivergence(exact::Evaluate(c), c.observed->y)),
           file);
     }
-    if (row.judged->exact()) continue;
+    if (row.judged->right()) continue;
     if (!row.judged->diagnosis.empty())
       details += fmt::format("  {}: {}\n", OneLine(row.name), row.judged->diagnosis);
     if (!files[i].empty())

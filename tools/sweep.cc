@@ -192,7 +192,7 @@ int RunSweep(const Options& options) {
   const auto refuse = [&](const std::string& what) {
     throw InputError(options.path + ": " + what + " for a sweep");
   };
-  if (!HasSums(base.op))
+  if (!HasSums(base))
     refuse("op: is " + std::string(Name(base.op)) + ", expected linear, conv2d or depthwise");
   if (base.w_block != 0) refuse("w_block: is " + std::to_string(base.w_block) + ", expected none");
   if (IsFloat(base.out_dtype)) refuse("out_dtype: is a float, expected codes or s32");

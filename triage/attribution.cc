@@ -1380,7 +1380,7 @@ Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
   if (NamesCause(verdict)) return Stated(*verdict.kind, verdict.reason, true);
   Recorder recorder(subject);
   std::vector<Case> candidates{ProblemOf(c)};
-  if (HasSums(c.op) && c.out_dtype != DType::kF32 && c.N > 0 && (c.M > 0 || !IsConv(c.op))) {
+  if (HasSums(c) && c.out_dtype != DType::kF32 && c.N > 0 && (c.M > 0 || !IsConv(c.op))) {
     const CodeRange range = RangeOf(c.x.dtype());
     const Case base = sweep::OneRow(c);
     candidates.push_back(sweep::Expand(base, sweep::Codes(base, range.min, range.max, 1)));

@@ -23,7 +23,7 @@
 namespace qualm::triage {
 
 // The operation adds products of codes.
-inline bool SumsOfCodes(const Case& c) { return HasSums(c.op) || RowOf(c.op).dynamic; }
+inline bool SumsOfCodes(const Case& c) { return HasSums(c) || RowOf(c.op).dynamic; }
 
 // Each entry from another place; whether that changes the list.
 template <class T>

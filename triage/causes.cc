@@ -50,7 +50,7 @@ bool CodesOfInput(const Case& c) { return IsCode(c.x.dtype()); }
 bool Weights(const Case& c) { return !c.w.empty(); }
 bool HasCodesOut(const Case& c) { return IsCode(c.out_dtype); }
 bool SumsToCodes(const Case& c) {
-  return HasSums(c.op) && IsCode(c.out_dtype) && c.requant == Requant::kExact;
+  return HasSums(c) && IsCode(c.out_dtype) && c.requant == Requant::kExact;
 }
 
 // The output, or x of dynamic_linear, is a real value rounded once to a code. The other
@@ -277,7 +277,7 @@ int64_t TermsLeft(const Case& c) {
 
 // Rows of 4 bits that a loop over pairs of them does not fill.
 bool EndsInsideAByte(const Case& c) {
-  return HasSums(c.op) && BitsOf(c.w.dtype()) == 4 && c.K % 2 != 0;
+  return HasSums(c) && BitsOf(c.w.dtype()) == 4 && c.K % 2 != 0;
 }
 
 template <int64_t kLanes>
@@ -414,7 +414,7 @@ int64_t SwappedNeighbours(int64_t k) { return k ^ 1; }
 // What would lie beyond the row stays where it is.
 template <int64_t (*kFrom)(int64_t k)>
 bool ReadWeightsFrom(Stages& s) {
-  if (s.c.w_block != 0) {
+  if (s.c.w_block != 0 || HasFloatX(s.c)) {
     const Tensor old = s.c.w;
     for (int64_t i = 0; i < old.size(); ++i) {
       const int64_t from = kFrom(i % s.c.K);
@@ -1141,7 +1141,7 @@ const Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "float32 scale product",
      "rounds x_scale*w_scale to float32 first",
      [](const Case&
-            c) { return (HasSums(c.op) || c.op == Op::kRequantize) && c.requant == Requant::kExact; },
+            c) { return (HasSums(c) || c.op == Op::kRequantize) && c.requant == Requant::kExact; },
      RoundScaleProduct},
     {Stage::kOperands, Kind::kRounding, "denormals are zero", "takes denormals for 0",
      [](const Case& c) {
@@ -1301,7 +1301,7 @@ const Cause kMistakes[] = {
      [](Stages& s) { return Replace(s.c.w_q.zero_point, s.c.x_q.zero_point); }},
     {Stage::kClamp, Kind::kZeroPoint, "input zero point in place of the output's",
      "adds the {x_zero_point} instead of the output zero point",
-     [](const Case& c) { return HasCodesOut(c) && RowOf(c.op).x_qparams && !HasSums(c.op); },
+     [](const Case& c) { return HasCodesOut(c) && RowOf(c.op).x_qparams && !HasSums(c); },
      [](Stages& s) {
        const std::vector<int32_t> zero(s.c.out_q.zero_point.size(), s.c.x_q.zero_point_at(0));
        return Replace(s.c.out_q.zero_point, zero);
@@ -1361,7 +1361,7 @@ const Cause kMistakes[] = {
      Is<Op::kDequantize>, Set<&Stages::real, TwoProducts>},
     {Stage::kScale, Kind::kRounding, "left shift of a multiplier dropped",
      "drops the power of two of a multiplier of 1 or more",
-     [](const Case& c) { return RoundsReal(c) && (HasSums(c.op) || c.op == Op::kRequantize); },
+     [](const Case& c) { return RoundsReal(c) && (HasSums(c) || c.op == Op::kRequantize); },
      DropLeftShiftsOfSums},
     {Stage::kClamp, Kind::kClamp, "clamp before the zero point",
      "clamps to the codes before it adds the zero point", Converts,
@@ -1755,7 +1755,7 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const
   for (const Cause* cause : causes) {
     // Of several causes those act that can here; a place that is none means another case.
     Stages changed = stages;
-    const bool known = c.w_block == 0 || cause->knows_blocks;
+    const bool known = (c.w_block == 0 && !HasFloatX(c)) || cause->knows_blocks;
     const bool acts = known && cause->applies(c) && cause->change(changed);
     if (!acts && cause->stage == Stage::kPlace) return std::nullopt;
     if (!acts) continue;

@@ -209,7 +209,7 @@ void Label(const Answerer& answerer, const std::string& convention, Witness& wit
 std::optional<Case> DrawnShorter(const Case& c, const IdentifyOptions& options,
                                  const Holds& tells_apart) {
   constexpr int64_t kTerms = 2;
-  if (!HasSums(c.op) || (c.M * c.N == 1 && c.K <= kTerms)) return std::nullopt;
+  if (!HasSums(c) || (c.M * c.N == 1 && c.K <= kTerms)) return std::nullopt;
   for (int64_t i = 0; i < options.cases; ++i) {
     // Odd seeds draw solved near-ties.
     const uint64_t seed = CaseSeed(options.seed, c.op, (int64_t{1} << 32) + i) | 1;
@@ -335,7 +335,7 @@ void Domain::Add(const Case& c) {
     note(std::string("zero points of ") + whose,
          std::ranges::any_of(q.zero_point, [](int32_t z) { return z != 0; }));
   };
-  if (row.x_qparams) note_zero_point(HasTwoInputs(c.op) ? "a" : "x", c.x_q);
+  if (HasXQParams(c)) note_zero_point(HasTwoInputs(c.op) ? "a" : "x", c.x_q);
   if (HasW(c.op)) note_zero_point(HasTwoInputs(c.op) ? "b" : "w", c.w_q);
   if (HasOutQParams(c.op)) note_zero_point("the output", c.out_q);
 }

@@ -70,6 +70,7 @@ std::optional<Case> ProblemThatShows(const Case& c, int which) {
   if (Averages(c) && c.K > kMostValue) return std::nullopt;
   if (BitsOf(c.w.dtype()) < 8) return std::nullopt;  // too few codes to tell terms apart
   if (c.w_block != 0) return std::nullopt;           // terms are told apart with one zero point
+  if (HasFloatX(c)) return std::nullopt;             // by codes of x, too
   Case p = ProblemOf(c);
   const bool terms = HasTerms(c);
   if (row.clamp) OpenClamp(&p);

@@ -304,7 +304,7 @@ std::vector<Parameter> ParametersOf(const Case& c) {
   // The largest code is that of any scale and zero point, and softmax takes differences of codes.
   const bool x_matters = row.out_q != OutQParams::kOfInput;
   if (x_matters) add_scale(pair ? "a_scale" : "x_scale", List::kXScale);
-  if (row.x_qparams && !row.multiplier && x_matters && row.out_q != OutQParams::kFixed)
+  if (HasXQParams(c) && !row.multiplier && x_matters && row.out_q != OutQParams::kFixed)
     add(pair ? "a_zp" : "x_zp", Kind::kZeroPoint, List::kXScale);
   add_scale(pair ? "b_scale" : "w_scale", List::kWScale);
   if (HasW(c.op)) add(pair ? "b_zp" : "w_zp", Kind::kZeroPoint, List::kWScale);
@@ -316,7 +316,7 @@ std::vector<Parameter> ParametersOf(const Case& c) {
   const auto counts = [](const auto& bias) {
     return bias && std::ranges::any_of(*bias, [](auto value) { return value != 0; });
   };
-  if (exact::IsLinearInScales(c) && HasSums(c.op) && c.requant == Requant::kExact &&
+  if (exact::IsLinearInScales(c) && HasSums(c) && c.requant == Requant::kExact &&
       (counts(c.bias) || counts(c.bias_i32)))
     add(c.bias ? "bias" : "bias_i32", Kind::kBiasFactor);
   if (row.clamp && c.out_dtype != DType::kF32 && c.out_dtype != DType::kS32) {
@@ -343,6 +343,7 @@ bool Solution::unique() const {
 }
 
 std::string CannotSolve(const Case& c, std::span<const Parameter> unknown) {
+  if (HasFloatX(c)) return "x_dtype: no number is looked for in " + std::string(kOfFloatX);
   if (c.w_block != 0) return "w_block: no number is looked for in " + std::string(kInBlocks);
   int64_t scales = 0, integers = 0;
   for (const Parameter& parameter : unknown) {

@@ -366,7 +366,7 @@ Tensor Stages::DynamicOf() const {
 std::optional<std::vector<__int128>> Stages::Moved() const {
   const bool others = pool != PoolHooks{} || softmax != SoftmaxHooks{} || choice != ChoiceHooks{} ||
                       codes != CodeHooks{} || integer != nullptr || real != nullptr ||
-                      finish != nullptr || (sums && !HasSums(c.op));
+                      finish != nullptr || (sums && !HasSums(c));
   if (others) return std::nullopt;
   if (!sums) return std::vector<__int128>{};
   std::vector<__int128> moved = SumsOf(c, *sums);

@@ -388,7 +388,8 @@ std::optional<Case> NextCase(const Case& c, Subject& subject, uint64_t i) {
 std::optional<ShownOfSubject> FindCommonTrait(const Case& c, Subject& subject) {
   constexpr uint64_t kMostTries = 800;
   constexpr int64_t kMostAsked = 240, kLargest = 4096, kFewCases = 6;
-  if (c.op == Op::kChooseQParams || c.op == Op::kCast || RowOf(c.op).dynamic || c.w_block != 0)
+  if (c.op == Op::kChooseQParams || c.op == Op::kCast || RowOf(c.op).dynamic || c.w_block != 0 ||
+      HasFloatX(c))
     return std::nullopt;
   const Convention* const model = ModelOf(subject.contract());
   const std::vector<Trait> traits = AllTraits(c);

@@ -381,6 +381,29 @@ INSTANTIATE_TEST_SUITE_P(
       return InName(param.param.fault, param.param.property, Name(param.param.op));
     });
 
+// Faults of weights are found, made small and named whatever x is.
+TEST_F(Triage, FaultsOfWeightsAreNamedInFloats) {
+  const std::vector<std::pair<const char*, FindingKind>> faults{
+      {"nibbles-swapped", kIndex}, {"nibble-sign", kIndex}, {"weight-zp-int8", kZeroPoint},
+      {"block-neighbour", kIndex}, {"block-last", kTail},   {"block-zero-point", kZeroPoint}};
+  const Property& property = *FindProperty("matches_exact");
+  for (const auto& [fault, kind] : faults) {
+    const auto subject = Make(std::string("faulty:") + fault);
+    std::optional<Case> failing;
+    for (uint64_t seed = 0; seed < 2000 && !failing; ++seed) {
+      const std::optional<Case> c = gen::WithFloatX(gen::Draw(kLinear, seed), seed);
+      if (c && Judge(property, *c, *subject).failed()) failing = c;
+    }
+    ASSERT_TRUE(failing) << fault;
+    const MinimizeResult result = Minimize(*failing, *subject, property);
+    EXPECT_TRUE(HasFloatX(result.minimized)) << fault;
+    EXPECT_EQ(result.attribution.kind, kind) << fault << ": " << result.attribution.diagnosis;
+    EXPECT_TRUE(result.attribution.complete) << fault << ": " << result.attribution.diagnosis;
+    EXPECT_LE(result.minimized.K, std::string_view(fault) == "weight-zp-int8" ? 1 : 3)
+        << fault << CaseToJson(result.minimized);
+  }
+}
+
 // A subject that is exact, except for sums of 60000 terms and more.
 class WrongFrom60000 : public BasicSubject {
  public:

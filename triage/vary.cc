@@ -232,10 +232,10 @@ std::optional<Case> Reduced(const Case& c, uint64_t seed) {
     case 1:
       if (plain && c.M > 1) reduced = slice::Rows(reduced, some_of(c.M)), changed = true;
       break;
-    case 2: changed = RowOf(c.op).x_qparams && RetypeCodes(reduced.x, reduced.x_q); break;
+    case 2: changed = HasXQParams(c) && RetypeCodes(reduced.x, reduced.x_q); break;
     case 3: changed = RetypeOutput(reduced); break;
     default:
-      if (HasSums(c.op) && !IsConv(c.op) && c.K > 1)
+      if (HasSums(c) && !IsConv(c.op) && c.K > 1)
         reduced = slice::Terms(reduced, some_of(c.K)), changed = true;
   }
   return changed && Validate(reduced).empty() ? std::optional(std::move(reduced)) : std::nullopt;

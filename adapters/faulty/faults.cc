@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cfenv>
 #include <memory>
@@ -447,7 +448,9 @@ class FaultySubject final : public InProcessSubject {
     }
     if (BitsOf(c.x.dtype()) < 8 || BitsOf(c.out_dtype) < 8)
       return "planted faults have elements of whole bytes";
-    if (IsInBlocks(c) && !KnowsBlocks())
+    if (HasFloatX(c) && !KnowsFloatX())
+      return "this planted fault is not in " + std::string(kOfFloatX);
+    if (IsInBlocks(c) && !HasFloatX(c) && !KnowsBlocks())
       return "this planted fault is not in " + std::string(kInBlocks);
     if (BitsOf(c.w.dtype()) < 8 && faults_.own.any())
       return "this planted fault has weights of whole bytes";
@@ -485,6 +488,15 @@ class FaultySubject final : public InProcessSubject {
   bool KnowsBlocks() const {
     return std::ranges::any_of(planted_,
                                [](const Planted* planted) { return planted->where == IsInBlocks; });
+  }
+
+  // Faults of what is done with weights alone, whatever x is.
+  bool KnowsFloatX() const {
+    constexpr std::array<std::string_view, 3> kOfWeights{"nibbles-swapped", "nibble-sign",
+                                                         "weight-zp-int8"};
+    return KnowsBlocks() || std::ranges::any_of(planted_, [&](const Planted* planted) {
+             return std::ranges::count(kOfWeights, planted->info.id) != 0;
+           });
   }
 
   // Callers that share only what a fault shares. A wrong output takes the place of y.

@@ -190,7 +190,7 @@ Outcome InProcessSubject::Run(const Case& c, const RunContext& context) {
   if (why.empty()) why = CannotRunAs(c, context);
   if (!why.empty()) return WithoutTensors(RunStatus::kSkipped, std::move(why));
   Outcome outcome = RunOnce(c, context);
-  if (outcome.ok() && context.want_acc && HasSums(c.op)) {
+  if (outcome.ok() && context.want_acc && HasSums(c)) {
     outcome.acc = RawAccumulators(c, context);
   }
   return outcome;

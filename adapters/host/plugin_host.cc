@@ -348,8 +348,7 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   problem.out_min = c.out_min;
   problem.out_max = c.out_max;
   // Of weights in blocks there is no accumulator of all terms.
-  if (context.want_acc && HasSums(c.op) && c.w_block == 0 &&
-      (limits.features & QUALM_CAN_ACC) != 0) {
+  if (context.want_acc && HasSums(c) && c.w_block == 0 && (limits.features & QUALM_CAN_ACC) != 0) {
     placement_.LayAcc();
     acc = ViewOf(placement_.acc());
     problem.acc = &acc;

@@ -54,8 +54,8 @@ def initializer(name, values):
 
 def node(operator, inputs, outputs, domain="", **attributes):
     """NodeProto: input 1, output 2, op_type 4, attribute 5, domain 7. `inputs` and `outputs` are
-    names between blanks."""
-    return (b"".join(content(1, name) for name in inputs.split()) +
+    names between blanks, "-" is an input that is left out."""
+    return (b"".join(content(1, "" if name == "-" else name) for name in inputs.split()) +
             b"".join(content(2, name) for name in outputs.split()) + content(4, operator) +
             b"".join(content(5, attribute(name, value)) for name, value in attributes.items()) +
             content(7, domain))

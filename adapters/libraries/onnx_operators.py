@@ -4,10 +4,11 @@ of a case as a model of one node (of some, several). A library's engine is a sub
 Plan."""
 import collections
 
-from library_child import Skip, array, flat, flat_nhwc, planes, real
+from library_child import Skip, array, flat, flat_nhwc, integers, planes, real
 import onnx_model
 
 CODES = ["u8", "s8"]
+FEW_BITS = ["u4", "s4", "u8", "s8", "u2", "s2"]
 # What a model is made of, and what makes the answer of its output.
 Plan = collections.namedtuple("Plan", "nodes inputs output finish")
 
@@ -38,9 +39,21 @@ def onnx_pads(c):
     return [top, left, bottom, right]
 
 
-def single_node(operator, inputs, finish=flat, output_type=None, **attributes):
-    """A model of one node, which takes its inputs in their order."""
-    node = onnx_model.node(operator, " ".join(inputs), "y", **attributes)
+def packed(codes, bits):
+    """Codes without a sign, the first one in the lowest bits of a byte; a row fills whole bytes."""
+    import numpy
+
+    per_byte = 8 // bits
+    rows = numpy.zeros(codes.shape[:-1] + (-(-codes.shape[-1] // per_byte), per_byte), "uint8")
+    rows.reshape(codes.shape[:-1] + (-1,))[..., :codes.shape[-1]] = codes
+    shifts = numpy.arange(per_byte, dtype="uint8") * bits
+    return numpy.bitwise_or.reduce(numpy.left_shift(rows, shifts), axis=-1)
+
+
+def single_node(operator, inputs, finish=flat, output_type=None, names=None, **attributes):
+    """A model of one node, which takes its inputs in their order; `names` has "-" where it leaves one
+    out."""
+    node = onnx_model.node(operator, names or " ".join(inputs), "y", **attributes)
     return Plan([node], inputs, output_type or next(iter(inputs.values())).dtype.name, finish)
 
 
@@ -76,6 +89,45 @@ class Operators:
                                         output_type=y["y_zp"].dtype.name, domain=onnx_model.MS))
         return self.run(single_node("QLinearMatMul", {"a": a, **x, "b": b, **w, **y},
                                     output_type=y["y_zp"].dtype.name))
+
+    def few_bits_linear(self, c, accuracy_level):
+        """MatMulNBits: f32 x, weights in blocks. Weights that have a sign are moved up, and their zero
+        points with them."""
+        import numpy
+
+        n, k, bits = c["N"], c["K"], int(c["w_dtype"][1:])
+        given = c.get("w_block", 0)
+        if not 0 < given < k:  # one block for all of a row
+            given = max(16, 1 << (k - 1).bit_length())
+        size = given & -given  # a block of 48 is three of 16
+        if size < 16:
+            raise Skip("MatMulNBits takes blocks of 16, 32, 64 and so on")
+        if bits == 2:
+            size = min(size, 256)  # it has no larger ones of 2 bits
+        blocks = -(-k // size)
+
+        def listed(values, dtype):
+            rows = array(integers(values), dtype, (-1, -(-k // given)))
+            return numpy.repeat(numpy.broadcast_to(rows, (n, rows.shape[1])), given // size,
+                                axis=1)[:, :blocks]
+
+        up = 1 << bits - 1 if c["w_dtype"][0] == "s" else 0
+        codes = numpy.zeros((n, blocks * size), "int32")
+        codes[:, :k] = array(c["w"], "s32", (n, k)) + up
+        zero_points = listed(c["w_zp"], "s32") + up
+        inputs = {"a": array(c["x"], "f32", (c["M"], k)),
+                  "b": packed(codes.reshape(n, blocks, size), bits),
+                  "scales": listed(c["w_scale"], "f32").reshape(-1)}
+        names = "a b scales"
+        if (zero_points != 1 << bits - 1).any():  # what it takes for granted
+            inputs["zero_points"] = packed(zero_points, bits).reshape(-1)
+            names += " zero_points"
+        if c.get("bias"):
+            inputs["bias"] = array(c["bias"], "f32", (n,))
+            names += " - bias" if "zero_points" in inputs else " - - bias"
+        return self.run(single_node("MatMulNBits", inputs, names=names, domain=onnx_model.MS, K=k,
+                                    N=n, bits=bits, block_size=size,
+                                    accuracy_level=accuracy_level))
 
     def dynamic_linear(self, c):
         """What quantize_dynamic of ONNX Runtime makes of a MatMul or Gemm."""

@@ -2,12 +2,13 @@
 """ONNX Runtime's wheel behind qualm's pipe protocol: its quantized operators, as
 onnxruntime_child.mjs asks those of the Node package.
 
-    python3 onnxruntime_child.py ""|constant [INSTRUCTION_SET]
+    python3 onnxruntime_child.py ""|constant|nbits|constant+nbits [INSTRUCTION_SET]
 
 A model has one node; of dynamic_linear the nodes that quantize_dynamic makes. Scales, zero points and
 weights are inputs of the model and shapes are left open, so that one session serves all cases of an
 operator, its types and attributes. With "constant" all but the first input are part of the model, and
-one session serves the cases that differ in the first input alone. Graph optimizations are off: each
+one session serves the cases that differ in the first input alone. With "nbits" linear is MatMulNBits,
+of f32 x, and nothing else is offered. Graph optimizations are off: each
 answer is that of the operator's own kernel, not of a fusion. INSTRUCTION_SET (avx2, sse41) is that of
 the processor that is emulated; it names the contract.
 """
@@ -16,7 +17,7 @@ import math
 
 from library_child import (Skip, array, integers, judged, processor_flags, real, serve, single)
 import onnx_model
-from onnx_operators import CODES, Operators
+from onnx_operators import CODES, FEW_BITS, Operators
 
 # The releases whose recordings and drawn cases hold the conventions (docs/onnxruntime.md).
 HELD = ((1, 21), (1, 30), (1, 32))
@@ -37,11 +38,13 @@ def signed_weights(c, operator):
 
 
 class Engine(Operators):
+    shapes = False  # part of the model
+
     def __init__(self, option, instruction_set=None):
         import onnxruntime
 
         self.ort = onnxruntime
-        self.constant = option == "constant"
+        self.constant = option.startswith("constant")
         self.isa = instruction_set or own_instruction_set()
         self.options = onnxruntime.SessionOptions()
         self.options.graph_optimization_level = \
@@ -87,7 +90,7 @@ class Engine(Operators):
     def run(self, plan):
         fed = dict(list(plan.inputs.items())[:1]) if self.constant else plan.inputs
         constants = {name: v for name, v in plan.inputs.items() if name not in fed}
-        model = onnx_model.model(plan.nodes, fed, constants, plan.output)
+        model = onnx_model.model(plan.nodes, fed, constants, plan.output, shapes=self.shapes)
         session = self.sessions.pop(model, None) or self.ort.InferenceSession(
             model, self.options, providers=["CPUExecutionProvider"])
         self.sessions[model] = session
@@ -129,4 +132,21 @@ class Engine(Operators):
         return super().global_avg_pool(c)
 
 
-serve(Engine, ("", "constant"))
+class NBits(Engine):
+    """accuracy_level 0 is float32 here (core/mlas/lib/qnbitgemm.cpp)."""
+    shapes = True  # MatMulNBits asks for that of its bias
+
+    def hello(self):
+        linear = {"x": ["f32"], "w": FEW_BITS, "out": ["f32"],
+                  "features": ["float_x", "per_block", "per_channel", "bias_f32"]}
+        return dict(super().hello(), contract="sum", ops={"linear": linear})
+
+    def linear(self, c):
+        return self.few_bits_linear(c, accuracy_level=0)
+
+
+def engine(option, *more):
+    return (NBits if option.endswith("nbits") else Engine)(option, *more)
+
+
+serve(engine, ("", "constant", "nbits", "constant+nbits"))

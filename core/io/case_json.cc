@@ -131,7 +131,7 @@ class Builder {
 
   void ReadTypes() {
     const OpRow& row = RowOf(c_.op);
-    x_dtype_ = w_dtype_ = ReadDType(kXDType, row.x_types);
+    x_dtype_ = w_dtype_ = ReadDType(kXDType, row.float_x ? kCodesOrFloat : row.x_types);
     if (row.second == Second::kWeights) w_dtype_ = ReadDType(kWDType, kWeightCodes);
     c_.out_dtype =
         ReadDType(kOutDType, KeepsType(c_.op) ? DTypeList{{x_dtype_}, 1} : row.out_types);
@@ -398,7 +398,10 @@ class Builder {
     if (row.multiplier) return ReadRequantizeQParams();
     // A sum in s32 needs no scale, and an output that is no code needs no scale or zero point.
     const bool scales = c_.out_dtype != DType::kS32;
-    if (row.x_qparams) {
+    if (HasFloatX(c_)) {
+      for (const CaseKey key : {keys.x_scale, keys.x_zp})
+        if (Has(key)) Fail(key, "x is f32, expected no such key");
+    } else if (row.x_qparams) {
       if (scales || Has(keys.x_scale)) ReadScale(keys.x_scale, c_.x_q.scale);
       ReadZeroPoint(keys.x_zp, c_.x_q.zero_point);
     }

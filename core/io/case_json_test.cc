@@ -216,6 +216,17 @@ TEST(CaseJson, RoundTripOfBlocks) {
   }
 }
 
+TEST(CaseJson, RoundTripOfFloatX) {
+  test::RandomCase draw(20261129);
+  for (int i = 0; i < 1000; ++i) {
+    const Case c = draw.DrawFloatX();
+    ASSERT_EQ(Validate(c), "");
+    const std::string text = CaseToJsonLine(c);
+    ASSERT_TRUE(ParseCase(text, "f") == c) << text;
+    ASSERT_EQ(text.find("x_scale"), std::string::npos) << text;
+  }
+}
+
 TEST(CaseJson, HostileTextsNameFileAndField) {
   const std::vector<Hostile> table = HostileTable();
   std::set<std::string> distinct;

@@ -201,7 +201,7 @@ class Writer {
     const bool multiplier = UsesMultiplier(c);
     using In = Printed::List;
     const auto put = [&](CaseKey scale, CaseKey zp, const QParams& q, PerChannel own, In in) {
-      if (!HasKey(c.op, scale)) return;
+      if (!HasKey(c.op, scale) || (scale == CaseKey::kXScale && HasFloatX(c))) return;
       PutParams(scale, Tokens(in, q.scale), list == own);
       PutParams(zp, q.zero_point, list == own);
     };

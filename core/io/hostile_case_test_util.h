@@ -47,6 +47,9 @@ inline constexpr std::string_view kAdd = R"({"qualm_case": 1, "op": "add", "M": 
   "a_scale": 0.5, "a_zp": 3, "b_scale": 0.25, "b_zp": 4, "out_scale": 1, "out_zp": 7,
   "a": [1, 2], "b": [3, 4]})";
 
+inline constexpr std::string_view kFloatX = R"({"qualm_case": 1, "op": "linear", "M": 1, "N": 1,
+  "K": 1, "x_dtype": "f32", "out_dtype": "f32", "w_scale": 0.25, "w_zp": 0, "x": [1.5], "w": [3]})";
+
 struct Hostile {
   std::string text;
   std::string field;  // how the message begins, after the file
@@ -357,6 +360,13 @@ inline std::vector<Hostile> HostileTable() {
        "has no accumulator"},
       {And(R"("gran": "channel", "w_block": 2, "out_dtype": "s32")"), "w_block", "has no unit"},
       {With(R"("x":)", R"("w_block": 1, "x":)", kConv), "w_block", "does not belong to op conv2d"},
+      // x of f32.
+      {And(R"("x_dtype": "f32", "out_dtype": "f32")"), "x_scale", "x is f32, expected no such key"},
+      {With(R"("w_zp")", R"("x_zp": 0, "w_zp")", kFloatX), "x_zp", "expected no such key"},
+      {With(R"("out_dtype": "f32")", R"("out_dtype": "s32")", kFloatX), "out_dtype",
+       "expected f32"},
+      {With(R"("w_zp")", R"("bias_i32": [1], "w_zp")", kFloatX), "bias_i32", "expected bias"},
+      {With("1.5", R"("-inf")", kFloatX), "x", "element 0 is not finite"},
       // Two operands.
       {With(R"("a":)", R"("x":)", kAdd), "x", "does not belong to op add"},
       {With(R"(, "b": [3, 4])", "", kAdd), "b", "is missing, expected it for op add"},

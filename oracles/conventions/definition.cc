@@ -79,7 +79,7 @@ class StepsOf {
 ConventionOutput Run(const Definition& definition, const Case& c) {
   ConventionOutput output;
   output.y = Tensor(c.out_dtype, c.output_shape());
-  const bool has_sums = HasSums(c.op) && definition.accumulation;
+  const bool has_sums = HasSums(c) && definition.accumulation;
   if (has_sums) output.acc = Tensor(DType::kS32, c.output_shape());
   if (output.y.empty()) return output;
   std::vector<Channel> channels;
@@ -160,7 +160,7 @@ Trace TraceOf(const Definition& definition, const Case& c, int64_t index) {
   QUALM_CHECK(index >= 0);
   QUALM_CHECK_LT(index, c.M * c.N);
   Trace trace;
-  Value value = definition.accumulation && HasSums(c.op)
+  Value value = definition.accumulation && HasSums(c)
                     ? Sums(c, definition.accumulation(c)).At(index, &trace).value
                     : InputOf(definition, c)(index, &trace);
   const StepsOf steps(definition, c);

@@ -206,7 +206,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
     if (c.op == Op::kQuantize) channel.reciprocal = 1.0f / channel.scale;
     return channel;
   }
-  QUALM_CHECK(c.op == Op::kRequantize || HasSums(c.op));
+  QUALM_CHECK(c.op == Op::kRequantize || HasSums(c));
   channel.zero_point = c.out_q.zero_point_at(0);
   if (HasExplicitMultiplier(c)) {
     channel.multiplier = ExplicitMultiplier(c, n);
@@ -296,7 +296,7 @@ Convention Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
     definition.ops.insert(definition.ops.end(), kElementwise);
   }
   definition.cannot_run = [](const Case& c) {
-    return HasSums(c.op) ? CannotRunSums(c) : CannotRunElementwise(c);
+    return HasSums(c) ? CannotRunSums(c) : CannotRunElementwise(c);
   };
   definition.accumulation = [variant](const Case& c) { return AccumulationOf(c, variant.kind); };
   definition.channel = ChannelOf;
@@ -305,7 +305,7 @@ Convention Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
     if (c.op == Op::kDequantize) return List(kDequantize);
     if (c.op == Op::kRequantize)
       return std::vector<Step>{kToFloat, kScale, kRound, kZeroPoint, kClamp};
-    QUALM_CHECK(HasSums(c.op));
+    QUALM_CHECK(HasSums(c));
     return c.out_dtype == DType::kF32 ? LinearToReal(c, variant) : LinearToCodes(c, variant);
   };
   Convention convention = MakeConvention(std::move(definition));

@@ -344,6 +344,142 @@ std::vector<FloatSum> OfRows(const Case& c) {
   return list;
 }
 
+// A positive double as an integer of units of 2^unit, which divides it.
+Integer InUnits(double value, int unit) {
+  int exponent = 0;
+  const auto significand = static_cast<int64_t>(std::ldexp(std::frexp(value, &exponent), 53));
+  return significand == 0 ? Integer(0) : Integer(significand) << (exponent - 53 - unit);
+}
+
+// The outputs of a linear of f32 x. Its terms are x * (w - zw) * sw.
+class FloatOutputs {
+ public:
+  explicit FloatOutputs(const Case& c)
+      : c_(c),
+        sums_(exact::SumsOfFloats(c)),
+        sizes_(exact::SumsOfFloats(c, exact::Signs::kDropped)) {
+    for (const float value : c.x.as<float>()) {
+      const Dyadic number = exact::Decode(value);
+      x_.push_back({std::abs(double{value}), number.exponent});
+    }
+    for (int64_t i = 0; i < c.N * c.K; ++i) {
+      const auto entry = Entry(i / c.K, i % c.K);
+      w_.push_back(std::abs(static_cast<double>(c.w.IntAt(i)) - c.w_q.zero_point[entry]));
+    }
+    for (const float scale : c.w_q.scale) scales_.push_back(exact::Decode(scale));
+  }
+
+  FloatSum Judge(int64_t m, int64_t n) const {
+    const Extent extent = ExtentOf(m, n);
+    const Dyadic bias = c_.bias ? exact::Decode((*c_.bias)[static_cast<size_t>(n)]) : Dyadic{};
+    const Integer growth = Growth(Roundings(extent));
+    const Integer offset = Integer(bias.mantissa) << (bias.exponent - kUnit);
+    const Integer value = Total(sums_, m, n) + offset, terms = Total(sizes_, m, n) + abs(offset);
+    const double most = std::max(extent.most, std::ldexp(static_cast<double>(terms), kUnit));
+    if (!(most * std::ldexp(static_cast<double>(growth), -kGrowthBits) < 0x1p127))
+      return {{-kInfinity, kInfinity}, SumGrade::kUndecided};
+    const int unit = bias.mantissa == 0 ? extent.unit : std::min(extent.unit, bias.exponent);
+    const bool window =
+        terms == 0 || (unit >= kLeastUnit && terms <= Integer(1) << (unit - kUnit + kPrecision));
+    if (window) return Between(value, 0, SumGrade::kWindow);
+    const Integer one = Integer(1) << kGrowthBits;
+    // Each half of the least float32 by which a denormal number on the way may be off.
+    const Integer halves = InUnits(std::ldexp(extent.denormals, kLeastUnit - 1), kUnit);
+    const Integer bound = Up(terms * (growth - one) + halves * growth, -kGrowthBits);
+    return Between(value, bound, SumGrade::kBound);
+  }
+
+ private:
+  struct Factor {
+    double size;
+    int exponent;
+  };
+  struct Extent {
+    double most = 0;       // the largest magnitude on the way
+    double w_most = 0;     // of these w - zw
+    int unit = INT32_MAX;  // every term is a multiple of 2^unit
+    // Errors of denormal products, times what they are multiplied by, in halves of the least
+    // float32.
+    double denormals = 0;
+  };
+
+  // Below everything: products of the least x and the least scale.
+  static constexpr int kUnit = 2 * kLeastUnit - kGrowthBits;
+
+  size_t Entry(int64_t n, int64_t k) const {
+    return c_.w_q.scale.size() == 1 ? 0 : WEntry(c_, n, k);
+  }
+
+  // The product with a weight that has been multiplied by its scale. Or: the product with an
+  // integer, and that with the scale, of each or of the sum of a block.
+  int64_t Roundings(const Extent& extent) const {
+    const int64_t terms = c_.K + (c_.bias ? 1 : 0);
+    const bool converted = extent.w_most > std::ldexp(1.0, kPrecision);
+    return 2 + (converted ? 1 : 0) + std::max<int64_t>(terms - 1, 0);
+  }
+
+  Extent ExtentOf(int64_t m, int64_t n) const {
+    Extent extent;
+    const double least = std::ldexp(1.0, kNoUnderflow);
+    double in_block = 0;  // sum of |x| * |w - zw|
+    size_t block = SIZE_MAX;
+    for (int64_t k = 0; k < c_.K; ++k) {
+      const Factor& x = x_[static_cast<size_t>(m * c_.K + k)];
+      const double w = w_[static_cast<size_t>(n * c_.K + k)];
+      const size_t entry = Entry(n, k);
+      const double scale = c_.w_q.scale[entry];
+      if (entry != block) in_block = 0;
+      block = entry;
+      in_block += x.size * w;
+      extent.w_most = std::max(extent.w_most, w);
+      extent.most = std::max({extent.most, in_block, x.size * scale, w * scale});
+      if (x.size == 0 || w == 0) continue;
+      extent.unit = std::min(extent.unit, x.exponent + scales_[entry].exponent);
+      extent.denormals += (w * scale < least ? x.size : 0) + (x.size * scale < least ? w : 0) +
+                          (x.size * w < least ? scale : 0) + (x.size * w * scale < least ? 1 : 0);
+    }
+    extent.denormals *= 1 + 0x1p-20;  // more than the roundings of this sum take away
+    return extent;
+  }
+
+  // Of all blocks, in units of 2^kUnit.
+  Integer Total(const exact::FloatBlockSums& sums, int64_t m, int64_t n) const {
+    Integer total = 0;
+    const int64_t blocks = RowBlocks(c_);
+    auto at = static_cast<size_t>((m * c_.N + n) * blocks * sums.levels);
+    for (int64_t block = 0; block < blocks; ++block) {
+      const Dyadic& scale = scales_[Entry(n, block * c_.w_block)];
+      for (int level = 0; level < sums.levels; ++level, ++at) {
+        if (sums.values[at] == 0) continue;
+        total +=
+            (Integer(sums.values[at]) * scale.mantissa)
+            << (sums.unit + level * exact::FloatBlockSums::kLevelBits + scale.exponent - kUnit);
+      }
+    }
+    return total;
+  }
+
+  FloatSum Between(const Integer& value, const Integer& bound, SumGrade grade) const {
+    const double lowest = c_.relu ? 0 : -kInfinity;
+    return {{std::max<double>(Above(value - bound, kUnit), lowest),
+             std::max<double>(Below(value + bound, kUnit), lowest)},
+            grade};
+  }
+
+  const Case& c_;
+  exact::FloatBlockSums sums_, sizes_;
+  std::vector<Factor> x_;
+  std::vector<double> w_;
+  std::vector<Dyadic> scales_;
+};
+
+std::vector<FloatSum> OfFloats(const Case& c) {
+  const FloatOutputs outputs(c);
+  std::vector<FloatSum> list;
+  for (int64_t i = 0; i < c.M * c.N; ++i) list.push_back(outputs.Judge(i / c.N, i % c.N));
+  return list;
+}
+
 }  // namespace
 
 bool HasFloatSums(Op op) { return HasWeights(op); }
@@ -358,6 +494,7 @@ std::string WhyNoFloatSums(const Case& c) {
 
 std::vector<FloatSum> FloatSums(const Case& c) {
   QUALM_CHECK(WhyNoFloatSums(c).empty());
+  if (HasFloatX(c)) return OfFloats(c);
   return RowOf(c.op).dynamic ? OfRows(c) : OfCodes(c);
 }
 

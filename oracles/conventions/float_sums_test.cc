@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -31,13 +33,17 @@ const Contract kSum = ParseContract("sum");
 class HonestKernel {
  public:
   HonestKernel(const Case& c, uint64_t seed)
-      : c_(c), rng_(seed), lists_(exact::ReductionOf(c, 0)), form_(rng_.Between(0, 6)) {}
+      : c_(c),
+        rng_(seed),
+        lists_(HasFloatX(c) ? exact::Reduction{} : exact::ReductionOf(c, 0)),
+        form_(rng_.Between(0, 6)) {}
 
   Tensor Run() {
     Tensor y(c_.out_dtype, c_.output_shape());
     for (int64_t i = 0; i < y.size(); ++i) {
-      const float value =
-          c_.w_block == 0 ? Output(i / c_.N, i % c_.N) : OutputOfBlocks(i / c_.N, i % c_.N);
+      const float value = HasFloatX(c_)     ? OutputOfFloats(i / c_.N, i % c_.N)
+                          : c_.w_block == 0 ? Output(i / c_.N, i % c_.N)
+                                            : OutputOfBlocks(i / c_.N, i % c_.N);
       if (c_.out_dtype == DType::kF32) {
         // Some keep the NaN under relu, as maxps does.
         y.as<float>()[static_cast<size_t>(i)] =
@@ -213,6 +219,36 @@ class HonestKernel {
     return rng_.Chance(1, 2) ? value / sy : value * (1 / sy);
   }
 
+  // f32 x: weights are dequantized first, or the scale of a block comes last.
+  float OutputOfFloats(int64_t m, int64_t n) {
+    const int64_t size = c_.w_block == 0 ? std::max<int64_t>(c_.K, 1) : c_.w_block;
+    std::vector<Term> terms;
+    double wide = 0;
+    for (int64_t from = 0; from < c_.K; from += size) {
+      const size_t entry = c_.w_q.scale.size() == 1 ? 0 : WEntry(c_, n, from);
+      const float scale = c_.w_q.scale[entry];
+      std::vector<std::vector<Term>> parts(static_cast<size_t>(form_ == 4 ? 3 : 1));
+      for (int64_t k = from; k < std::min(c_.K, from + size); ++k) {
+        const float x = c_.x.FloatAt(m * c_.K + k);
+        const auto w =
+            static_cast<float>(c_.w.IntAt(n * c_.K + k) - int64_t{c_.w_q.zero_point[entry]});
+        wide += static_cast<double>(x) * (w * scale);
+        switch (form_) {
+          case 0: terms.push_back({x, w * scale}); break;
+          case 1: terms.push_back({x * scale, w}); break;
+          case 2: terms.push_back({x * w, scale}); break;
+          default: parts[static_cast<size_t>(rng_.Below(parts.size()))].push_back({x, w});
+        }
+      }
+      for (const std::vector<Term>& part : parts) {
+        if (!part.empty()) terms.push_back({Add(part), scale});
+      }
+    }
+    if (c_.bias) terms.push_back({(*c_.bias)[static_cast<size_t>(n)]});
+    if (form_ != 6) return Add(terms);
+    return static_cast<float>(wide + (c_.bias ? double{(*c_.bias)[static_cast<size_t>(n)]} : 0.0));
+  }
+
   int32_t Code(float value, int64_t n) {
     const auto low = static_cast<double>(std::min<int64_t>(LowerBound(c_, n), c_.out_max));
     if (value != value) return c_.out_max;  // no case where it can be NaN is decided
@@ -270,6 +306,21 @@ Case Layer(uint64_t seed, DType out, bool in_blocks = false) {
   return c;
 }
 
+// A layer of ordinary f32 x and weights in blocks.
+Case FloatLayer(uint64_t seed) {
+  Case c = Layer(seed, DType::kF32, true);
+  Rng rng(seed + 1'000'000);
+  const Tensor codes = c.x;
+  c.x = Tensor(DType::kF32, {c.M, c.K});
+  for (float& x : c.x.as<float>()) {
+    double sum = 0;  // nearly normal
+    for (int i = 0; i < 6; ++i) sum += rng.Unit() - 0.5;
+    x = static_cast<float>(sum);
+  }
+  c.x_q = QParams{};
+  return c;
+}
+
 TEST(FloatSums, AcceptEveryHonestKernel) {
   SumGrades grades;
   int64_t inexact = 0;
@@ -293,6 +344,8 @@ TEST(FloatSums, AcceptEveryHonestKernel) {
       ask(c, seed);
     }
     ask(test::RandomCase(seed).DrawInBlocks(Op::kLinear), seed);
+    ask(test::RandomCase(seed).DrawFloatX(), seed);
+    if (seed % 3 == 0) ask(FloatLayer(seed), seed);
     if (seed % 6 == 0) {
       for (const bool in_blocks : {false, true}) {
         ask(Layer(seed, DType::kF32, in_blocks), seed);
@@ -397,12 +450,73 @@ TEST(FloatSums, RefuseWrongBlocks) {
   }
 }
 
+// Wrong kernels of f32 x, as `exact` of another case: each at the rates that docs/sums.md states.
+TEST(FloatSums, RefuseWrongFloats) {
+  struct Fault {
+    const char* name;
+    void (*plant)(Case&);
+    double least = 0.995;  // the share of the changed outputs that is noticed
+  };
+  const std::vector<Fault> faults{
+      {"zeros", [](Case& c) { std::ranges::fill(c.x.as<float>(), 0.0f); }},
+      {"the last product dropped",
+       [](Case& c) {
+         for (int64_t m = 0; m < c.M; ++m)
+           c.x.as<float>()[static_cast<size_t>((m + 1) * c.K - 1)] = 0;
+       }},
+      {"the scale of the neighbour",
+       [](Case& c) { std::ranges::rotate(c.w_q.scale, c.w_q.scale.begin() + 1); }},
+      {"one scale of the neighbour",
+       [](Case& c) { c.w_q.scale.front() = c.w_q.scale[c.w_q.scale.size() > 1 ? 1 : 0]; }},
+      {"a scale a quarter too large", [](Case& c) { c.w_q.scale.back() *= 1.25f; }},
+      {"zero points ignored", [](Case& c) { std::ranges::fill(c.w_q.zero_point, 0); }},
+      {"weights in pairs swapped",
+       [](Case& c) {
+         for (int64_t i = 0; i + 1 < c.K; i += 2) {
+           const int32_t one = c.w.IntAt(i);
+           c.w.SetInt(i, c.w.IntAt(i + 1));
+           c.w.SetInt(i + 1, one);
+         }
+       }},
+      {"x rounded to bfloat16",
+       [](Case& c) {
+         for (float& x : c.x.as<float>())
+           x = std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0x8000) & 0xffff0000);
+       },
+       0.97}};
+  for (const auto& [name, plant, least] : faults) {
+    int64_t changed = 0, noticed = 0;
+    for (uint64_t seed = 0; seed < 300; ++seed) {
+      const Case c = FloatLayer(seed);
+      Case wrong = c;
+      plant(wrong);
+      const Accepted right = AcceptedBy(kSum, c);
+      const Tensor y = exact::Evaluate(wrong);
+      for (int64_t i = 0; i < y.size(); ++i) {
+        if (y.SameAt(i, right.nominal())) continue;
+        ++changed;
+        noticed += right.Holds(y, i) ? 0 : 1;
+      }
+    }
+    RecordProperty(name, std::to_string(noticed) + " of " + std::to_string(changed));
+    EXPECT_GT(changed, 300) << name;
+    EXPECT_GE(static_cast<double>(noticed), least * static_cast<double>(changed))
+        << name << ": " << noticed << " of " << changed;
+  }
+}
+
 // 3 and 5 times 1, in blocks of one weight.
 Case Blocks(float first, float second) {
   Case c = One({3, 5}, {1, 1}, 1, 1);
   c.w_block = 1;
   c.per_channel = true;
   c.w_q = {{first, second}, {0, 0}};
+  return c;
+}
+
+Case FloatOne(std::vector<float> x, std::vector<int8_t> w, float scale) {
+  Case c = One(std::vector<uint8_t>(x.size()), std::move(w), 1, scale);
+  c.x = Tensor::Of<float>({1, c.K}, x);
   return c;
 }
 
@@ -445,6 +559,21 @@ TEST(FloatSums, TheStrongestGradeThatHolds) {
       // least float32 for each of the 20,000 units, and for two more.
       {"scales that underflow", One({200}, {100}, 0x1p-80f, 0x1p-80f), SumGrade::kBound,
        -9991 * 0x1p-149, 10010 * 0x1p-149},
+      // f32 x. Multiples of 2^-2 times 1 and 2^19 times 1; then the same with one bit more.
+      {"floats", FloatOne({0.75f, 0x5p19f}, {1, 1}, 1), SumGrade::kWindow, 0x5p19 + 0.75,
+       0x5p19 + 0.75},
+      // Two terms and three roundings: half of 2^-2 and less.
+      {"and one bit more", FloatOne({0.375f, 0x5p19f}, {1, 1}, 1), SumGrade::kBound, 0x5p19,
+       0x5p19 + 0.75},
+      // One term and two roundings, of a product of 25 bits: 1.5 ulps, and a third of one above 3.
+      {"a third of a float", FloatOne({third}, {9}, 1), SumGrade::kBound, 3.0 - 0x1p-22,
+       3.0 + 0x1p-22},
+      {"floats that overflow", FloatOne({0x1p127f}, {2}, 1), SumGrade::kUndecided, -kInfinity,
+       kInfinity},
+      {"on the way only", FloatOne({0x1p100f}, {1}, 0x1p-100f), SumGrade::kWindow, 1, 1},
+      // 3/2 of the least float32. Three products may be denormal, and each is off by half of it,
+      // the one of x and w by a quarter.
+      {"denormal floats", FloatOne({0x3p-149f}, {1}, 0.5f), SumGrade::kBound, 0x1p-149, 0x2p-149},
       {"relu", with(One({1}, {-1}, third, third), [](Case& c) { c.relu = true; }), SumGrade::kBound,
        0, 0}};
   for (const Grade& each : grades) {

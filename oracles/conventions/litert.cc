@@ -491,7 +491,7 @@ std::string CannotTable(const Case& c) {
 }
 
 std::string CannotRun(const Case& c, bool optimized) {
-  const bool sums = HasSums(c.op), f32 = c.op == Op::kDequantize;
+  const bool sums = HasSums(c), f32 = c.op == Op::kDequantize;
   const std::string shared = FirstReason({
       Require(!c.per_channel || sums || c.op == Op::kQuantize || f32, "per tensor only"),
       Require(!c.bias, "the bias must be int32"),

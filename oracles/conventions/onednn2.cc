@@ -473,7 +473,7 @@ Accumulation AccumulationOf(const OneDnnIsa& isa, const Case& c) {
 }
 
 std::string CannotRun(const OneDnnIsa& isa, const Case& c) {
-  if (HasSums(c.op)) {
+  if (HasSums(c)) {
     const std::string reason = FirstReason({
         Require(IsCode(c.x.dtype()), "activations must be u8 or s8"),
         Require(c.w.dtype() == DType::kS8, "weights must be s8"),
@@ -588,7 +588,7 @@ Definition OneDnnDefinition(const OneDnnIsa& isa, const OneDnnScaling& scaling) 
     if (IsConv(c.op) && AccumulationOf(isa, c).kernel == kReference)
       return ReferenceSteps(scaling, c);
     if (IsPool(c.op)) return PoolSteps(isa, c);
-    if (!HasSums(c.op) && c.op != Op::kRequantize) return ElementwiseSteps(isa, c);
+    if (!HasSums(c) && c.op != Op::kRequantize) return ElementwiseSteps(isa, c);
     std::vector<Step> steps = {{Stage::kScale, "to float32", step::ToFloat}};
     const auto add_offsets = [&] {
       if (!InTiles(isa, c)) return;

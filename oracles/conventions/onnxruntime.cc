@@ -113,7 +113,7 @@ Channel ChannelOf(const Case& c, int64_t n, bool fma) {
 std::string CannotRun(const Case& c) {
   const bool s8u8 = c.x.dtype() == DType::kS8 && c.w.dtype() == DType::kU8;
   const bool integer = c.op == Op::kLinear && c.out_dtype == DType::kS32;  // MatMulInteger
-  const bool has_bias = HasSums(c.op) && !integer;  // a linear with bias is QGemm
+  const bool has_bias = HasSums(c) && !integer;  // a linear with bias is QGemm
   const bool one_type = IsConv(c.op) || HasTwoOperands(c.op) || IsPoolOrTable(c.op);
   return FirstReason({
       ZeroPointsAreCodes(c),
@@ -122,7 +122,7 @@ std::string CannotRun(const Case& c) {
       Require(!c.bias && (!c.bias_i32 || has_bias),
               has_bias ? "the bias must be int32" : "this operator has no bias"),
       Require(integer || IsCode(c.out_dtype) || c.op == Op::kDequantize, "output must be u8 or s8"),
-      Require(!HasSums(c.op) || integer || !s8u8, "s8 activations need s8 weights"),
+      Require(!HasSums(c) || integer || !s8u8, "s8 activations need s8 weights"),
       Require(!one_type || c.x.dtype() == c.out_dtype, "input and output must have one type"),
       Require(
           !IsConv(c.op) || c.w_q.zero_point.empty() || WeightZeroPointsAre(c, c.w_q.zero_point[0]),

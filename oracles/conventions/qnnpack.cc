@@ -116,15 +116,15 @@ std::string CannotRun(const Case& c) {
   if (c.op == Op::kAdd) return CannotAdd(c);
   const std::string types = FirstReason({
       ZeroPointsAreCodes(c),
-      Require(!HasSums(c.op) || c.x.dtype() == DType::kU8, "activations must be u8"),
-      Require(!HasSums(c.op) || c.w.dtype() == DType::kS8, "weights must be s8"),
+      Require(!HasSums(c) || c.x.dtype() == DType::kU8, "activations must be u8"),
+      Require(!HasSums(c) || c.w.dtype() == DType::kS8, "weights must be s8"),
       Require(c.out_dtype == DType::kU8, "output must be u8"),
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
   });
   if (!types.empty()) return types;
   // PyTorch appends eight channels whose weights have the scale 1 (QnnpackUtils.h,
   // make_zero_points_and_scales_tensor), and checks the multiplier of those channels too.
-  if (HasSums(c.op) && !std::isnormal(c.x_q.scale[0] * (1.0f / c.out_q.scale[0]))) {
+  if (HasSums(c) && !std::isnormal(c.x_q.scale[0] * (1.0f / c.out_q.scale[0]))) {
     return "x_scale*(1/out_scale) must be finite, positive and normal";
   }
   for (int64_t n = 0; n < c.N; ++n) {
@@ -135,7 +135,7 @@ std::string CannotRun(const Case& c) {
     // PyTorch quantizes the bias (zeros where there is none) to qint32 by this reciprocal
     // (QuantUtils.h, QuantizeBias). An infinite reciprocal makes NaN of 0, and NaN becomes the bias
     // INT32_MIN.
-    if (HasSums(c.op) && !c.bias_i32 && !std::isfinite(1.0f / channel.accumulator_scale)) {
+    if (HasSums(c) && !c.bias_i32 && !std::isfinite(1.0f / channel.accumulator_scale)) {
       return "the reciprocal of x_scale*w_scale must be finite";
     }
   }

@@ -28,7 +28,7 @@ std::string ZeroPointsAreCodes(const Case& c) {
   if (IsCode(c.x.dtype()) && !inside(c.x_q, c.x.dtype())) {
     return "x zero point must be a code of the x type";
   }
-  if (HasSums(c.op) && !inside(c.w_q, c.w.dtype())) {
+  if (HasSums(c) && !inside(c.w_q, c.w.dtype())) {
     return "weight zero point must be a code of the weight type";
   }
   if (HasTwoOperands(c.op) && !inside(c.w_q, c.w.dtype())) {
@@ -38,7 +38,8 @@ std::string ZeroPointsAreCodes(const Case& c) {
 }
 
 std::string WeightsArePlain(const Case& c) {
-  return FirstReason({Require(c.w_block == 0, "no " + std::string(kInBlocks)),
+  return FirstReason({Require(!HasFloatX(c), "no " + std::string(kOfFloatX)),
+                      Require(c.w_block == 0, "no " + std::string(kInBlocks)),
                       Require(BitsOf(c.w.dtype()) >= 8, "no weights of fewer than 8 bits")});
 }
 

@@ -73,7 +73,7 @@ std::string CannotRun(const Case& c, bool single) {
   if (c.op == Op::kQuantize) {
     return FirstReason({WholeRange(c), Require(!c.relu, "this function has no fused relu")});
   }
-  if (HasSums(c.op) && (c.x.dtype() != DType::kS8 || c.w.dtype() != DType::kS8)) {
+  if (HasSums(c) && (c.x.dtype() != DType::kS8 || c.w.dtype() != DType::kS8)) {
     return "activations and weights must be s8";
   }
   if (HasTwoOperands(c.op) && c.x.dtype() != DType::kS8) return "operands must be s8";

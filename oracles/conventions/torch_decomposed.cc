@@ -71,7 +71,7 @@ FloatSum SumAt(const Case& c, int64_t index) {
 }
 
 std::optional<Value> Gather(const Case& c, int64_t index, Trace* trace) {
-  if (HasSums(c.op)) {
+  if (HasSums(c)) {
     const FloatSum sum = SumAt(c, index);
     Value value;
     value.SetReal(sum.in_order);
@@ -91,7 +91,7 @@ std::optional<Value> Gather(const Case& c, int64_t index, Trace* trace) {
 // Whether every output is the code of a sum that some order of float32 additions can give. Each
 // addition and product is off by half an ulp of what it gives, which is at most `largest`.
 bool SomeOrderGives(const Definition& definition, const Case& c, const Tensor& y) {
-  if (!HasSums(c.op) || y.dtype() != c.out_dtype || y.shape() != c.output_shape()) return false;
+  if (!HasSums(c) || y.dtype() != c.out_dtype || y.shape() != c.output_shape()) return false;
   const std::vector<Step> steps = definition.steps(c);
   for (int64_t i = 0; i < y.size(); ++i) {
     const FloatSum sum = SumAt(c, i);

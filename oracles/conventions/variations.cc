@@ -48,7 +48,7 @@ bool ScalesArePowersOfTwo(const Facts& f) {
 double FloatMultiplier(const Facts& f) {
   const Case& c = *f.c;
   if (c.out_dtype == DType::kS32 || !c.multiplier.empty() || ScalesReals(f)) return 0;
-  if (HasSums(c.op) && f.sum != 0) {
+  if (HasSums(c) && f.sum != 0) {
     // oneDNN of 3.10 multiplies by the scale of x first.
     const double half = f.sum * static_cast<double>(c.x_q.scale_at(0));
     if (half > 0x1.fffffp127 || half < 0x1.00001p-126) return kInfinity;
@@ -79,7 +79,7 @@ double Reciprocals(const Facts& f) {
   if (!c.multiplier.empty()) return 0;
   const float reciprocal = 1.0f / OutputScale(f);
   if (!std::isnormal(reciprocal)) return kInfinity;
-  if (HasSums(c.op)) {
+  if (HasSums(c)) {
     const float x = 1.0f / c.x_q.scale_at(0), w = 1.0f / c.w_q.scale_at(f.channel);
     const float product = ProductOfScales(c, f.channel);
     for (const float number :
@@ -131,7 +131,7 @@ struct Products16 {
 // 128.
 template <class Leave>
 double Unless16Bits(const Facts& f, const Leave& leave) {
-  if (!HasSums(f.c->op)) return 0;
+  if (!HasSums(*f.c)) return 0;
   const int shift = f.c->x.dtype() == DType::kS8 ? 128 : 0;
   Products16 shifted_x, shifted_w;
   ForEachProduct(f, [&](int64_t x, int64_t w) {
@@ -369,7 +369,7 @@ double RealExponentials(const Facts& f) {
 
 double OffsetsInFloat(const Facts& f) {
   const Case& c = *f.c;
-  if (!HasSums(c.op)) return 0;
+  if (!HasSums(c)) return 0;
   // s8 codes are shifted to u8 by 128 first; the 128 leaves together with the zero points.
   const double shift = c.x.dtype() == DType::kS8 ? 128 : 0;
   const double x_zero = std::abs(static_cast<double>(c.x_q.zero_point_at(0))) + shift;

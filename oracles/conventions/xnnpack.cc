@@ -399,7 +399,7 @@ std::string CannotRun(const Case& c, bool rndnu) {
       c.op == Op::kMaxPool ? "" : ZeroPointsAreCodes(c),
       Require(LowerBound(c) <= c.out_max, "relu above the upper clamp"),
       Require(!c.bias, "the bias must be int32"),
-      Require(!c.per_channel || (!rndnu && HasSums(c.op)), "per tensor only"),
+      Require(!c.per_channel || (!rndnu && HasSums(c)), "per tensor only"),
   });
   if (!shared.empty()) return shared;
   if (HasTwoOperands(c.op)) return XnnpackCannotRunOperands(c);
@@ -416,7 +416,7 @@ std::string CannotRun(const Case& c, bool rndnu) {
   if (c.op == Op::kQuantize) {
     return Require(std::isnormal(c.out_q.scale_at(0)), "the scale must be a normal number");
   }
-  if (HasSums(c.op)) {
+  if (HasSums(c)) {
     const std::string types = XnnpackCannotRunSumTypes(c);
     if (!types.empty()) return types;
   }

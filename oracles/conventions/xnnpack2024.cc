@@ -95,7 +95,7 @@ std::vector<Step> Reference(const Case& c, bool of_2026) {
 
 // src/operators/convolution-nhwc.c: depthwise kernels exist for 25 taps and fewer.
 bool IsMatrixProduct(const Case& c) {
-  if (!HasSums(c.op)) return false;
+  if (!HasSums(c)) return false;
   return !IsPlainDepthwise(c) || c.window.kernel_h * c.window.kernel_w > 25;
 }
 
@@ -210,7 +210,7 @@ bool HasClamp(Op op) {
 }
 
 std::string CannotRun(const Case& c, bool of_2026) {
-  const bool sums = HasSums(c.op), pool = c.op == Op::kMaxPool;
+  const bool sums = HasSums(c), pool = c.op == Op::kMaxPool;
   const auto is_normal = [](const QParams& q) {
     return std::ranges::all_of(q.scale, [](float s) { return std::isnormal(s); });
   };

@@ -151,6 +151,51 @@ TEST(Agreement, WeightsInBlocks) {
   EXPECT_GT(dynamic.outputs, 4000);
 }
 
+TEST(Agreement, LinearOfFloats) {
+  RandomCase draw(47);
+  int64_t outputs = 0, denormal = 0, infinite = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const Case c = draw.DrawFloatX();
+    ASSERT_EQ(Validate(c), "") << Describe(c);
+    const Tensor y = Evaluate(c);
+    ASSERT_EQ(y, EvaluateRational(c)) << Describe(c);
+    for (const float value : y.as<float>()) {
+      ++outputs;
+      denormal += value != 0 && !std::isnormal(value) && std::isfinite(value) ? 1 : 0;
+      infinite += std::isinf(value) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(outputs, 20000);
+  EXPECT_GT(denormal, 20);
+  EXPECT_GT(infinite, 100);
+}
+
+// Codes that stand for their real numbers are the same as these numbers.
+TEST(Agreement, CodesAreTheirRealNumbers) {
+  RandomCase draw(48);
+  int same = 0;
+  for (int i = 0; i < 4000; ++i) {
+    Case c = i % 2 == 0 ? draw.Draw(Op::kLinear) : draw.DrawInBlocks(Op::kLinear);
+    c.bias_i32.reset();
+    c.out_dtype = DType::kF32;
+    OpenClamp(&c);
+    c.x_q = {{0x1p-7f}, {c.x_q.zero_point[0] % 4096}};
+    if (!Validate(c).empty()) continue;
+    Case floats = c;
+    floats.x_q = QParams{};
+    floats.x = Tensor(DType::kF32, c.x.shape());
+    for (int64_t at = 0; at < c.x.size(); ++at)
+      floats.x.as<float>()[static_cast<size_t>(at)] =
+          static_cast<float>(c.x.IntAt(at) - c.x_q.zero_point[0]) * 0x1p-7f;
+    ASSERT_EQ(Validate(floats), "");
+    ASSERT_EQ(Evaluate(floats), Evaluate(c)) << Describe(c);
+    for (int64_t at = 0; at < c.M * c.N; ++at)
+      ASSERT_EQ(RealValueText(floats, at), RealValueText(c, at)) << Describe(c);
+    ++same;
+  }
+  EXPECT_GT(same, 3000);
+}
+
 // Blocks with the scale and zero point of their channel are no blocks.
 TEST(Agreement, EqualBlocksAreNone) {
   RandomCase draw(46);

@@ -21,6 +21,9 @@ Line IdentityLine(const Case&, int64_t) { return {}; }
 
 namespace {
 
+// Whether an output is a sum of several integers, each with a scale of its own.
+bool AddsTerms(const Case& c) { return c.w_block != 0 || HasFloatX(c); }
+
 // The line of channel n but for the terms of its blocks: the bias, and the scale of the output.
 Line BlocksLine(const Case& c, int64_t n) {
   Line line;
@@ -51,10 +54,10 @@ Outputs::Outputs(const Case& c) : Outputs(c, IntegersOf(c)) {}
 Outputs::Outputs(const Case& c, Integers integers)
     : c_(c), form_(MeaningOf(c.op).fast), integers_(std::move(integers)) {
   const bool codes = IsCode(c.out_dtype);
-  const bool blocks = c.w_block != 0;
+  const bool blocks = AddsTerms(c);
   const bool estimates = codes && form_.scaled == nullptr && !blocks;
   // The channels of a sum differ in the scale of w and in the float bias alone.
-  const bool one_line = HasSums(c.op) && !c.bias && c.w_q.scale.size() == 1;
+  const bool one_line = HasSums(c) && !c.bias && c.w_q.scale.size() == 1;
   const auto channels = static_cast<size_t>(c.N);
   if (c.out_dtype != DType::kS32) lines_.reserve(channels);
   if (estimates) estimated_.reserve(channels);
@@ -85,17 +88,22 @@ Terms Outputs::BlockTerms(int64_t m, int64_t n) const {
   const auto blocks = static_cast<size_t>(RowBlocks(c_));
   const float x_scale =
       integers_.scales.empty() ? c_.x_q.scale_at(0) : integers_.scales[static_cast<size_t>(m)];
+  const auto levels = static_cast<size_t>(integers_.levels);
   terms_.clear();
   for (size_t block = 0; block < blocks; ++block) {
-    const Line scale = Scale(x_scale, c_.w_q.scale[static_cast<size_t>(n) * blocks + block]);
-    terms_.push_back(
-        {integers_.values[IndexOf(m, n) * blocks + block], scale.gain, scale.gain_exponent});
+    const size_t entry = c_.w_q.scale.size() == 1 ? 0 : static_cast<size_t>(n) * blocks + block;
+    const Line scale = Scale(x_scale, c_.w_q.scale[entry]);
+    const size_t first = (IndexOf(m, n) * blocks + block) * levels;
+    for (size_t level = 0; level < levels; ++level) {
+      const int up = integers_.unit + static_cast<int>(level) * FloatBlockSums::kLevelBits;
+      terms_.push_back({integers_.values[first + level], scale.gain, scale.gain_exponent + up});
+    }
   }
   return terms_;
 }
 
 Scaled Outputs::ScaledAt(int64_t m, int64_t n) const {
-  QUALM_CHECK(c_.w_block == 0);
+  QUALM_CHECK(!AddsTerms(c_));
   Scaled scaled = OnChannelLine(m, n);
   if (form_.scaled != nullptr) form_.scaled(c_, integers_, m, n, &scaled);
   return scaled;
@@ -105,13 +113,13 @@ Real Outputs::RealAt(int64_t m, int64_t n) const {
   if (form_.real != nullptr) {
     if (const std::optional<Real> real = form_.real(c_, m, n)) return *real;
   }
-  if (c_.w_block != 0) return ToReal(lines_[static_cast<size_t>(n)], BlockTerms(m, n));
+  if (AddsTerms(c_)) return ToReal(lines_[static_cast<size_t>(n)], BlockTerms(m, n));
   const Scaled scaled = ScaledAt(m, n);
   return ToReal(scaled.line, scaled.integer);
 }
 
 Rounded Outputs::RoundedAt(int64_t m, int64_t n) const {
-  if (c_.w_block != 0) return Round(lines_[static_cast<size_t>(n)], BlockTerms(m, n));
+  if (AddsTerms(c_)) return Round(lines_[static_cast<size_t>(n)], BlockTerms(m, n));
   if (form_.rounded != nullptr) return form_.rounded(c_, integers_, m, n, OnChannelLine(m, n));
   const Scaled scaled = ScaledAt(m, n);
   return Round(scaled.line, scaled.integer);
@@ -120,7 +128,7 @@ Rounded Outputs::RoundedAt(int64_t m, int64_t n) const {
 std::optional<Near> Outputs::NearAt(int64_t m, int64_t n) const {
   if (!estimated_.empty())
     return Decide(estimated_[static_cast<size_t>(n)].At(integers_.values[IndexOf(m, n)]));
-  if (c_.w_block != 0) return Decide(EstimateOf(lines_[static_cast<size_t>(n)], BlockTerms(m, n)));
+  if (AddsTerms(c_)) return Decide(EstimateOf(lines_[static_cast<size_t>(n)], BlockTerms(m, n)));
   if (form_.rounded == nullptr) {
     const Scaled scaled = ScaledAt(m, n);
     return Decide(EstimatedLine(scaled.line).At(scaled.integer));
@@ -200,7 +208,7 @@ Ends Outputs::EndsReached(double near) const {
 }
 
 float Outputs::UnclampedFloatAt(int64_t m, int64_t n) const {
-  if (c_.w_block != 0) return RoundToFloat(lines_[static_cast<size_t>(n)], BlockTerms(m, n));
+  if (AddsTerms(c_)) return RoundToFloat(lines_[static_cast<size_t>(n)], BlockTerms(m, n));
   const Scaled scaled = ScaledAt(m, n);
   return RoundToFloat(scaled.line, scaled.integer);
 }
@@ -246,7 +254,7 @@ Tensor Evaluate(const Case& c) {
 }
 
 Tensor EvaluateFromSums(const Case& c, std::span<const __int128> sums) {
-  QUALM_CHECK(HasSums(c.op) && c.w_block == 0);
+  QUALM_CHECK(HasSums(c) && c.w_block == 0);
   QUALM_CHECK_EQ(sums.size(), static_cast<size_t>(c.M * c.N));
   return EvaluateFrom(c, {{sums.begin(), sums.end()}, {}, {}});
 }

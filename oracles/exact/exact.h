@@ -38,6 +38,19 @@ std::vector<__int128> CorrectedSums(const Case& c);
 // times RowBlocks, output by output.
 std::vector<__int128> BlockSums(const Case& c);
 
+// The sums of x*(w-zw) of each block of a linear of f32 x, or of their magnitudes. Exponents of x
+// may lie too far apart for one integer, so each sum has a part for every `levels` ranges of
+// kLevelBits exponents: [M*N] times RowBlocks times `levels`. Part i counts in units of
+// 2^(unit + i*kLevelBits) and is less than 2^110.
+struct FloatBlockSums {
+  static constexpr int kLevelBits = 24;
+  std::vector<__int128> values;
+  int unit = 0;
+  int64_t levels = 1;
+};
+enum class Signs : uint8_t { kKept, kDropped };
+FloatBlockSums SumsOfFloats(const Case& c, Signs signs = Signs::kKept);
+
 // The rest of linear and convolutions from given corrected sums ([M*N], as CorrectedSums gives
 // them): float bias, scale, one rounding, zero point, clamp. Counterfactuals put other sums in and
 // keep the rest exact.
@@ -51,6 +64,7 @@ struct Integers {
   // [M*N], except that choose_qparams has none. Of each output:
   //   linear, conv2d, depthwise       its element of CorrectedSums
   //   linear with weights in blocks   its BlockSums, one integer for each block: [M*N*RowBlocks]
+  //   linear of f32 x                 the values of SumsOfFloats
   //   dynamic_linear                  the same of the linear on the codes that it chooses
   //   avg_pool, global_avg_pool       the sum of x - zx over the window
   //   max_pool                        the maximum of x - zx over the window
@@ -66,6 +80,9 @@ struct Integers {
   std::vector<int64_t> counts;
   // dynamic_linear: of x, for each row. Empty for others.
   std::vector<float> scales;
+  // linear of f32 x: those of SumsOfFloats.
+  int unit = 0;
+  int64_t levels = 1;
 };
 Integers IntegersOf(const Case& c);
 

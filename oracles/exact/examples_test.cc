@@ -232,6 +232,23 @@ TEST(Examples, LinearInBlocks) {
   EXPECT_EQ(Derive(c, 0).back().value, "0x1.cp+3");
 }
 
+// 2.5*3*0.5 + 5*3*0.5 of the first block, -0.25*(-2 + 4)*8 of the second, and the bias: 11.25 - 4.
+TEST(Examples, LinearOfFloats) {
+  Case c = LinearCase({0, 0, 0}, {3, 3, -2});
+  c.x = Tensor::Of<float>({1, 3}, std::vector<float>{2.5f, 5, -0.25f});
+  c.per_channel = true;
+  c.w_block = 2;
+  c.w_q = {{0.5f, 8.0f}, {0, -4}};
+  c.bias = {{0.125f}};
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(Exact(c).FloatAt(0), 7.375f);
+  EXPECT_EQ(RealValueText(c, 0), "59/8");
+  EXPECT_EQ(Derive(c, 0).front().value, "29/4");
+  EXPECT_EQ(Derive(c, 0).back().value, "0x1.d8p+2");
+}
+
 TEST(Examples, LinearBias) {
   Case c = LinearCase({3}, {5});  // 15 * 0.5 * 0.5 = 3.75
   c.x_q.scale = {0.5f};

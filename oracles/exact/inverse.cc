@@ -239,7 +239,7 @@ Reals ValuesGiving(const Case& c, const Tensor& y, int64_t index) {
 
 bool IsLinearInScales(const Case& c) {
   return c.op != Op::kTable && c.op != Op::kSoftmax && c.op != Op::kChooseQParams &&
-         c.op != Op::kCast && c.out_dtype != DType::kS32 && c.w_block == 0;
+         c.op != Op::kCast && c.out_dtype != DType::kS32 && c.w_block == 0 && !HasFloatX(c);
 }
 
 struct ScaleParts::At {

@@ -5,6 +5,7 @@
 //   f32:    y = S * sx * sw_n + bias_n, rounded once
 // With weights in blocks of w_block terms, weight k of channel n has the scale and zero point of
 // block b = k / w_block of that channel, and S * sx * sw_n is sx * sum_b S_b * sw_nb.
+// f32 x stands for itself: sx is 1 and zx 0.
 #include "oracles/exact/sums.h"
 
 namespace qualm::exact {
@@ -55,7 +56,33 @@ Rational BlocksTotal(const Case& c, int64_t m, int64_t n) {
   return total;
 }
 
+// The entry of w_q that term k of channel n has.
+size_t EntryOf(const Case& c, int64_t n, int64_t k) {
+  if (!c.per_channel) return 0;
+  if (c.w_block == 0) return static_cast<size_t>(n);
+  const int64_t blocks = c.K / c.w_block + (c.K % c.w_block != 0 ? 1 : 0);
+  return static_cast<size_t>(n * blocks + k / c.w_block);
+}
+
+// Term k of a linear of f32 x.
+Rational FloatTerm(const Case& c, int64_t m, int64_t n, int64_t k) {
+  const size_t entry = EntryOf(c, n, k);
+  const Integer w = Integer(c.w.IntAt(n * c.K + k)) - c.w_q.zero_point[entry];
+  return ToRational(c.x.FloatAt(m * c.K + k)) * Rational(w) * ToRational(c.w_q.scale[entry]);
+}
+
+Rational FloatTotal(const Case& c, int64_t m, int64_t n) {
+  Rational total = 0;
+  for (int64_t k = 0; k < c.K; ++k) total += FloatTerm(c, m, n, k);
+  return total;
+}
+
 std::optional<Rational> Value(const Case& c, int64_t m, int64_t n) {
+  if (HasFloatX(c)) {
+    Rational real = FloatTotal(c, m, n);
+    if (c.bias) real += ToRational((*c.bias)[static_cast<size_t>(n)]);
+    return real;
+  }
   if (c.w_block == 0) return ScaledSum(c, n, Sum(c, m, n));
   Rational real = BlocksTotal(c, m, n) * ToRational(c.x_q.scale_at(0));
   if (c.bias) real += ToRational((*c.bias)[static_cast<size_t>(n)]);
@@ -95,7 +122,30 @@ void BlockSteps(Teller& t) {
   t.RoundToCode(value);
 }
 
+void FloatSteps(Teller& t) {
+  const Case& c = t.c;
+  std::string terms;
+  for (int64_t k = 0; k < c.K; ++k) {
+    const size_t entry = definition::EntryOf(c, 0, k);
+    const Integer w = Integer(c.w.IntAt(k)) - c.w_q.zero_point[entry];
+    AppendTerm(&terms, k, c.K, " + ",
+               Parenthesized(ToRational(c.x.FloatAt(k))) + "*" + Parenthesized(Rational(w)) + "*" +
+                   Short(c.w_q.scale[entry]));
+  }
+  Rational value = definition::FloatTotal(c, 0, 0);
+  t.Step(Stage::kAccumulate,
+         c.K == 0 ? "no terms, the sum is 0" : "sum of x*(w - w_zp)*w_scale over k: " + terms,
+         value);
+  if (c.bias) {
+    const std::string text = "add the bias: " + Readable(value) + " + " + Short(c.bias->front());
+    value += ToRational(c.bias->front());
+    t.Step(Stage::kBias, text, value);
+  }
+  t.RoundToReal(value);
+}
+
 void Steps(Teller& t) {
+  if (HasFloatX(t.c)) return FloatSteps(t);
   if (t.c.w_block != 0) return BlockSteps(t);
   TermsTold terms{"k", {}};
   for (int64_t k = 0; k < t.c.K; ++k) terms.xw.emplace_back(t.c.x.IntAt(k), t.c.w.IntAt(k));

@@ -23,7 +23,7 @@ std::vector<int16_t> Widen(const Tensor& tensor) {
 }  // namespace
 
 Reduction ReductionOf(const Case& c, int16_t padding) {
-  QUALM_CHECK(HasSums(c.op));
+  QUALM_CHECK(HasSums(c));
   Reduction lists;
   lists.k = c.K;
   lists.w = Widen(c.w);

@@ -5,6 +5,8 @@
 #include "oracles/exact/sums.h"
 
 #include <algorithm>
+#include <climits>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <utility>
@@ -227,7 +229,53 @@ std::vector<__int128> BlockSums(const Case& c) {
   return sums;
 }
 
+FloatBlockSums SumsOfFloats(const Case& c, Signs signs) {
+  QUALM_CHECK(HasFloatX(c));
+  const bool dropped = signs == Signs::kDropped;
+  std::vector<Dyadic> x;
+  int lowest = INT_MAX, highest = INT_MIN;
+  for (const float value : c.x.as<float>()) {
+    const Dyadic& number = x.emplace_back(Decode(dropped ? std::abs(value) : value));
+    if (number.mantissa == 0) continue;
+    lowest = std::min(lowest, number.exponent);
+    highest = std::max(highest, number.exponent);
+  }
+  FloatBlockSums sums;
+  if (lowest <= highest) {
+    sums.unit = lowest;
+    sums.levels = (highest - lowest) / FloatBlockSums::kLevelBits + 1;
+  }
+  const int64_t blocks = RowBlocks(c), size = c.w_block == 0 ? c.K : c.w_block;
+  std::vector<int64_t> w(static_cast<size_t>(c.N * c.K));
+  for (int64_t i = 0; i < c.N * c.K; ++i) {
+    const size_t entry = c.w_q.zero_point.size() == 1 ? 0 : WEntry(c, i / c.K, i % c.K);
+    const int64_t difference = int64_t{c.w.IntAt(i)} - c.w_q.zero_point[entry];
+    w[static_cast<size_t>(i)] = dropped ? std::abs(difference) : difference;
+  }
+  sums.values.assign(static_cast<size_t>(c.M * c.N * blocks * sums.levels), 0);
+  for (int64_t i = 0; i < c.M * c.N; ++i) {
+    const Dyadic* const row = x.data() + i / c.N * c.K;
+    const int64_t* const channel = w.data() + i % c.N * c.K;
+    for (int64_t k = 0; k < c.K; ++k) {
+      if (row[k].mantissa == 0) continue;
+      const int up = row[k].exponent - sums.unit;
+      const int64_t level = up / FloatBlockSums::kLevelBits;
+      const int64_t integer = row[k].mantissa * (int64_t{1} << up % FloatBlockSums::kLevelBits);
+      sums.values[static_cast<size_t>((i * blocks + k / size) * sums.levels + level)] +=
+          __int128{integer} * channel[k];
+    }
+  }
+  return sums;
+}
+
 void SumsOf(const Case& c, Integers* integers) {
+  if (HasFloatX(c)) {
+    FloatBlockSums sums = SumsOfFloats(c);
+    integers->values = std::move(sums.values);
+    integers->unit = sums.unit;
+    integers->levels = sums.levels;
+    return;
+  }
   integers->values = c.w_block == 0 ? CorrectedSums(c) : BlockSums(c);
 }
 

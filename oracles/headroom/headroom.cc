@@ -168,7 +168,7 @@ bool SomePairSaturates(const Case& c) {
 
 int32_t PairHeadroom(int32_t sum) { return std::min(32767 - sum, sum + 32768); }
 
-bool HasPairs(const Case& c) { return HasSums(c.op) && c.w.dtype() == DType::kS8 && c.K >= 1; }
+bool HasPairs(const Case& c) { return HasSums(c) && c.w.dtype() == DType::kS8 && c.K >= 1; }
 
 std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n) {
   std::vector<Pair> saturating;
@@ -194,7 +194,7 @@ Headroom Measure(const Case& c) {
   if (c.op == Op::kCast) return result;
   if (HasPairs(c)) MeasurePairs(c, &result);
   const exact::Outputs outputs(c);
-  if (HasSums(c.op)) {
+  if (HasSums(c)) {
     for (const __int128 sum : outputs.integers().values) {
       const __int128 distance = std::min<__int128>(INT32_MAX - sum, sum - INT32_MIN);
       // |sum| < 2^110: only a sum with astronomic zero points does not fit int64.
@@ -242,7 +242,7 @@ Reached ReachedBy(const Case& c, double near) {
   if (c.op == Op::kChooseQParams || c.op == Op::kCast) return reached;
   reached.pair_saturates = HasPairs(c) && SomePairSaturates(c);
   const exact::Outputs outputs(c);
-  if (HasSums(c.op)) {
+  if (HasSums(c)) {
     reached.int32_overflows = std::ranges::any_of(
         outputs.integers().values, [](__int128 sum) { return static_cast<int32_t>(sum) != sum; });
   }

@@ -64,7 +64,7 @@ void BiasInReals(Case& c) {
 }  // namespace
 
 std::optional<Case> InBlocks(const Case& c, uint64_t seed) {
-  if (!RowOf(c.op).blocks || c.K == 0 || c.w_block != 0) return std::nullopt;
+  if (!RowOf(c.op).blocks || c.K == 0 || c.w_block != 0 || HasFloatX(c)) return std::nullopt;
   Rng rng(MixSeed(seed, 5000));
   if (rng.Chance(1, 2)) return std::nullopt;
   const int32_t size = DrawSize(rng, c.K);

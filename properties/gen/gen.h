@@ -51,6 +51,9 @@ Case Draw(Op op, Theme theme, uint64_t seed);
 // The drawn case with its weights in blocks, for subjects that take such: every second case of an
 // operation that has them. Others have nullopt.
 std::optional<Case> InBlocks(const Case& drawn, uint64_t seed);
+// A case of the same operation with f32 x, mostly with weights in blocks, for subjects that take
+// such: in the place of every second case of codes. Other operations have nullopt.
+std::optional<Case> WithFloatX(const Case& drawn, uint64_t seed);
 
 }  // namespace qualm::gen
 

@@ -156,6 +156,30 @@ TEST(Gen, BlocksOfEveryKind) {
   EXPECT_EQ(InBlocks(Draw(Op::kConv2d, 1), 1), std::nullopt);
 }
 
+TEST(Gen, FloatXOfEveryKind) {
+  int plain = 0, blocks = 0, integers = 0, denormals = 0, negative_zeros = 0, large = 0;
+  for (uint64_t seed = 0; seed < 4 * kCases; ++seed) {
+    const std::optional<Case> c = WithFloatX(Draw(Op::kLinear, seed), seed);
+    if (!c) continue;
+    ASSERT_EQ(Validate(*c), "") << Describe(*c);
+    ASSERT_TRUE(HasFloatX(*c));
+    (c->w_block == 0 ? plain : blocks) += 1;
+    const std::span<const float> x = c->x.as<float>();
+    const auto any = [&](auto holds) { return std::ranges::any_of(x, holds) ? 1 : 0; };
+    denormals += any([](float v) { return v != 0 && !std::isnormal(v); });
+    negative_zeros += any([](float v) { return v == 0 && std::signbit(v); });
+    large += any([](float v) { return std::abs(v) > 0x1p100f; });
+    float least = 0x1p127f;
+    for (const float v : x) least = v == 0 ? least : std::min(least, std::abs(v));
+    integers += !x.empty() && least > 0x1p-25f &&
+                        std::ranges::all_of(x, [&](float v) { return std::fmod(v, least) == 0; })
+                    ? 1
+                    : 0;
+  }
+  for (const int count : {plain, blocks, integers, denormals, negative_zeros, large})
+    EXPECT_GT(count, 10);
+}
+
 TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
   const std::map<Op, uint64_t> expected{
       {Op::kQuantize, 0xf2f830659011e107},      {Op::kDequantize, 0xcbd5d6c5e6e09ec8},

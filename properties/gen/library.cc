@@ -298,7 +298,7 @@ Case IntoLibraryDomain(Case c, Rng& rng) {
       Retype(c.w, dtype);
       IntoCodes(c.w_q, dtype);
     }
-    if (HasSums(c.op)) MoveSums(c, rng);
+    if (HasSums(c)) MoveSums(c, rng);
     if (c.op != Op::kDequantize && rng.Chance(5, 6)) c.out_dtype = dtype;
   }
   if (IsCode(c.out_dtype)) IntoCodes(c.out_q, c.out_dtype);

@@ -112,7 +112,7 @@ py::object CaseObject::ZeroPoint(const char* name, const QParams& q, bool per_ch
 // nearest to the real number.
 py::object CaseObject::Multiplier() {
   const Case& c = case_;
-  if (!RowOf(c.op).multiplier && !HasSums(c.op)) Lacks(c, "multiplier");
+  if (!RowOf(c.op).multiplier && !HasSums(c)) Lacks(c, "multiplier");
   if (!c.multiplier.empty()) {
     if (c.per_channel) return Floats("multiplier", c.multiplier);
     return Float32(c.multiplier.front());
@@ -252,7 +252,7 @@ void BindCase(py::module_& module) {
   };
   using Found = std::pair<const QParams*, bool>;
   const auto of_x = [](const Case& c, const char* what) -> Found {
-    if (!RowOf(c.op).x_qparams) Lacks(c, what);
+    if (!HasXQParams(c)) Lacks(c, what);
     return {&c.x_q, ChannelsOf(c, PerChannel::kX)};
   };
   const auto of_w = [](const Case& c, const char* what) -> Found {
@@ -324,7 +324,7 @@ void BindCase(py::module_& module) {
         name,
         [name, has](Object& o) {
           const Case& c = o.problem();
-          const bool multiplies = std::string_view(name) == "multiplier" && HasSums(c.op);
+          const bool multiplies = std::string_view(name) == "multiplier" && HasSums(c);
           if (has != nullptr && !(RowOf(c.op).*has) && !multiplies) Lacks(c, name);
           py::object found;
           ForEachParameter(c, [&](const Field& each, const auto& value) {

@@ -153,7 +153,8 @@ PluginLimits LimitsOf(Op op, const py::dict& arguments) {
   const Reader reader{arguments};
   const DTypeList& out_types = KeepsType(op) ? row.x_types : row.out_types;
   PluginLimits limits;
-  limits.x_dtypes = reader.Types("x", row.x_types, row.x_types.front());
+  limits.x_dtypes =
+      reader.Types("x", row.float_x ? kCodesOrFloat : row.x_types, row.x_types.front());
   limits.w_dtypes =
       HasTwoInputs(op) ? limits.x_dtypes : reader.Types("w", kWeightCodes, kWeightCodes.front());
   limits.out_dtypes = KeepsType(op) && !reader.Find("out")
@@ -188,6 +189,10 @@ PluginLimits LimitsOf(Op op, const py::dict& arguments) {
                            ? QUALM_CAN_STRIDES
                            : FeatureBit(static_cast<PipeFeature>(at - known.begin() - 1));
   }
+  // Whoever names the type takes it, and the other way round.
+  const uint32_t f32 = QUALM_TYPE_BIT(static_cast<uint32_t>(DType::kF32));
+  if (row.float_x && (limits.x_dtypes & f32) != 0) limits.features |= QUALM_CAN_FLOAT_X;
+  if (row.float_x && (limits.features & QUALM_CAN_FLOAT_X) != 0) limits.x_dtypes |= f32;
   return limits;
 }
 

@@ -118,7 +118,8 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
         how many cases each claim is judged on (500; ``--qualm-cases`` overrides it).
     ``x``, ``w``, ``out``
         element types, one or several: "u8", ["u8", "s8"]. Without them the first type of the
-        operation: u8, of weights s8, of quantize f32 -> u8.
+        operation: u8, of weights s8, of quantize f32 -> u8. A linear with ``x="f32", out="f32"``
+        gets real activations, which have no scale and no zero point.
     ``x_zp``, ``w_zp``, ``out_zp``
         a zero point, or the smallest and the largest. Without them every code of the type; of s8
         weights 0 alone.

@@ -151,6 +151,7 @@ struct OpRow {
   bool qparams = false;            // the other members of Observer: inputs of the choice
   bool cast = false;               // Case::rounding, overflow
   bool blocks = false;             // Case::w_block
+  bool x_blocks = false;           // Case::x_block
   bool dynamic = false;            // chooses scale and zero point of x itself: Case::rule, x_gran
 };
 
@@ -211,8 +212,11 @@ inline constexpr std::array kOpRows{
           .combine = Combine::kProduct,
           .response = Response::kMirrors,
           .in_place = true},
-    internal::SumOfProducts(
-        {.op = Op::kLinear, .name = "linear", .layout = Layout::kProducts, .blocks = true}),
+    internal::SumOfProducts({.op = Op::kLinear,
+                             .name = "linear",
+                             .layout = Layout::kProducts,
+                             .blocks = true,
+                             .x_blocks = true}),
     internal::SumOfProducts(
         {.op = Op::kConv2d, .name = "conv2d", .layout = Layout::kConv, .dilation = true}),
     internal::SumOfProducts({.op = Op::kDepthwise,

@@ -37,6 +37,8 @@ constexpr uint8_t kCountIncludePad = 1u << 5;
 constexpr uint8_t kNarrowWeights = 'w';
 // Behind that, or another byte in its place, stand blocks of weights.
 constexpr uint8_t kBlocks = 'b';
+// And behind those the blocks of x.
+constexpr uint8_t kXBlocks = 'x';
 // Only this byte means the dimension 0, so that random bytes rarely make an empty case.
 constexpr uint8_t kNoneByte = 255;
 
@@ -262,6 +264,13 @@ void ReadBlocks(Reader& reader, Case& c) {
     c.w_q.scale.push_back(ScaleFrom(reader.Word()));
     c.w_q.zero_point.push_back(reader.Int());
   }
+  if (reader.Byte() != kXBlocks || c.M == 0 || c.out_dtype != DType::kF32) return;
+  c.x_block = c.w_block;
+  c.x_q = {{}, {}};
+  for (int64_t i = 0; i < c.M * RowBlocks(c); ++i) {
+    c.x_q.scale.push_back(ScaleFrom(reader.Word()));
+    c.x_q.zero_point.push_back(reader.Int());
+  }
 }
 
 void SetClamp(bool given, int32_t out_min, int32_t out_max, Case& c) {
@@ -444,6 +453,12 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   for (size_t i = 0; i < c.w_q.scale.size(); ++i) {
     writer.Word(BitsOf(c.w_q.scale[i]));
     writer.Int(c.w_q.zero_point[i]);
+  }
+  if (c.x_block == 0) return writer.Take();
+  writer.Byte(kXBlocks);
+  for (size_t i = 0; i < c.x_q.scale.size(); ++i) {
+    writer.Word(BitsOf(c.x_q.scale[i]));
+    writer.Int(c.x_q.zero_point[i]);
   }
   return writer.Take();
 }

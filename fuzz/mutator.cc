@@ -310,6 +310,8 @@ void ChangeForm(Case& c, Rng& rng) {
       if (row.blocks && rng.Chance(1, 8)) {
         c.w_block = static_cast<int32_t>(rng.Chance(1, 3) ? 0 : rng.Between(1, c.K + 1));
         c.per_channel = c.per_channel || c.w_block != 0;
+        if (row.x_blocks) c.x_block = rng.Chance(1, 2) ? c.w_block : 0;
+        if (c.x_block != 0) SetOutType(c, DType::kF32);
         break;
       }
       if (row.multiplier) ChangeFactorForm(c);

@@ -184,16 +184,22 @@ std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
 }
 
 std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
-  if (const std::optional<Case> blocks = gen::InBlocks(drawn, relation::Hash(drawn))) {
+  const uint64_t seed = relation::Hash(drawn);
+  // Whoever refuses blocks says so first, or loses time here.
+  const auto taken = [&](const std::optional<Case>& blocks) -> std::optional<Case> {
+    if (!blocks) return std::nullopt;
     const std::string why = WhyNot(subject, *blocks);
     if (why.empty()) return blocks;
-    // Whoever refuses blocks says so first, or loses time here.
-    if (why.find(kInBlocks) == std::string::npos) {
-      std::optional<Case> taken = AdaptTo(subject, *blocks);
-      if (taken && taken->w_block != 0) return taken;
-    }
-  }
-  return AdaptTo(subject, drawn);
+    if (why.find(kInBlocks) != std::string::npos || why.find(kXInBlocks) != std::string::npos)
+      return std::nullopt;
+    std::optional<Case> adapted = AdaptTo(subject, *blocks);
+    const bool in_blocks = adapted && adapted->w_block != 0 && adapted->x_block == blocks->x_block;
+    return in_blocks ? adapted : std::nullopt;
+  };
+  if (auto both = taken(gen::XInBlocks(drawn, seed))) return both;
+  if (auto weights = taken(gen::InBlocks(drawn, seed))) return weights;
+  if (auto adapted = AdaptTo(subject, drawn)) return adapted;
+  return taken(gen::XInBlocks(drawn, seed, /*as_stored=*/true));
 }
 
 std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_not, const Case& c) {

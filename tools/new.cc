@@ -172,7 +172,7 @@ std::string Features(Op op, std::string_view margin) {
     bool concerns;
     std::string_view name;
   };
-  const std::array<Feature, 20> all{{
+  const std::array<Feature, 21> all{{
       {row.bias, "BIAS_F32"},
       {row.bias_i32, "BIAS_I32"},
       {row.relu, "RELU"},
@@ -180,6 +180,7 @@ std::string Features(Op op, std::string_view margin) {
       {HasChannelList(op), "PER_CHANNEL"},
       {row.dynamic, "PER_ROW"},
       {row.blocks, "PER_BLOCK"},
+      {row.x_blocks, "X_PER_BLOCK"},
       {true, "STRIDES"},
       {HasWeights(op), "WEIGHT_STRIDES"},
       {HasWindow(op), "LINE_STRIDES"},

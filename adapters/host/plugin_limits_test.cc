@@ -123,6 +123,8 @@ TEST(PluginLimits, NameTheFeatureThatAPluginLacks) {
   });
   linear(QUALM_CAN_PER_ROW, "parameters per row", [](Case& c) { c.x_gran = Granularity::kRow; });
   linear(QUALM_CAN_PER_BLOCK, "weights in blocks", [](Case& c) { c.w_block = 2; });
+  linear(QUALM_CAN_X_PER_BLOCK, "activations in blocks",
+         [](Case& c) { c.w_block = c.x_block = 2; });
   linear(QUALM_CAN_EMPTY, "empty output", [](Case& c) { c = ZeroLayer(0, 3, 4); });
   linear(QUALM_CAN_EMPTY, "empty output", [](Case& c) { c = ZeroLayer(2, 0, 4); });
   linear(QUALM_CAN_EMPTY_K, "K = 0", [](Case& c) { c = ZeroLayer(2, 3, 0); });

@@ -357,6 +357,13 @@ inline std::vector<Hostile> HostileTable() {
        "has no accumulator"},
       {And(R"("gran": "channel", "w_block": 2, "out_dtype": "s32")"), "w_block", "has no unit"},
       {With(R"("x":)", R"("w_block": 1, "x":)", kConv), "w_block", "does not belong to op conv2d"},
+      {And(R"("x_block": 2)"), "x_block", "is 2 beside w_block 0, expected 0 or the same"},
+      {And(R"("gran": "channel", "w_block": 2, "x_block": 1)"), "x_block", "beside w_block 2"},
+      {And(R"("gran": "channel", "w_block": 2, "x_block": 2)"), "x_block",
+       "expected out_dtype f32"},
+      {And(R"("gran": "channel", "w_block": 1, "x_block": 1, "out_dtype": "f32")"), "x_scale",
+       "(2 blocks per row)"},
+      {With(R"("x":)", R"("x_block": 1, "x":)", kConv), "x_block", "does not belong to op conv2d"},
       // Two operands.
       {With(R"("a":)", R"("x":)", kAdd), "x", "does not belong to op add"},
       {With(R"(, "b": [3, 4])", "", kAdd), "b", "is missing, expected it for op add"},

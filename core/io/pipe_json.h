@@ -41,8 +41,9 @@ enum class PipeFeature : uint8_t {
   kCountPadding,
   kPerRow,
   kPerBlock,
+  kXPerBlock,
 };
-inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kPerBlock) + 1;
+inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kXPerBlock) + 1;
 std::string_view Name(PipeFeature feature);  // "bias_f32"
 
 // Limits of one operation.

@@ -151,7 +151,7 @@ TEST(Agreement, WeightsInBlocks) {
   EXPECT_GT(dynamic.outputs, 4000);
 }
 
-// Blocks with the scale and zero point of their channel are no blocks.
+// Blocks with the scale and zero point of their channel, and of x, are no blocks.
 TEST(Agreement, EqualBlocksAreNone) {
   RandomCase draw(46);
   for (int i = 0; i < 2000; ++i) {
@@ -162,6 +162,8 @@ TEST(Agreement, EqualBlocksAreNone) {
       c.w_q.scale[static_cast<size_t>(j)] = plain.w_q.scale_at(j / blocks);
       c.w_q.zero_point[static_cast<size_t>(j)] = plain.w_q.zero_point_at(j / blocks);
     }
+    std::ranges::fill(c.x_q.scale, plain.x_q.scale[0]);
+    std::ranges::fill(c.x_q.zero_point, plain.x_q.zero_point[0]);
     ASSERT_EQ(Evaluate(c), Evaluate(plain)) << Describe(c);
     for (int64_t at = 0; at < c.M * c.N; ++at) {
       ASSERT_EQ(RealValueText(c, at), RealValueText(plain, at)) << Describe(c);

@@ -83,10 +83,12 @@ Scaled Outputs::OnChannelLine(int64_t m, int64_t n) const {
 
 Terms Outputs::BlockTerms(int64_t m, int64_t n) const {
   const auto blocks = static_cast<size_t>(RowBlocks(c_));
-  const float x_scale =
-      integers_.scales.empty() ? c_.x_q.scale_at(0) : integers_.scales[static_cast<size_t>(m)];
   terms_.clear();
   for (size_t block = 0; block < blocks; ++block) {
+    const float x_scale =
+        integers_.scales.empty()
+            ? c_.x_q.scale[c_.x_block == 0 ? 0 : static_cast<size_t>(m) * blocks + block]
+            : integers_.scales[static_cast<size_t>(m)];
     const Line scale = Scale(x_scale, c_.w_q.scale[static_cast<size_t>(n) * blocks + block]);
     terms_.push_back(
         {integers_.values[IndexOf(m, n) * blocks + block], scale.gain, scale.gain_exponent});

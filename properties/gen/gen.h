@@ -51,6 +51,10 @@ Case Draw(Op op, Theme theme, uint64_t seed);
 // The drawn case with its weights in blocks, for subjects that take such: every second case of an
 // operation that has them. Others have nullopt.
 std::optional<Case> InBlocks(const Case& drawn, uint64_t seed);
+// The same with x in blocks too, as f32. Two thirds are as libraries store them: blocks of 32, s8
+// times s8 or u4, scales that an f16 holds, no zero point (of u4 8), no bias. `as_stored`: every
+// case of a linear, and in this form.
+std::optional<Case> XInBlocks(const Case& drawn, uint64_t seed, bool as_stored = false);
 
 }  // namespace qualm::gen
 

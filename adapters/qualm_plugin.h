@@ -133,7 +133,8 @@ typedef struct qualm_tensor {
 } qualm_tensor;
 
 /* Quantization parameters: `count` is 1 (per tensor) or the number of output channels; of weights
- * in blocks (QUALM_PER_BLOCK) that number times the blocks of a channel, channel by channel. */
+ * in blocks (QUALM_PER_BLOCK) that number times the blocks of a channel, channel by channel; of x
+ * in blocks the number of rows times the blocks of a row. */
 typedef struct qualm_qparams {
   size_t size;
   int64_t count;
@@ -151,7 +152,8 @@ enum {
 };
 
 /* Granularities other than per tensor and per output channel: x of dynamic_linear may be per row; w
- * of linear and dynamic_linear may be per block of axis 1, which is K. All others are reserved. */
+ * of linear and dynamic_linear may be per block of axis 1, which is K, and then x of linear too.
+ * All others are reserved. */
 typedef struct qualm_granularity {
   size_t size;
   int32_t kind; /* QUALM_PER_... */
@@ -223,8 +225,8 @@ typedef struct qualm_problem {
    * of version 1. */
   int32_t per_channel;
   /* Granularity of x_q, w_q and out_q. NULL: one entry is per tensor, several are per output
-   * channel. Only a plugin that offers QUALM_CAN_PER_ROW or QUALM_CAN_PER_BLOCK gets others. Not in
-   * the first headers of version 1. */
+   * channel. Only a plugin that offers QUALM_CAN_PER_ROW or QUALM_CAN_..PER_BLOCK gets others. Not
+   * in the first headers of version 1. */
   const qualm_granularity* x_granularity;
   const qualm_granularity* w_granularity;
   const qualm_granularity* out_granularity;
@@ -264,6 +266,9 @@ typedef struct qualm_problem {
  * NULL, and no accumulators are asked for. A plugin that has blocks of some sizes alone, or blocks
  * alone, answers QUALM_UNSUPPORTED to others. */
 #define QUALM_CAN_PER_BLOCK UINT32_C(65536)
+/* linear, beside QUALM_CAN_PER_BLOCK: reads x_granularity, whose block is that of w_granularity; y
+ * is then f32. */
+#define QUALM_CAN_X_PER_BLOCK UINT32_C(4194304)
 /* Rows of w, one per output channel, that do not follow each other. */
 #define QUALM_CAN_WEIGHT_STRIDES UINT32_C(131072)
 /* Lines of an image that do not follow each other; images do where their lines do. */
@@ -276,7 +281,7 @@ typedef struct qualm_problem {
 #define QUALM_CAN_CONCURRENT UINT32_C(2097152)
 /* linear: x may be QUALM_F32, if x_dtypes says so too; y is then QUALM_F32 and x_q is not to be
  * read. */
-#define QUALM_CAN_FLOAT_X UINT32_C(4194304)
+#define QUALM_CAN_FLOAT_X UINT32_C(8388608)
 
 /* Limits of one operation. Zero-initialise it and fill what differs. */
 typedef struct qualm_capability {

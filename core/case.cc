@@ -44,18 +44,19 @@ std::string CheckScales(std::string_view field, const std::vector<float>& scales
 }
 
 std::string CheckLength(std::string_view field, size_t length, bool per_channel, int64_t channels,
-                        int64_t blocks = 1) {
+                        int64_t blocks = 1, std::string_view each = "channel") {
   const size_t want = per_channel ? static_cast<size_t>(channels * blocks) : 1;
   if (length == want) return "";
-  return Wrong(field, "has " + std::to_string(length) + " entries, expected " +
-                          std::to_string(want) +
-                          (!per_channel  ? ""
-                           : blocks == 1 ? " (one per channel)"
-                                         : " (" + std::to_string(blocks) + " blocks per channel)"));
+  return Wrong(
+      field, "has " + std::to_string(length) + " entries, expected " + std::to_string(want) +
+                 (!per_channel ? ""
+                  : blocks == 1
+                      ? " (one per channel)"
+                      : " (" + std::to_string(blocks) + " blocks per " + std::string(each) + ")"));
 }
 
 std::string CheckQParams(std::string_view name, const QParams& q, bool per_channel,
-                         int64_t channels, int64_t blocks) {
+                         int64_t channels, int64_t blocks, std::string_view each) {
   // Nearly every case is right, so names are made only for one that is not.
   const size_t want = per_channel ? static_cast<size_t>(channels * blocks) : 1;
   const auto is_scale = [](float scale) { return std::isfinite(scale) && scale > 0.0f; };
@@ -64,10 +65,11 @@ std::string CheckQParams(std::string_view name, const QParams& q, bool per_chann
     return "";
   const std::string scale = std::string(name) + "_scale";
   if (auto error = CheckScales(scale, q.scale); !error.empty()) return error;
-  if (auto error = CheckLength(scale, q.scale.size(), per_channel, channels, blocks);
+  if (auto error = CheckLength(scale, q.scale.size(), per_channel, channels, blocks, each);
       !error.empty())
     return error;
-  return CheckLength(std::string(name) + "_zp", q.zero_point.size(), per_channel, channels, blocks);
+  return CheckLength(std::string(name) + "_zp", q.zero_point.size(), per_channel, channels, blocks,
+                     each);
 }
 
 // Positions of a window along one axis. With ceil_mode a last, partial window counts if it starts
@@ -528,6 +530,15 @@ std::string CheckOutQParams(const Case& c) {
 // Blocks along K of the weights. No unit is common to the blocks of a channel, so nothing that
 // counts in units of x_scale*w_scale goes with them.
 std::string CheckBlocks(const Case& c) {
+  if (c.x_block != 0) {
+    if (c.x_block != c.w_block)
+      return Wrong("x_block", "is " + std::to_string(c.x_block) + " beside w_block " +
+                                  std::to_string(c.w_block) + ", expected 0 or the same");
+    if (HasFloatX(c)) return Wrong("x_block", "x is f32, expected no blocks of it");
+    if (c.M == 0) return Wrong("x_block", "M is 0, expected rows to make blocks of");
+    if (c.out_dtype != DType::kF32)
+      return Wrong("x_block", "a scale for each block of x and w, expected out_dtype f32");
+  }
   if (c.w_block == 0) return "";
   if (c.w_block < 0) return Wrong("w_block", "must be >= 0");
   if (!c.per_channel) return Wrong("w_block", "blocks lie within channels, expected gran channel");
@@ -559,14 +570,18 @@ std::string CheckAllQParams(const Case& c) {
   const OpRow& row = RowOf(c.op);
   const auto check = [&](std::string_view operand, const QParams& q, PerChannel list) {
     return CheckQParams(operand, q, c.per_channel && row.per_channel == list, c.N,
-                        list == PerChannel::kW ? RowBlocks(c) : 1);
+                        list == PerChannel::kW ? RowBlocks(c) : 1, "channel");
   };
   if (UsesMultiplier(c)) {
     QUALM_RETURN_IF_ERROR(CheckScales("multiplier", c.multiplier));
     QUALM_RETURN_IF_ERROR(CheckLength("multiplier", c.multiplier.size(), c.per_channel, c.N));
     return check("out", c.out_q, PerChannel::kOut);
   }
-  if (HasXQParams(c)) QUALM_RETURN_IF_ERROR(check("x", c.x_q, PerChannel::kX));
+  if (c.x_block != 0) {
+    QUALM_RETURN_IF_ERROR(CheckQParams("x", c.x_q, true, c.M, RowBlocks(c), "row"));
+  } else if (HasXQParams(c)) {
+    QUALM_RETURN_IF_ERROR(check("x", c.x_q, PerChannel::kX));
+  }
   if (HasW(c.op) || row.multiplier) QUALM_RETURN_IF_ERROR(check("w", c.w_q, PerChannel::kW));
   if (row.out_q != OutQParams::kNone)
     QUALM_RETURN_IF_ERROR(check("out", c.out_q, PerChannel::kOut));

@@ -187,6 +187,9 @@ struct Case {
   // a zero point; the last block of a row may be shorter. 0: no blocks. With blocks per_channel is
   // true, and w_q has RowBlocks entries for each channel, channel by channel: WEntry finds them.
   int32_t w_block = 0;
+  // linear: 0, or w_block: the rows of x lie in such blocks too. x_q then has RowBlocks entries for
+  // each row, row by row: XEntry finds them.
+  int32_t x_block = 0;
   FloatRounding rounding = FloatRounding::kNearestEven;  // cast only
   FloatOverflow overflow = FloatOverflow::kInfinity;     // cast only
 
@@ -251,9 +254,9 @@ namespace internal {
 template <class C>
 [[gnu::always_inline]] constexpr auto FieldsOf(C& c) {
   auto& [op, M, N, K, x, w, window, x_q, w_q, out_q, per_channel, multiplier, function,
-         negative_slope, observer, rule, x_gran, w_block, rounding, overflow, bias, bias_i32,
-         out_dtype, out_min, out_max, relu, requant, property, contract, note, expected, observed,
-         printed] = c;
+         negative_slope, observer, rule, x_gran, w_block, x_block, rounding, overflow, bias,
+         bias_i32, out_dtype, out_min, out_max, relu, requant, property, contract, note, expected,
+         observed, printed] = c;
   auto& [batch, in_h, in_w, in_c, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_bottom,
          pad_left, pad_right, dilation_h, dilation_w, groups, ceil_mode, count_include_pad] =
       window;
@@ -312,6 +315,8 @@ template <class C>
           FieldOf{{.name = "x_gran", .has = &OpRow::dynamic}, x_gran},
           FieldOf{{.name = "w_block", .has = &OpRow::blocks, .lowest = 0, .highest = 1 << 28},
                   w_block},
+          FieldOf{{.name = "x_block", .has = &OpRow::x_blocks, .lowest = 0, .highest = 1 << 28},
+                  x_block},
           FieldOf{{.name = "rounding", .has = &OpRow::cast}, rounding},
           FieldOf{{.name = "overflow", .has = &OpRow::cast}, overflow}},
       std::tuple{FieldOf{{"property"}, property}, FieldOf{{"contract"}, contract},
@@ -390,6 +395,8 @@ const QParams& ChannelQParams(const Case& c);
 
 // What those refuse who know no weights in blocks.
 inline constexpr std::string_view kInBlocks = "weights in blocks";
+// The same of activations, whose weights are in blocks too.
+inline constexpr std::string_view kXInBlocks = "activations in blocks";
 
 // Blocks of each row of w: entries of w_q for each channel, where w_q has some for each channel.
 inline int64_t RowBlocks(const Case& c) {
@@ -398,6 +405,10 @@ inline int64_t RowBlocks(const Case& c) {
 // The entry of w_q that weight k of channel n has, of a linear or dynamic_linear per channel.
 inline size_t WEntry(const Case& c, int64_t n, int64_t k) {
   return static_cast<size_t>(n * RowBlocks(c) + (c.w_block == 0 ? 0 : k / c.w_block));
+}
+// The entry of x_q that element k of row m of x has, of a linear.
+inline size_t XEntry(const Case& c, int64_t m, int64_t k) {
+  return c.x_block == 0 ? 0 : static_cast<size_t>(m * RowBlocks(c) + k / c.x_block);
 }
 
 // A linear of float32 activations: x has no scale and no zero point, and the output is f32.

@@ -152,6 +152,7 @@ struct OpRow {
   bool qparams = false;            // the other members of Observer: inputs of the choice
   bool cast = false;               // Case::rounding, overflow
   bool blocks = false;             // Case::w_block
+  bool x_blocks = false;           // Case::x_block
   bool float_x = false;            // x may be f32 too, without scale and zero point: HasFloatX
   bool dynamic = false;            // chooses scale and zero point of x itself: Case::rule, x_gran
 };
@@ -217,6 +218,7 @@ inline constexpr std::array kOpRows{
                              .name = "linear",
                              .layout = Layout::kProducts,
                              .blocks = true,
+                             .x_blocks = true,
                              .float_x = true}),
     internal::SumOfProducts(
         {.op = Op::kConv2d, .name = "conv2d", .layout = Layout::kConv, .dilation = true}),

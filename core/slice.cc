@@ -121,25 +121,41 @@ void Pick(std::vector<T>& list, Places at) {
   list = std::move(picked);
 }
 
-// Keeps the blocks at these places of each channel's blocks.
-void PickBlocks(Case* c, int64_t blocks, Places kept) {
+// Keeps the entries of these blocks of these rows, each of which has `blocks`.
+void PickEntries(QParams& q, int64_t blocks, Places rows, Places kept) {
   std::vector<int64_t> entries;
-  entries.reserve(static_cast<size_t>(c->N) * kept.size());
-  for (int64_t n = 0; n < c->N; ++n) {
-    for (const int64_t block : kept) entries.push_back(n * blocks + block);
+  entries.reserve(rows.size() * kept.size());
+  for (const int64_t row : rows) {
+    for (const int64_t block : kept) entries.push_back(row * blocks + block);
   }
-  Pick(c->w_q.scale, entries);
-  Pick(c->w_q.zero_point, entries);
+  Pick(q.scale, entries);
+  Pick(q.zero_point, entries);
+}
+
+// Keeps the blocks at these places of each channel's blocks, and of each row's where x has some.
+void PickBlocks(Case* c, int64_t blocks, Places kept) {
+  PickEntries(c->w_q, blocks, Range(0, c->N), kept);
+  if (c->x_block != 0) PickEntries(c->x_q, blocks, Range(0, c->M), kept);
+}
+
+// `edited`, a case with the x of `c`, without blocks of x: one scale and zero point for all of it,
+// those of its first block.
+void DropXBlocks(const Case& c, Case* edited) {
+  if (c.x_block == 0) return;
+  edited->x_block = 0;
+  const std::vector<int64_t> first{0};
+  PickEntries(edited->x_q, 1, first, first);
 }
 
 // The blocks that w has when it keeps these terms. A cut that keeps every term at the same place
 // within a block as before keeps the scale of each; so whole blocks go, and the end of the last
-// one. Any other cut leaves too little or too much of a block for one size: there every term
-// becomes a block of its own, with the scale and zero point that it had. A term of -1 has those of
-// the term before it, the first one those of the first block.
+// one. Of a single block any terms may go. Any other cut leaves too little or too much of a block
+// for one size: there every term becomes a block of its own, with the scale and zero point that it
+// had. A term of -1 has those of the term before it, the first one those of the first block.
 void CutBlocks(const Case& c, Places terms, Case* cut) {
   const int64_t blocks = RowBlocks(c);
   if (terms.empty()) {
+    DropXBlocks(c, cut);
     cut->w_block = 0;
     const std::vector<int64_t> first{0};
     return PickBlocks(cut, blocks, first);
@@ -153,8 +169,12 @@ void CutBlocks(const Case& c, Places terms, Case* cut) {
     in_place = in_place && (term < 0 || term % c.w_block == i % c.w_block) &&
                (begins || of_terms.back() == of_terms[of_terms.size() - 2]);
   }
-  if (!in_place) {
+  // What is left of one block is a shorter one.
+  const bool is_one =
+      Count(terms) <= c.w_block && std::ranges::count(of_terms, of_terms.front()) == Count(terms);
+  if (!in_place && !is_one) {
     cut->w_block = 1;
+    if (c.x_block != 0) cut->x_block = 1;
     return PickBlocks(cut, blocks, of_terms);
   }
   std::vector<int64_t> kept;
@@ -166,6 +186,7 @@ void CutBlocks(const Case& c, Places terms, Case* cut) {
 // `edited`, a case with the weights of `c`, without blocks: each channel keeps its first one.
 Case WithoutBlocks(const Case& c, Case edited) {
   if (c.w_block == 0) return edited;
+  DropXBlocks(c, &edited);
   edited.w_block = 0;
   const std::vector<int64_t> first{0};
   PickBlocks(&edited, RowBlocks(c), first);
@@ -214,17 +235,19 @@ std::vector<int64_t> InputChannels(const Case& c, Places groups, Places terms) {
 // The one place that cuts the tensors of a case.
 Case Cut(const Case& c, const Kept& kept) {
   Case cut = WithoutTensors(c);
-  if (kept.rows) cut.M = Count(*kept.rows);
+  if (kept.rows) {
+    cut.M = Count(*kept.rows);
+    if (c.x_block != 0) {
+      PickEntries(cut.x_q, RowBlocks(c), *kept.rows, Range(0, RowBlocks(c)));
+      // No list is left of no rows.
+      if (cut.M == 0) cut.x_q = QParams{}, cut.x_block = 0;
+    }
+  }
   if (kept.channels) {
     cut.N = Count(*kept.channels);
     const auto pick = [&](auto& list) { Pick(list, *kept.channels); };
     if (c.w_block != 0) {
-      const int64_t blocks = RowBlocks(c);
-      std::vector<int64_t> entries;
-      for (const int64_t n : *kept.channels) {
-        for (int64_t block = 0; block < blocks; ++block) entries.push_back(n * blocks + block);
-      }
-      ForEachChannelList(&cut, [&](auto& list) { Pick(list, entries); });
+      PickEntries(cut.w_q, RowBlocks(c), *kept.channels, Range(0, RowBlocks(c)));
     } else if (c.per_channel) {
       ForEachChannelList(&cut, pick);
     }
@@ -431,6 +454,7 @@ std::vector<Case> WithOneParameterOf(const Case& c, const Case& other) {
                        if (at++ == wanted) edited = from;
                      });
     if (cases.back().w_block == 0) cases.back() = WithoutBlocks(c, std::move(cases.back()));
+    if (cases.back().x_block == 0) DropXBlocks(c, &cases.back());
   });
   return cases;
 }

@@ -63,8 +63,8 @@ Case Pixel(const Case& c, int64_t m);
 // Not for choose_qparams, where one output is about many values.
 Case OneOutput(const Case& c, int64_t index);
 
-// Without blocks of weights (w_block): each channel keeps the scale and zero point of its first
-// one.
+// Without blocks of weights and of x (w_block, x_block): each channel keeps the scale and zero
+// point of its first one, and x those of its first row's.
 Case WithoutBlocks(const Case& c);
 
 // The cases that differ from `c` in one parameter, which is as in `other`.

@@ -37,6 +37,8 @@ constexpr uint8_t kCountIncludePad = 1u << 5;
 constexpr uint8_t kNarrowWeights = 'w';
 // Behind that, or another byte in its place, stand blocks of weights.
 constexpr uint8_t kBlocks = 'b';
+// And behind those, or another byte in their place, the blocks of x, or x in f32.
+constexpr uint8_t kXBlocks = 'x';
 constexpr uint8_t kFloatX = 'f';
 // Only this byte means the dimension 0, so that random bytes rarely make an empty case.
 constexpr uint8_t kNoneByte = 255;
@@ -265,9 +267,18 @@ void ReadBlocks(Reader& reader, Case& c) {
   }
 }
 
-// Instead of the codes of x: the output is f32 too.
-void ReadFloatX(Reader& reader, Case& c) {
-  if (reader.Byte() != kFloatX) return;
+// x in the blocks of the weights, or f32 instead of codes: then the output is f32 too.
+void ReadRichX(Reader& reader, Case& c) {
+  const uint8_t kind = reader.Byte();
+  if (kind == kXBlocks && c.w_block != 0 && c.M != 0 && c.out_dtype == DType::kF32) {
+    c.x_block = c.w_block;
+    c.x_q = {{}, {}};
+    for (int64_t i = 0; i < c.M * RowBlocks(c); ++i) {
+      c.x_q.scale.push_back(ScaleFrom(reader.Word()));
+      c.x_q.zero_point.push_back(reader.Int());
+    }
+  }
+  if (kind != kFloatX) return;
   c.x = Tensor(DType::kF32, c.x.shape());
   for (float& value : c.x.as<float>()) value = FiniteFrom(reader.Word());
   c.out_dtype = DType::kF32;
@@ -368,7 +379,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   if (row.bias) ReadBias(reader, (flags >> kBiasShift) & 3, c);
   if (HasWeights(op)) ReadNarrowWeights(reader, c);
   if (row.blocks) ReadBlocks(reader, c);
-  if (row.float_x) ReadFloatX(reader, c);
+  if (row.float_x) ReadRichX(reader, c);
   return c;
 }
 
@@ -458,6 +469,14 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
       writer.Word(BitsOf(c.w_q.scale[i]));
       writer.Int(c.w_q.zero_point[i]);
     }
+  }
+  if (c.x_block != 0) {
+    writer.Byte(kXBlocks);
+    for (size_t i = 0; i < c.x_q.scale.size(); ++i) {
+      writer.Word(BitsOf(c.x_q.scale[i]));
+      writer.Int(c.x_q.zero_point[i]);
+    }
+    return writer.Take();
   }
   if (!HasFloatX(c)) return writer.Take();
   if (c.w_block == 0) writer.Byte(0);

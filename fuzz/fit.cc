@@ -125,8 +125,10 @@ void ClearForeignParameters(Case* c) {
 // Weights in blocks are those of channels, and no sum that has a unit.
 void FitBlocks(Case* c) {
   if (!c->per_channel || c->K == 0 || c->out_dtype == DType::kS32) c->w_block = 0;
+  if (c->w_block == 0 || c->M == 0 || c->out_dtype != DType::kF32 || HasFloatX(*c)) c->x_block = 0;
   if (c->w_block == 0) return;
   c->w_block = std::min(c->w_block, kMaxBlock);
+  if (c->x_block != 0) c->x_block = c->w_block;
   c->bias_i32.reset();
   c->requant = Requant::kExact;
 }
@@ -152,7 +154,11 @@ void FitQParams(Case* c) {
   }
   for (QParams* q : {&c->x_q, &c->w_q, &c->out_q}) {
     const bool channels = HasChannelList(c->op) && !multiplies && q == &ChannelQParams(*c);
-    const size_t entries = channels ? length * static_cast<size_t>(RowBlocks(*c)) : 1;
+    const auto blocks = static_cast<size_t>(RowBlocks(*c));
+    const bool rows = c->x_block != 0 && q == &c->x_q;
+    const size_t entries = channels ? length * blocks
+                           : rows   ? static_cast<size_t>(c->M) * blocks
+                                    : 1;
     fit(q->scale, entries, 1.0f);
     fit(q->zero_point, entries, 0);
   }

@@ -64,14 +64,15 @@ bool IsSmall(const Case& c);
 // brings a number into its range. A rule that ties it to another parameter is said in FitCase. The
 // new bytes stand before x, so all inputs of the parameter's operations change their meaning. Four
 // parameters are not visited, because the header of the bytes has bits for them: relu, requant,
-// ceil_mode and count_include_pad. Nor is w_block, which stands at the end of the bytes.
+// ceil_mode and count_include_pad. Nor are w_block and x_block, which stand at the end of the
+// bytes.
 template <class C, class Visit>
 void ForEachOwnField(C& c, Visit&& visit) {
   ForEachParameter(c, [&](const Field& field, auto& value) {
     if constexpr (std::is_scalar_v<std::remove_reference_t<decltype(value)>>) {
       const void* const at = &value;
       if (RowOf(c.op).*field.has && at != &c.relu && at != &c.requant && at != &c.w_block &&
-          at != &c.window.ceil_mode && at != &c.window.count_include_pad) {
+          at != &c.x_block && at != &c.window.ceil_mode && at != &c.window.count_include_pad) {
         visit(value);
       }
     }

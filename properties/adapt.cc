@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <set>
 #include <string>
 #include <string_view>
@@ -187,13 +188,15 @@ std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
 namespace {
 
 // The case, or what AdaptTo makes of it where that keeps what the subject may know nothing of.
-// Whoever refuses that says so first, in the words of `what`, or loses time here.
+// Whoever refuses that says so first, in one of the `words`, or loses time here.
 std::optional<Case> TakenWith(const Subject& subject, const std::optional<Case>& c,
-                              std::string_view what, bool (*has)(const Case&)) {
+                              std::initializer_list<std::string_view> words,
+                              bool (*has)(const Case&)) {
   if (!c) return std::nullopt;
   const std::string why = WhyNot(subject, *c);
   if (why.empty()) return c;
-  if (why.find(what) != std::string::npos) return std::nullopt;
+  for (const std::string_view word : words)
+    if (why.find(word) != std::string::npos) return std::nullopt;
   std::optional<Case> taken = AdaptTo(subject, *c);
   return taken && has(*taken) ? taken : std::nullopt;
 }
@@ -203,13 +206,19 @@ std::optional<Case> TakenWith(const Subject& subject, const std::optional<Case>&
 std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
   const uint64_t seed = relation::Hash(drawn);
   const auto with_floats = [&](uint64_t turn) {
-    return TakenWith(subject, gen::WithFloatX(drawn, turn), kOfFloatX, HasFloatX);
+    return TakenWith(subject, gen::WithFloatX(drawn, turn), {kOfFloatX}, HasFloatX);
+  };
+  const auto with_x_blocks = [&](bool as_stored) {
+    return TakenWith(subject, gen::XInBlocks(drawn, seed, as_stored), {kInBlocks, kXInBlocks},
+                     [](const Case& c) { return c.x_block != 0; });
   };
   if (std::optional<Case> floats = with_floats(seed)) return floats;
-  const auto in_blocks = [](const Case& c) { return c.w_block != 0; };
-  std::optional<Case> taken = TakenWith(subject, gen::InBlocks(drawn, seed), kInBlocks, in_blocks);
+  if (std::optional<Case> both = with_x_blocks(false)) return both;
+  std::optional<Case> taken = TakenWith(subject, gen::InBlocks(drawn, seed), {kInBlocks},
+                                        [](const Case& c) { return c.w_block != 0; });
   if (!taken) taken = AdaptTo(subject, drawn);
-  // Whoever takes nothing but f32 x takes it at every turn.
+  // Whoever takes nothing else takes these at every turn.
+  if (!taken) taken = with_x_blocks(/*as_stored=*/true);
   for (uint64_t turn = 1; !taken && RowOf(drawn.op).float_x && turn < 8; ++turn)
     taken = with_floats(seed + turn);
   return taken;

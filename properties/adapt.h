@@ -22,8 +22,9 @@ std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_n
 // The same where the reasons are those of the subject, and of the convention that it promises; the
 // case is first brought into the subject's domain.
 std::optional<Case> AdaptTo(const Subject& subject, const Case& c);
-// A drawn case as the subject takes it: with f32 x, or with its weights in blocks, where the
-// subject takes these and the case has its turn, else as AdaptTo brings it.
+// A drawn case as the subject takes it: with f32 x, with its weights, or weights and activations,
+// in blocks where the subject takes these and the case has its turn, else as AdaptTo brings it;
+// what nobody else takes also where nothing else is taken.
 std::optional<Case> TakenBy(const Subject& subject, const Case& drawn);
 // Why the case cannot be run as it is: the subject's reason, or that of its convention; "" if it
 // can.

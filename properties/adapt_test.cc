@@ -92,6 +92,25 @@ TEST(TakenBy, DrawsFloatsForThoseWhoTakeThem) {
   EXPECT_EQ(gen::WithFloatX(conv, 1), std::nullopt);
 }
 
+// Whoever has nothing but blocks of both operands gets every linear that has terms and rows.
+TEST(TakenBy, DrawsBlocksOfBothForThoseWhoTakeNothingElse) {
+  TestSubject stored;
+  stored.takes_blocks = true;
+  stored.cannot_run = [](const Case& c) {
+    return c.x_block != 32             ? "blocks of 32 alone"
+           : c.x.dtype() != DType::kS8 ? "x"
+           : c.bias                    ? "bias"
+           : c.x_q.zero_point[0] != 0  ? "zero point"
+                                       : "";
+  };
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Case c = gen::Draw(Op::kLinear, seed);
+    const std::optional<Case> taken = TakenBy(stored, c);
+    ASSERT_EQ(taken.has_value(), c.M > 0 && c.K > 0) << Describe(c);
+    if (taken) EXPECT_EQ(WhyNot(stored, *taken), "");
+  }
+}
+
 TEST(Adapt, BringsEveryLinearIntoAPlainGemm) {
   TestSubject subject;
   subject.cannot_run = PlainGemm;

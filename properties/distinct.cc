@@ -67,12 +67,21 @@ bool ColumnsAreIndependent(const Case& c) {
          row.layout == Layout::kProducts;
 }
 
+// What a row has of q, `blocks` entries.
+void AddBlocks(const QParams& q, int64_t row, int64_t blocks, Key& key) {
+  for (int64_t i = row * blocks; i < (row + 1) * blocks; ++i) {
+    key.Add(q.scale[static_cast<size_t>(i)]);
+    key.Add(q.zero_point[static_cast<size_t>(i)]);
+  }
+}
+
 void AddRow(const Case& c, int64_t m, Key& key) {
   for (const Tensor* tensor : {&c.x, &c.w}) {
     if (tensor == &c.w && !HasTwoInputs(c.op)) continue;
     const int64_t columns = tensor->shape().back();
     key.Add(*tensor, m * columns, columns);
   }
+  if (c.x_block != 0) AddBlocks(c.x_q, m, RowBlocks(c), key);
 }
 
 void AddColumn(const Case& c, int64_t n, Key& key) {
@@ -89,14 +98,7 @@ void AddColumn(const Case& c, int64_t n, Key& key) {
   if (!c.per_channel) return;
   if (!c.multiplier.empty()) return key.Add(c.multiplier[static_cast<size_t>(n)]);
   if (!HasChannelList(c.op)) return;
-  if (c.w_block != 0) {
-    const auto blocks = static_cast<size_t>(RowBlocks(c));
-    for (size_t i = static_cast<size_t>(n) * blocks; i < static_cast<size_t>(n + 1) * blocks; ++i) {
-      key.Add(c.w_q.scale[i]);
-      key.Add(c.w_q.zero_point[i]);
-    }
-    return;
-  }
+  if (c.w_block != 0) return AddBlocks(c.w_q, n, RowBlocks(c), key);
   key.Add(ChannelQParams(c).scale_at(n));
   key.Add(ChannelQParams(c).zero_point_at(n));
 }

@@ -132,14 +132,16 @@ void Repeat(std::vector<T>& list, int64_t count, T otherwise = 0) {
     list.push_back(old.empty() ? otherwise : old[static_cast<size_t>(i) % old.size()]);
 }
 
-// The list of parameters of channels, or of the blocks of each channel.
+// The list of parameters of `from_rows` channels, or of the blocks of each, for `to_rows`. The same
+// of the blocks of rows of x.
 template <class T>
-void RepeatBlocks(const Case& from, const Case& to, std::vector<T>& list, T otherwise) {
+void RepeatBlocks(const Case& from, int64_t from_rows, const Case& to, int64_t to_rows,
+                  std::vector<T>& list, T otherwise) {
   const std::vector<T> old = std::exchange(list, {});
   const int64_t old_blocks = RowBlocks(from), blocks = RowBlocks(to);
-  for (int64_t i = 0; i < to.N * blocks; ++i) {
+  for (int64_t i = 0; i < to_rows * blocks; ++i) {
     const int64_t source =
-        old.empty() ? 0 : i / blocks % from.N * old_blocks + i % blocks % old_blocks;
+        old.empty() ? 0 : i / blocks % from_rows * old_blocks + i % blocks % old_blocks;
     list.push_back(old.empty() ? otherwise : old[static_cast<size_t>(source)]);
   }
 }
@@ -170,10 +172,14 @@ std::optional<Case> Resized(const Case& c, const Set& set) {
   if (RowOf(c.op).layout == Layout::kConv && to.window.groups < 1) return std::nullopt;
   to.x = Repeated(c.x, ShapeOfX(to));
   if (HasW(to.op)) to.w = Repeated(c.w, ShapeOfW(to));
+  if (c.x_block != 0) {
+    RepeatBlocks(c, c.M, to, to.M, to.x_q.scale, 1.0f);
+    RepeatBlocks(c, c.M, to, to.M, to.x_q.zero_point, 0);
+  }
   if (c.per_channel && HasChannelList(c.op)) {
     QParams& q = ChannelQParams(to);
-    RepeatBlocks(c, to, q.scale, 1.0f);
-    RepeatBlocks(c, to, q.zero_point, 0);
+    RepeatBlocks(c, c.N, to, to.N, q.scale, 1.0f);
+    RepeatBlocks(c, c.N, to, to.N, q.zero_point, 0);
   }
   if (to.N != c.N) {
     if (c.per_channel && UsesMultiplier(c)) Repeat(to.multiplier, to.N, 1.0f);

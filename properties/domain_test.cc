@@ -122,15 +122,18 @@ TEST(DomainTest, LargerTensorsRepeatTheSmaller) {
 TEST(DomainTest, BlocksFollowTheirRows) {
   Domain domain;
   domain.AddShape({}, "3x4x70");
-  int in_blocks = 0;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    const std::optional<Case> c = gen::InBlocks(gen::Draw(Op::kLinear, seed), seed);
-    if (!c) continue;
-    const Case moved = domain.Inside(*c);
-    EXPECT_EQ(domain.WhyOutside(moved), "") << Describe(*c);
-    in_blocks += moved.w_block > 0 ? 1 : 0;
+  for (const bool of_x : {false, true}) {
+    int in_blocks = 0;
+    for (uint64_t seed = 0; seed < 60; ++seed) {
+      const Case drawn = gen::Draw(Op::kLinear, seed);
+      const auto c = of_x ? gen::XInBlocks(drawn, seed) : gen::InBlocks(drawn, seed);
+      if (!c) continue;
+      const Case moved = domain.Inside(*c);
+      EXPECT_EQ(domain.WhyOutside(moved), "") << Describe(*c);
+      in_blocks += (of_x ? moved.x_block : moved.w_block) > 0 ? 1 : 0;
+    }
+    EXPECT_GT(in_blocks, 5);
   }
-  EXPECT_GT(in_blocks, 5);
 }
 
 TEST(DomainTest, ShapesAsPeopleWriteThem) {

@@ -277,7 +277,9 @@ std::set<std::string> ThingsOf(Op op) {
     }
   });
   if (row.dynamic) things.erase("dtype");  // u8 alone
-  things.erase("w_block");                 // with another one the lists of w have another length
+  // With another one the lists of w, or of x, have another length.
+  things.erase("w_block");
+  things.erase("x_block");
   // Where the output, or the other input, has the type of x.
   if (op == Op::kSoftmax || HasTwoInputs(op)) things.erase("the type of x");
   return things;

@@ -226,6 +226,18 @@ Case ForOnnxruntime(Case c, Rng&) {
   return c;
 }
 
+Case ForGgml(Case c, Rng& rng) {
+  return gen::XInBlocks(c, rng.Next(), /*as_stored=*/true).value_or(c);
+}
+
+// Without the activation -128, which is declared.
+Case ForGgmlFrom127(Case c, Rng& rng) {
+  c = ForGgml(std::move(c), rng);
+  for (int64_t i = 0; i < c.x.size(); ++i)
+    if (c.x.dtype() == DType::kS8) c.x.SetInt(i, std::max(c.x.IntAt(i), -127));
+  return c;
+}
+
 struct Promise {
   std::string subject;
   Op op;
@@ -257,6 +269,10 @@ std::vector<Promise> Promises() {
   all.push_back({"torch@onednn", Op::kDynamicLinear, ForTorchOnednn});
   all.push_back({"torch@fbgemm", Op::kDynamicLinear, ForTorch});
   all.push_back({"onnxruntime", Op::kDynamicLinear, ForOnnxruntime});
+  for (const char* subject : {"ggml@x64", "ggml@haswell+generic"})
+    all.push_back({subject, Op::kLinear, ForGgml});
+  for (const char* subject : {"ggml@sse42", "ggml@haswell", "ggml@zen4"})
+    all.push_back({subject, Op::kLinear, ForGgmlFrom127});
   return all;
 }
 

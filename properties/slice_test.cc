@@ -185,6 +185,36 @@ TEST(Terms, OfBlocksKeepTheirParameters) {
   EXPECT_GT(single, 100);
 }
 
+// Each output keeps the scales and zero points of its row and channel, term by term.
+TEST(Cuts, OfBlocksOfBothOperandsComputeTheSlice) {
+  int cuts = 0, single = 0;
+  for (uint64_t seed = 0; seed < 4 * kCases; ++seed) {
+    const std::optional<Case> c = gen::XInBlocks(gen::Draw(Op::kLinear, seed), seed);
+    if (!c || c->N == 0) continue;
+    SCOPED_TRACE(Describe(*c));
+    const Tensor y = exact::Evaluate(*c);
+    const int64_t m = c->M - 1, n = c->N - 1;
+    const Case one = OneOutput(*c, m * c->N + n);
+    ASSERT_EQ(Validate(one), "");
+    ASSERT_EQ(exact::Evaluate(one).BitsAt(0), y.BitsAt(m * c->N + n));
+    const std::vector<int64_t> terms{c->K - 1, 0};
+    const Case cut = Terms(one, terms);
+    ASSERT_EQ(Validate(cut), "");
+    for (int64_t i = 0; i < cut.K; ++i) {
+      const size_t of = XEntry(*c, m, terms[static_cast<size_t>(i)]), at = XEntry(cut, 0, i);
+      ASSERT_EQ(cut.x_q.scale[at], c->x_q.scale[of]);
+      ASSERT_EQ(cut.x_q.zero_point[at], c->x_q.zero_point[of]);
+    }
+    single += cut.w_block == c->w_block ? 1 : 0;  // of one block any terms may go
+    EXPECT_EQ(Validate(Rows(*c, {})), "");
+    EXPECT_EQ(Validate(Terms(*c, {})), "");
+    EXPECT_EQ(WithoutBlocks(*c).x_q.scale, std::vector<float>{c->x_q.scale[0]});
+    ++cuts;
+  }
+  EXPECT_GT(cuts, 100);
+  EXPECT_GT(single, 20);
+}
+
 TEST(Batches, AreTheSameAlone) {
   for (Op op : AllOps()) {
     if (!HasWindow(op) && op != Op::kChooseQParams) continue;

@@ -72,7 +72,7 @@ std::string WhyIdle(Op op, const std::vector<std::unique_ptr<Subject>>& subjects
   for (int64_t i = 0; i < kDraws; ++i) {
     const Case c = gen::Draw(op, CaseSeed(1, op, i));
     for (const auto& subject : subjects) {
-      if (AdaptTo(*subject, c)) return "";
+      if (TakenBy(*subject, c)) return "";
       if (why.empty()) why = WhyNot(*subject, c);
     }
   }

@@ -181,6 +181,7 @@ std::string Features(Op op, std::string_view margin) {
       {row.dynamic, "PER_ROW"},
       {row.blocks, "PER_BLOCK"},
       {row.float_x, "FLOAT_X"},
+      {row.x_blocks, "X_PER_BLOCK"},
       {true, "STRIDES"},
       {HasWeights(op), "WEIGHT_STRIDES"},
       {HasWindow(op), "LINE_STRIDES"},

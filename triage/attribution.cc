@@ -1376,6 +1376,39 @@ Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject) {
   return attribution;
 }
 
+namespace {
+
+// A subject that promises float32 sums rounds them, and no cause gives its last bits. Of the same
+// codes with scales of 1 and no bias the outputs are integers, which it has to give exactly unless
+// they are too large. nullopt where it takes no such case.
+std::optional<Case> InIntegers(const Case& c, const Verdict& verdict, const Subject& subject) {
+  if (!subject.contract(c.op).sum || !HasSums(c.op) || c.out_dtype != DType::kF32 ||
+      !verdict.divergence)
+    return std::nullopt;
+  Case integers = ProblemOf(c);
+  integers.bias.reset();
+  for (QParams* q : {&integers.x_q, &integers.w_q}) std::ranges::fill(q->scale, 1.0f);
+  if (integers == ProblemOf(c) || !subject.CannotRun(integers).empty()) return std::nullopt;
+  return integers;
+}
+
+Attribution Attributed(const Case& c, const Verdict& verdict, const Recorder& recorder,
+                       Subject& subject, const AttributionOptions& options) {
+  if (const std::optional<Case> integers = InIntegers(c, verdict, subject)) {
+    Recorder again(subject);
+    again.Run(*integers, RunContext{});
+    Attribution found = FromAnswers(verdict, again.recorded(), subject, options);
+    if (found.complete) {
+      if (!found.evidence.empty())
+        found.evidence.front().insert(0, "asked for the same codes with scales of 1: ");
+      return found;
+    }
+  }
+  return FromAnswers(verdict, recorder.recorded(), subject, options);
+}
+
+}  // namespace
+
 Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
   if (NamesCause(verdict)) return Stated(*verdict.kind, verdict.reason, true);
   Recorder recorder(subject);
@@ -1388,7 +1421,7 @@ Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
   for (const Case& candidate : candidates) {
     if (subject.CannotRun(candidate).empty()) recorder.Run(candidate, RunContext{});
   }
-  return FromAnswers(verdict, recorder.recorded(), subject, {.hint = {}, .probe_state = false});
+  return Attributed(c, verdict, recorder, subject, {.hint = {}, .probe_state = false});
 }
 
 bool IsBorneOut(const Case& c, Subject& subject, const Hypothesis& causes) {
@@ -1408,7 +1441,7 @@ Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subje
   Judged judged;
   judged.verdict = Judge(property, c, recorder);
   if (!judged.verdict.failed()) return judged;
-  judged.attribution = FromAnswers(judged.verdict, recorder.recorded(), subject, options);
+  judged.attribution = Attributed(c, judged.verdict, recorder, subject, options);
   return judged;
 }
 

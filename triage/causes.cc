@@ -257,6 +257,31 @@ bool DropShortBlock(Stages& s) {
   return true;
 }
 
+// ---- The lowest code of s8, which has no negative in 8 bits.
+
+bool HasSignedProducts(const Case& c) {
+  return HasSums(c.op) && c.x.dtype() == DType::kS8 &&
+         (c.w_block != 0 || InfoOf(c.w.dtype()).format == DTypeRow::Format::kSigned);
+}
+
+// By what the sum moves where a kernel multiplies |w| by x with the sign of w, in 8 bits.
+int64_t MovedByLowest(Codes x, Codes w, int32_t w_zero_point) {
+  int64_t moved = 0;
+  for (size_t k = 0; k < x.size(); ++k) {
+    const int64_t weight = int64_t{w[k]} - w_zero_point;
+    if (x[k] == INT8_MIN && weight < 0) moved += 2 * -int64_t{INT8_MIN} * weight;
+  }
+  return moved;
+}
+
+void MoveByLowest(SumTerms& terms) { terms.products += MovedByLowest(terms.x, terms.w, 0); }
+
+bool LoseSignOfLowest(Stages& s) {
+  if (s.c.w_block == 0) return Set<&SumSteps::edit_terms, MoveByLowest>(s);
+  s.block_moved = MovedByLowest;
+  return true;
+}
+
 // ---- Tail.
 
 // Whether dropping the last terms % lanes terms is a row of its own: the row of the last term, or
@@ -1255,6 +1280,11 @@ const Cause kCauses[] = {
      CodesOfInput, ReadWithOtherSign<&Case::x>},
     {Stage::kOperands, Kind::kIndex, "{w_sign}", "reads the {w_codes} with the other signedness",
      Weights, ReadWithOtherSign<&Case::w>},
+    {Stage::kAccumulate, Kind::kIndex, "sign of -128 lost",
+     "multiplies the input code -128 by a negative weight with the wrong sign: in 8 bits -128 has "
+     "no "
+     "negative",
+     HasSignedProducts, LoseSignOfLowest, 4},
 };
 
 // Everyday mistakes that single codes often look like by chance: tried as families are.
@@ -1545,7 +1575,8 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 54> kOfBlocksToo{
+constexpr std::array<std::string_view, 55> kOfBlocksToo{
+    "sign of -128 lost",
     "scale of the block behind",
     "scale of the block before",
     "zero point of the first block",

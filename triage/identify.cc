@@ -321,7 +321,10 @@ void Domain::Add(const Case& c) {
   const Case usual;
   ForEachParameter(c, usual, [&](const Field& field, const auto& value, const auto& unsaid) {
     if (!(row.*field.has)) return;
-    if (field.has == &OpRow::blocks && c.w_block == 0) return;  // conventions have none
+    // Conventions have none.
+    if ((field.has == &OpRow::blocks && c.w_block == 0) ||
+        (field.has == &OpRow::x_blocks && c.x_block == 0))
+      return;
     if constexpr (NamedEnum<std::remove_cvref_t<decltype(value)>>) {
       if (field.required) types_and_choices += " " + std::string(Name(value));
     }

@@ -91,18 +91,19 @@ constexpr std::array kExperiments{
                }},
     Experiment{"the scales of other channels", false,
                [](const Case& c) {
-                 return c.w_q.scale.size() > 1 || c.x_q.scale.size() > 1 ||
+                 return c.w_q.scale.size() > 1 || (c.x_q.scale.size() > 1 && c.x_block == 0) ||
                         c.out_q.scale.size() > 1 || c.multiplier.size() > 1;
                },
                [](Case& c, int64_t but, Rng& rng) {
                  for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) {
+                   if (q == &c.x_q && c.x_block != 0) continue;  // those of rows
                    if (q->scale.size() > 1) ResampleOthers(q->scale, but, rng, RowBlocks(c));
                  }
                  if (c.multiplier.size() > 1) ResampleOthers(c.multiplier, but, rng);
                },
                [](Case& c, const Case& original, int64_t channel) {
                  for (QParams Case::* q : {&Case::x_q, &Case::w_q, &Case::out_q}) {
-                   if ((c.*q).scale.size() > 1)
+                   if ((c.*q).scale.size() > 1 && (q != &Case::x_q || c.x_block == 0))
                      RestoreAt((c.*q).scale, (original.*q).scale, channel, RowBlocks(c));
                  }
                  if (c.multiplier.size() > 1) RestoreAt(c.multiplier, original.multiplier, channel);

@@ -152,6 +152,23 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
   return sums;
 }
 
+std::vector<__int128> MovedBlockSums(const Case& c, decltype(Stages::block_moved) moved) {
+  const Matrix x = MatrixOf(c, c.x), w = MatrixOf(c, c.w);
+  std::vector<__int128> sums = exact::BlockSums(c);
+  auto sum = sums.begin();
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      for (int64_t k = 0; k < c.K; k += c.w_block) {
+        const auto first = static_cast<size_t>(k);
+        const auto count = static_cast<size_t>(std::min<int64_t>(c.w_block, c.K - k));
+        *sum++ += moved(x.row(m).subspan(first, count), w.row(n).subspan(first, count),
+                        c.w_q.zero_point[WEntry(c, n, k)]);
+      }
+    }
+  }
+  return sums;
+}
+
 PoolWindow WindowUnder(const Case& c, int64_t m, int64_t n) {
   const Window& v = c.window;
   PoolWindow window;
@@ -228,7 +245,10 @@ Factors FactorsOf(const RealOutput& o) {
 
 exact::Integers Stages::IntegersOfStages() const {
   exact::Integers integers;
-  if (sums) {
+  // Another cause may have left no term, and with it no block.
+  if (block_moved != nullptr && c.w_block != 0) {
+    integers.values = MovedBlockSums(c, block_moved);
+  } else if (sums) {
     integers.values = SumsOf(c, *sums);
   } else if (pool != PoolHooks{}) {
     for (int64_t i = 0; i < c.M * c.N; ++i) {
@@ -366,7 +386,7 @@ Tensor Stages::DynamicOf() const {
 std::optional<std::vector<__int128>> Stages::Moved() const {
   const bool others = pool != PoolHooks{} || softmax != SoftmaxHooks{} || choice != ChoiceHooks{} ||
                       codes != CodeHooks{} || integer != nullptr || real != nullptr ||
-                      finish != nullptr || (sums && !HasSums(c));
+                      block_moved != nullptr || finish != nullptr || (sums && !HasSums(c));
   if (others) return std::nullopt;
   if (!sums) return std::vector<__int128>{};
   std::vector<__int128> moved = SumsOf(c, *sums);

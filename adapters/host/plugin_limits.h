@@ -59,17 +59,18 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c, const RunCo
 
 // The parameters of a case that the C interface of plugins has a field for; plugin_host.cc fills
 // the fields.
-inline constexpr std::array<std::string_view, 18> kToldToPlugins{
+inline constexpr std::array<std::string_view, 19> kToldToPlugins{
     "multiplier",   "bias",         "bias_i32",
     "relu",         "ceil_mode",    "count_include_pad",
     "function",     "symmetric",    "negative_slope",
     "reduce_range", "dtype",        "quant_min",
     "quant_max",    "qparams_rule", "x_gran",
-    "w_block",      "rounding",     "overflow"};
+    "w_block",      "x_block",      "rounding",
+    "overflow"};
 // The parameters that a program behind a pipe and a C++ function (adapters/function_subject.h) are
 // told: docs/pipe.md lists the keys.
-inline constexpr std::array<std::string_view, 20> kToldWithCases = [] {
-  std::array<std::string_view, 20> told{"observer", "averaging_constant"};
+inline constexpr std::array<std::string_view, 21> kToldWithCases = [] {
+  std::array<std::string_view, 21> told{"observer", "averaging_constant"};
   for (size_t i = 0; i < kToldToPlugins.size(); ++i) told[2 + i] = kToldToPlugins[i];
   return told;
 }();

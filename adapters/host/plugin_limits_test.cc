@@ -128,6 +128,8 @@ TEST(PluginLimits, NameTheFeatureThatAPluginLacks) {
     c.out_dtype = DType::kF32;
     OpenClamp(&c);
   });
+  linear(QUALM_CAN_X_PER_BLOCK, "activations in blocks",
+         [](Case& c) { c.w_block = c.x_block = 2; });
   linear(QUALM_CAN_EMPTY, "empty output", [](Case& c) { c = ZeroLayer(0, 3, 4); });
   linear(QUALM_CAN_EMPTY, "empty output", [](Case& c) { c = ZeroLayer(2, 0, 4); });
   linear(QUALM_CAN_EMPTY_K, "K = 0", [](Case& c) { c = ZeroLayer(2, 3, 0); });

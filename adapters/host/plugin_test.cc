@@ -905,6 +905,15 @@ TEST(Plugin, IsToldTheNumbersOfAProblem) {
   OpenClamp(&blocks);
   ASSERT_EQ(Validate(blocks), "");
   EXPECT_NE(Said("numbers", blocks).find("granularity 3 1 1. "), std::string::npos);
+  blocks.x_block = 1;
+  blocks.x_q = {std::vector<float>(static_cast<size_t>(blocks.M * blocks.K), 1),
+                std::vector<int32_t>(static_cast<size_t>(blocks.M * blocks.K), 0)};
+  blocks.out_dtype = DType::kF32;
+  blocks.out_q = QParams{};
+  OpenClamp(&blocks);
+  ASSERT_EQ(Validate(blocks), "");
+  EXPECT_NE(Said("numbers", blocks).find("granularity 3 1 1. granularity 3 1 1. "),
+            std::string::npos);
   Case table = CaseOver(Op::kTable, Tensor(DType::kU8, {1, 1}), DType::kU8);
   table.function = Function::kLeakyRelu;
   table.negative_slope = 0.5f;

@@ -46,7 +46,7 @@ enum class MessageKind : uint32_t {
 };
 
 struct MessageHeader {
-  uint32_t magic = 0x354D4C51;  // "QLM5": raised with the layout of any message
+  uint32_t magic = 0x364D4C51;  // "QLM6": raised with the layout of any message
   MessageKind kind = MessageKind::kHello;
   uint64_t sequence = 0;  // an answer carries its request's
   uint64_t bytes = 0;     // that follow

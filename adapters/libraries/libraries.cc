@@ -4,7 +4,9 @@
 
 #include <qualm_unusable.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <memory>
 
@@ -22,6 +24,27 @@ constexpr std::string_view kNehalem = "Nehalem";
 constexpr std::string_view kOnednn = "qualm_onednn.so";
 constexpr std::string_view kFbgemm = "qualm_fbgemm.so";
 constexpr std::string_view kFbgemmAcc16 = "qualm_fbgemm_acc16.so";
+
+// One for each processor that ggml is built for, and its twin in plain C.
+std::vector<LibraryName> GgmlNames() {
+  static const std::vector<std::string> texts = [] {
+    std::vector<std::string> list;
+    for (const char* set :
+         {"alderlake", "cannonlake", "cascadelake", "cooperlake", "haswell", "icelake", "ivybridge",
+          "piledriver", "sandybridge", "sapphirerapids", "skylakex", "sse42", "x64", "zen4"}) {
+      for (const char* kernels : {"", "+generic"})
+        list.push_back(std::string("ggml@") + set + kernels);
+    }
+    return list;
+  }();
+  std::vector<LibraryName> names;
+  for (const std::string_view text : texts) {
+    const std::string_view value = text.substr(text.find('@') + 1);
+    names.push_back(
+        {text, "qualm_ggml.so", value.substr(0, value.find('+')), {{"QUALM_GGML", value}}});
+  }
+  return names;
+}
 
 std::vector<Library> Libraries() {
   return {
@@ -67,6 +90,16 @@ std::vector<Library> Libraries() {
                  {"fbgemm@vnni+acc16", kFbgemmAcc16, "vnni", {{kFbgemmIsa, "AVX512_E1"}}}},
        .install = "FBGEMM from its CMake, so that find_package sees it",
        .by_bootstrap = false},
+      {.kind = "ggml",
+       .library = "ggml",
+       .help =
+           "ggml@x64|@sse42|@haswell|@skylakex|@icelake|@zen4|...[+generic]  ggml's products of "
+           "blocks (llama.cpp), for each processor that it is built for; generic: in plain C",
+       .names = GgmlNames(),
+       .why_absent = WhyNoGgml,
+       .when_listed = "a shared object of ggml for each instruction set, loaded when it is asked",
+       .told = GgmlEnvironment,
+       .cannot_run = WhyNotInGgml},
       {.kind = "onnxruntime",
        .library = "ONNX Runtime",
        .help = "onnxruntime[@constant|@avx2[+constant]|@sse41]  ONNX Runtime's QLinear operators, "
@@ -223,6 +256,22 @@ EnvironmentChanges EnvironmentOf(const LibraryName& name) {
   return {name.environment.begin(), name.environment.end()};
 }
 
+// A subject in a worker whose library lacks cases that no capability can name.
+class LimitedSubject : public PluginSubject {
+ public:
+  LimitedSubject(std::string name, WorkerOptions options, std::string (*cannot_run)(const Case& c))
+      : PluginSubject(std::move(name), std::move(options)), cannot_run_(cannot_run) {}
+
+ protected:
+  std::string CannotSend(const Case& c) const override {
+    if (std::string why = cannot_run_(c); !why.empty()) return why;
+    return PluginSubject::CannotSend(c);
+  }
+
+ private:
+  std::string (*cannot_run_)(const Case& c);
+};
+
 std::unique_ptr<ForeignSubject> Start(const Library& library, const LibraryName& name) {
   if (library.child != nullptr || !library.wheel.empty()) {
     PipeOptions options =
@@ -239,6 +288,11 @@ std::unique_ptr<ForeignSubject> Start(const Library& library, const LibraryName&
                       " not found");
   }
   options.environment = EnvironmentOf(name);
+  if (library.told != nullptr)
+    std::ranges::copy(library.told(), std::back_inserter(options.environment));
+  if (library.cannot_run != nullptr)
+    return std::make_unique<LimitedSubject>(std::string(name.name), std::move(options),
+                                            library.cannot_run);
   return std::make_unique<PluginSubject>(std::string(name.name), std::move(options));
 }
 

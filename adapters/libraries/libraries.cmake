@@ -3,7 +3,7 @@
 # that finds it and builds its plugins. Libraries behind a pipe need nothing to build.
 qualm_library(libraries
   SOURCES
-    libraries/emulator.cc libraries/libraries.cc libraries/onnxruntime.cc
+    libraries/emulator.cc libraries/ggml.cc libraries/libraries.cc libraries/onnxruntime.cc
     libraries/onnxruntime_models.cc libraries/torch.cc
     libraries/wheels.cc
   DEPS qualm::plugins)
@@ -104,6 +104,16 @@ qualm_library_modules(fbgemm
   SOURCES libraries/fbgemm_plugin.cc
   LINK fbgemm
   OPTIONS_OF qualm_fbgemm_acc16 -DQUALM_FBGEMM_ACC16)
+
+# Nothing of it is needed to build the plugin, which opens the shared objects that scripts/install-ggml
+# brings. They are for x86-64.
+qualm_library_modules(ggml
+  IF on_x86_64
+  ELSE "not on x86-64"
+  FOR "ggml 0.25"
+  MODULES qualm_ggml
+  SOURCES libraries/ggml_plugin.cc
+  LINK ${CMAKE_DL_LIBS})
 
 # What WhyAbsent in libraries.cc says of libraries that were found and do not fit.
 get_property(unusable GLOBAL PROPERTY QUALM_UNUSABLE)

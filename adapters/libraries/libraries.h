@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "adapters/host/pipe.h"
+#include "core/case.h"
 
 namespace qualm {
 
@@ -38,14 +39,19 @@ struct Library {
   // (libxnnpack-dev)", and whether scripts/bootstrap installs it.
   std::string_view install = {};
   bool by_bootstrap = true;
-  // Behind a pipe: why the library cannot be asked here ("": it can), and the program that answers
-  // for a name. `child` throws Unavailable where the machine lacks what this one name needs. Both
-  // are null for libraries in a worker.
+  // Why the library cannot be asked here, "" if it can. A library in a worker needs none where its
+  // module alone decides.
   std::string (*why_absent)() = nullptr;
+  // Behind a pipe: the program that answers for a name; throws Unavailable where the machine lacks
+  // what this one name needs. Null for libraries in a worker.
   PipeOptions (*child)(const LibraryName& name) = nullptr;
   std::string_view when_listed = {};  // a program is not started to be listed
   // A Python package, as scripts/install-wheel calls it, instead of these two.
   std::string_view wheel = {};
+  // In a worker: what the plugin is told besides the environment of its name, and why it has no
+  // such case, where its capability cannot say so.
+  EnvironmentChanges (*told)() = nullptr;
+  std::string (*cannot_run)(const Case& c) = nullptr;
 };
 
 // Adds one kind of subject per row. A kind is absent, with the reason, where its library is.
@@ -75,6 +81,11 @@ std::string FindProgram(std::string_view name);
 // ONNX Runtime, in a Node process (onnxruntime_child.mjs).
 std::string WhyNoOnnxruntime();
 PipeOptions OnnxruntimeChild(const LibraryName& name);
+
+// ggml, in a worker (ggml_plugin.cc): where its shared objects are, and which cases it has.
+std::string WhyNoGgml();
+EnvironmentChanges GgmlEnvironment();
+std::string WhyNotInGgml(const Case& c);
 
 // Whole models on ONNX Runtime's Python package (core/io/model_runtime.h), in
 // onnxruntime_models.py.

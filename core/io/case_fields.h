@@ -65,6 +65,7 @@ namespace qualm {
   X(kWScale, "w_scale", kScales, kScale)                                     \
   X(kWZp, "w_zp", kZeroPoints, kZeroPoint)                                   \
   X(kWBlock, "w_block", kNumbers, kInteger)                                  \
+  X(kXBlock, "x_block", kNumbers, kInteger)                                  \
   X(kAScale, "a_scale", kScales, kScale)                                     \
   X(kAZp, "a_zp", kZeroPoints, kZeroPoint)                                   \
   X(kBScale, "b_scale", kScales, kScale)                                     \

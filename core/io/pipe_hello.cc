@@ -15,10 +15,23 @@ namespace qualm {
 namespace {
 
 // By value of PipeFeature.
-constexpr std::array<std::string_view, kPipeFeatureCount> kFeatureNames{
-    "bias_f32",      "bias_i32", "relu",      "clamp",  "per_channel",        "empty",
-    "empty_k",       "acc",      "dilation",  "groups", "asymmetric_padding", "ceil_mode",
-    "count_padding", "per_row",  "per_block", "float_x"};
+constexpr std::array<std::string_view, kPipeFeatureCount> kFeatureNames{"bias_f32",
+                                                                        "bias_i32",
+                                                                        "relu",
+                                                                        "clamp",
+                                                                        "per_channel",
+                                                                        "empty",
+                                                                        "empty_k",
+                                                                        "acc",
+                                                                        "dilation",
+                                                                        "groups",
+                                                                        "asymmetric_padding",
+                                                                        "ceil_mode",
+                                                                        "count_padding",
+                                                                        "per_row",
+                                                                        "per_block",
+                                                                        "x_per_block",
+                                                                        "float_x"};
 
 // The value in the words of an error message.
 std::string Described(const nlohmann::json& value) {

@@ -41,6 +41,7 @@ enum class PipeFeature : uint8_t {
   kCountPadding,
   kPerRow,
   kPerBlock,
+  kXPerBlock,
   kFloatX,
 };
 inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kFloatX) + 1;

@@ -64,13 +64,13 @@ Terms TermsOf(const Case& c) {
   const exact::Reduction lists = exact::ReductionOf(c, 0);
   Terms terms;
   std::vector<int64_t> x(lists.x.size()), w(lists.w.size());
-  const int64_t zx = c.x_q.zero_point_at(0);
   const int64_t depth = lists.taps == 0 ? c.K : c.K / lists.taps;
   for (size_t i = 0; i < x.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
     const bool inside =
         lists.taps == 0 ||
         lists.inside[static_cast<size_t>(at / c.K / lists.groups * lists.taps + at % c.K / depth)];
+    const int64_t zx = c.x_q.zero_point[c.x_block == 0 ? 0 : XEntry(c, at / c.K, at % c.K)];
     x[i] = inside ? std::abs(lists.x[i] - zx) : 0;  // real 0 in the padding
     terms.x_most = std::max(terms.x_most, x[i]);
   }
@@ -129,30 +129,33 @@ float Below(const Integer& value, int unit) {
 }
 float Above(const Integer& value, int unit) { return -Below(-value, unit); }
 
-// One channel of outputs, whose weights may lie in blocks with scales of their own.
+// One channel of outputs, whose weights may lie in blocks with scales of their own. Where those of
+// x do too: of row m alone.
 class Channel {
  public:
-  Channel(const Case& c, const Terms& terms, int64_t n)
+  Channel(const Case& c, const Terms& terms, int64_t m, int64_t n)
       : c_(c),
         n_(n),
         codes_(IsCode(c.out_dtype)),
         x_most_(terms.x_most),
         w_most_(terms.w_most[static_cast<size_t>(n)]),
-        sx_(exact::Decode(c.x_q.scale_at(0))),
         sy_(codes_ ? exact::Decode(c.out_q.scale_at(0)) : Dyadic{1, 0}),
         bias_(c.bias ? exact::Decode((*c.bias)[static_cast<size_t>(n)]) : Dyadic{0, 0}) {
     // Doubles suffice where a factor of two does not matter: they hold any product of these.
-    sx_size_ = c.x_q.scale_at(0);
     sy_size_ = codes_ ? c.out_q.scale_at(0) : 1.0;
     bias_size_ = c.bias ? std::abs((*c.bias)[static_cast<size_t>(n)]) : 0.0;
     unit_ = std::min(bias_.exponent, kLeastUnit - 1);
     for (int64_t b = 0; b < RowBlocks(c); ++b) {
       const size_t entry = c.w_q.scale.size() == 1 ? 0 : WEntry(c, n, b * c.w_block);
-      const float scale = c.w_q.scale[entry];
-      sw_.push_back(exact::Decode(scale));
-      sw_least_ = std::min<double>(sw_least_, scale);
-      sw_most_ = std::max<double>(sw_most_, scale);
-      unit_ = std::min(unit_, GainExponent(sw_.back()));
+      const double sw = c.w_q.scale[entry], sx = c.x_q.scale[XEntry(c, m, b * c.w_block)];
+      sw_.push_back(exact::Decode(static_cast<float>(sw)));
+      sx_.push_back(exact::Decode(static_cast<float>(sx)));
+      sw_least_ = std::min(sw_least_, sw);
+      sw_most_ = std::max(sw_most_, sw);
+      sx_most_ = std::max(sx_most_, sx);
+      gain_least_ = std::min(gain_least_, sx * sw);
+      gain_most_ = std::max(gain_most_, sx * sw);
+      unit_ = std::min(unit_, GainExponent(static_cast<size_t>(b)));
     }
     unit_ -= kGrowthBits;
     growth_ = Growth(Roundings());
@@ -195,10 +198,10 @@ class Channel {
   // Whether a number on the way, of whatever permitted computation, may leave float32. Only then
   // can a NaN arise, of infinities that cancel or meet a zero.
   bool MayOverflow(double size) const {
-    const double gain = sx_size_ * sw_most_;
+    const double gain = gain_most_;
     const auto x = static_cast<double>(x_most_), w = static_cast<double>(w_most_);
     const double one = std::max({1.0, x, w, size});
-    double most = std::max({x * sx_size_, w * sw_most_, size * sx_size_, size * sw_most_,
+    double most = std::max({x * sx_most_, w * sw_most_, size * sx_most_, size * sw_most_,
                             one * gain, size * gain + bias_size_});
     if (codes_) {
       most = std::max({most, most / sy_size_, one * gain / sy_size_});
@@ -216,23 +219,22 @@ class Channel {
       return value >= std::ldexp(1.0, kNoUnderflow) && value <= 0x1p126;
     };
     for (const double sw : {sw_least_, sw_most_}) {
-      const double gain = sx_size_ * sw;
+      const double gain = sx_most_ * sw;
       if (!is_tame(gain) || !is_tame(gain / sy_size_) || !is_tame(sw / sy_size_) || !is_tame(sw))
         return false;
     }
-    return is_tame(1 / sy_size_) && is_tame(sx_size_ / sy_size_) && is_tame(sx_size_);
+    return is_tame(1 / sy_size_) && is_tame(sx_most_ / sy_size_) && is_tame(sx_most_);
   }
 
   Integer In(const Dyadic& value) const {
     return Integer(value.mantissa) << (value.exponent - unit_);
   }
-  int GainExponent(const Dyadic& sw) const { return sx_.exponent + sw.exponent; }
+  int GainExponent(size_t b) const { return sx_[b].exponent + sw_[b].exponent; }
   // The sum of the blocks' integers, each times its scales.
   Integer Scaled(std::span<const __int128> numbers) const {
     Integer sum = 0;
     for (size_t b = 0; b < sw_.size(); ++b) {
-      sum += (Integer(numbers[b]) * sx_.mantissa * sw_[b].mantissa)
-             << (GainExponent(sw_[b]) - unit_);
+      sum += (Integer(numbers[b]) * sx_[b].mantissa * sw_[b].mantissa) << (GainExponent(b) - unit_);
     }
     return sum;
   }
@@ -245,7 +247,7 @@ class Channel {
     if (terms == 0) return true;
     int unit = has_bias ? bias_.exponent : INT32_MAX;
     for (size_t b = 0; b < sw_.size(); ++b) {
-      if (sizes[b] != 0) unit = std::min(unit, GainExponent(sw_[b]));
+      if (sizes[b] != 0) unit = std::min(unit, GainExponent(b));
     }
     if (unit < kLeastUnit) return false;
     if (terms > Integer(1) << (unit - unit_ + kPrecision)) return false;
@@ -254,8 +256,8 @@ class Channel {
     if (sy_.mantissa != 1) return false;
     if (!has_bias) return true;
     if (!DividesBias()) return bias_.exponent - sy_.exponent >= kLeastUnit;
-    return sx_.mantissa == 1 && sw_[0].mantissa == 1 &&
-           bias_.exponent - std::max(GainExponent(sw_[0]), sy_.exponent) >= kLeastUnit;
+    return sx_[0].mantissa == 1 && sw_[0].mantissa == 1 &&
+           bias_.exponent - std::max(GainExponent(0), sy_.exponent) >= kLeastUnit;
   }
 
   // `size`: of all blocks; `terms`: the sum of the magnitudes of the terms.
@@ -266,7 +268,7 @@ class Channel {
     // product of the scales; else there is one of each term. (The sum of two numbers is exact where
     // it is denormal, and so is the product with an integer.)
     Integer denormals = 0;  // in units of half of the least float32
-    if (sx_size_ * sw_least_ < std::ldexp(1.0, kNoUnderflow)) denormals = Integer(size) + c_.K + 1;
+    if (gain_least_ < std::ldexp(1.0, kNoUnderflow)) denormals = Integer(size) + c_.K + 1;
     // Quotients of a float bias: by the scale of the output, and by the product of the scales.
     const Integer half = Integer(1) << (kLeastUnit - 1 - unit_);
     bound += Up(denormals * half * growth_, -kGrowthBits);
@@ -306,12 +308,12 @@ class Channel {
   int64_t n_;
   bool codes_;
   int64_t x_most_, w_most_;
-  Dyadic sx_;
-  std::vector<Dyadic> sw_;  // of each block; without blocks one
+  std::vector<Dyadic> sx_, sw_;  // of each block; without blocks one
   Dyadic sy_, bias_;
-  double sx_size_, sy_size_, bias_size_;
-  double sw_least_ = kInfinity, sw_most_ = 0;
-  int unit_ = 0;  // Integers are multiples of 2^unit_
+  double sy_size_, bias_size_;
+  double sw_least_ = kInfinity, sw_most_ = 0, sx_most_ = 0;
+  double gain_least_ = kInfinity, gain_most_ = 0;  // of the products of a block's scales
+  int unit_ = 0;                                   // Integers are multiples of 2^unit_
   Integer growth_;
 };
 
@@ -320,7 +322,10 @@ std::vector<FloatSum> OfCodes(const Case& c) {
   const std::vector<__int128> sums = c.w_block == 0 ? exact::CorrectedSums(c) : exact::BlockSums(c);
   const Terms terms = TermsOf(c);
   std::vector<Channel> channels;
-  for (int64_t n = 0; n < c.N; ++n) channels.emplace_back(c, terms, n);
+  const int64_t rows = c.x_block == 0 ? 1 : c.M;
+  for (int64_t m = 0; m < rows; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) channels.emplace_back(c, terms, m, n);
+  }
   const auto blocks = static_cast<size_t>(RowBlocks(c));
   for (size_t at = 0; at < sums.size(); at += blocks) {
     list.push_back(channels[at / blocks % channels.size()].Judge(

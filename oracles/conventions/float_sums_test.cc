@@ -176,20 +176,20 @@ class HonestKernel {
     return rng_.Chance(1, 2) ? value / sy : value * (1 / sy);
   }
 
-  // Weights in blocks: a scale and a zero point for each.
+  // Weights in blocks: a scale and a zero point for each, of x too where it has them.
   float OutputOfBlocks(int64_t m, int64_t n) {
-    const float sx = c_.x_q.scale_at(0);
     const bool codes = c_.out_dtype != DType::kF32;
     const float sy = codes ? c_.out_q.scale_at(0) : 1;
     const bool multiplies = codes && form_ == 0 && rng_.Chance(1, 2);  // by sx * sw / sy at once
-    const bool sx_last = !multiplies && rng_.Chance(1, 3);
+    const bool sx_last = !multiplies && rng_.Chance(1, 3) && c_.x_block == 0;
     std::vector<Term> terms;
     for (int64_t from = 0; from < c_.K; from += c_.w_block) {
-      const size_t entry = WEntry(c_, n, from);
+      const size_t entry = WEntry(c_, n, from), x_entry = XEntry(c_, m, from);
+      const float sx = c_.x_q.scale[x_entry];
       const float sw = c_.w_q.scale[entry], gain = sx * sw;
       __int128 sum = 0;
       for (int64_t k = from; k < std::min<int64_t>(c_.K, from + c_.w_block); ++k) {
-        const int64_t x = c_.x.IntAt(m * c_.K + k) - int64_t{c_.x_q.zero_point_at(0)};
+        const int64_t x = c_.x.IntAt(m * c_.K + k) - int64_t{c_.x_q.zero_point[x_entry]};
         const int64_t w = c_.w.IntAt(n * c_.K + k) - int64_t{c_.w_q.zero_point[entry]};
         sum += static_cast<__int128>(x) * w;
         if (form_ < 3) continue;  // blocks are added in integers
@@ -209,7 +209,7 @@ class HonestKernel {
                                      : Term{one * sw, sx});
       }
     }
-    if (sx_last) terms = {{Add(terms), sx}};
+    if (sx_last) terms = {{Add(terms), c_.x_q.scale[0]}};
     if (c_.bias) {
       const float bias = (*c_.bias)[static_cast<size_t>(n)];
       terms.push_back({multiplies ? bias / sy : bias});
@@ -293,6 +293,14 @@ Case Layer(uint64_t seed, DType out, bool in_blocks = false) {
     for (int64_t i = 0; i < c.N * RowBlocks(c); ++i) {
       c.w_q.scale.push_back(scale(static_cast<int>(rng.Between(-10, -6))));
       c.w_q.zero_point.push_back(static_cast<int32_t>(rng.Between(-3, 3)));
+    }
+    if (out == DType::kF32 && rng.Chance(1, 2)) {
+      c.x_block = c.w_block;
+      c.x_q = {{}, {}};
+      for (int64_t i = 0; i < c.M * RowBlocks(c); ++i) {
+        c.x_q.scale.push_back(scale(static_cast<int>(rng.Between(-8, -4))));
+        c.x_q.zero_point.push_back(static_cast<int32_t>(rng.Between(0, 255)));
+      }
     }
   }
   if (rng.Chance(1, 2)) {
@@ -419,16 +427,19 @@ Case One(std::vector<uint8_t> x, std::vector<int8_t> w, float sx, float sw) {
   return c;
 }
 
-// Three wrong kernels of weights in blocks, as `exact` of another case.
+// Wrong kernels of weights in blocks, as `exact` of another case.
 TEST(FloatSums, RefuseWrongBlocks) {
   const std::vector<std::pair<const char*, void (*)(Case&)>> faults{
       {"the scale of the neighbour",
        [](Case& c) { std::ranges::rotate(c.w_q.scale, c.w_q.scale.begin() + 1); }},
+      {"the scale of the neighbour, of x",
+       [](Case& c) { std::ranges::rotate(c.x_q.scale, c.x_q.scale.begin() + 1); }},
       {"the zero point of the first block",
        [](Case& c) { std::ranges::fill(c.w_q.zero_point, c.w_q.zero_point[0]); }},
       {"the last block dropped", [](Case& c) {
          for (int64_t k = (RowBlocks(c) - 1) * c.w_block; k < c.K; ++k) {
-           for (int64_t m = 0; m < c.M; ++m) c.x.SetInt(m * c.K + k, c.x_q.zero_point[0]);
+           for (int64_t m = 0; m < c.M; ++m)
+             c.x.SetInt(m * c.K + k, c.x_q.zero_point[XEntry(c, m, k)]);
          }
        }}};
   for (const auto& [name, plant] : faults) {

@@ -177,6 +177,7 @@ TEST(Agreement, CodesAreTheirRealNumbers) {
   for (int i = 0; i < 4000; ++i) {
     Case c = i % 2 == 0 ? draw.Draw(Op::kLinear) : draw.DrawInBlocks(Op::kLinear);
     c.bias_i32.reset();
+    c.x_block = 0;
     c.out_dtype = DType::kF32;
     OpenClamp(&c);
     c.x_q = {{0x1p-7f}, {c.x_q.zero_point[0] % 4096}};
@@ -196,7 +197,7 @@ TEST(Agreement, CodesAreTheirRealNumbers) {
   EXPECT_GT(same, 3000);
 }
 
-// Blocks with the scale and zero point of their channel are no blocks.
+// Blocks with the scale and zero point of their channel, and of x, are no blocks.
 TEST(Agreement, EqualBlocksAreNone) {
   RandomCase draw(46);
   for (int i = 0; i < 2000; ++i) {
@@ -207,6 +208,8 @@ TEST(Agreement, EqualBlocksAreNone) {
       c.w_q.scale[static_cast<size_t>(j)] = plain.w_q.scale_at(j / blocks);
       c.w_q.zero_point[static_cast<size_t>(j)] = plain.w_q.zero_point_at(j / blocks);
     }
+    std::ranges::fill(c.x_q.scale, plain.x_q.scale[0]);
+    std::ranges::fill(c.x_q.zero_point, plain.x_q.zero_point[0]);
     ASSERT_EQ(Evaluate(c), Evaluate(plain)) << Describe(c);
     for (int64_t at = 0; at < c.M * c.N; ++at) {
       ASSERT_EQ(RealValueText(c, at), RealValueText(plain, at)) << Describe(c);

@@ -86,11 +86,13 @@ Scaled Outputs::OnChannelLine(int64_t m, int64_t n) const {
 
 Terms Outputs::BlockTerms(int64_t m, int64_t n) const {
   const auto blocks = static_cast<size_t>(RowBlocks(c_));
-  const float x_scale =
-      integers_.scales.empty() ? c_.x_q.scale_at(0) : integers_.scales[static_cast<size_t>(m)];
   const auto levels = static_cast<size_t>(integers_.levels);
   terms_.clear();
   for (size_t block = 0; block < blocks; ++block) {
+    const float x_scale =
+        integers_.scales.empty()
+            ? c_.x_q.scale[c_.x_block == 0 ? 0 : static_cast<size_t>(m) * blocks + block]
+            : integers_.scales[static_cast<size_t>(m)];
     const size_t entry = c_.w_q.scale.size() == 1 ? 0 : static_cast<size_t>(n) * blocks + block;
     const Line scale = Scale(x_scale, c_.w_q.scale[entry]);
     const size_t first = (IndexOf(m, n) * blocks + block) * levels;

@@ -4,7 +4,8 @@
 //   s32:    y = clamp(S)
 //   f32:    y = S * sx * sw_n + bias_n, rounded once
 // With weights in blocks of w_block terms, weight k of channel n has the scale and zero point of
-// block b = k / w_block of that channel, and S * sx * sw_n is sx * sum_b S_b * sw_nb.
+// block b = k / w_block of that channel, and S * sx * sw_n is sx * sum_b S_b * sw_nb. Where x lies
+// in such blocks too, x_mk has those of block b of row m: sum_b S_b * sx_mb * sw_nb.
 // f32 x stands for itself: sx is 1 and zx 0.
 #include "oracles/exact/sums.h"
 
@@ -36,22 +37,34 @@ Integer Sum(const Case& c, int64_t m, int64_t n) {
   return sum;
 }
 
-// The sum of block b of channel n.
-Integer BlockSum(const Case& c, int64_t m, int64_t n, int64_t b, size_t entry) {
-  const Integer zx = c.x_q.zero_point_at(0), zw = c.w_q.zero_point[entry];
+// The entries of block b of row m of x, and of channel n of w.
+struct BlockEntries {
+  size_t x = 0, w = 0;
+};
+BlockEntries EntriesOf(const Case& c, int64_t m, int64_t n, int64_t b) {
+  const int64_t blocks = c.K / c.w_block + (c.K % c.w_block != 0 ? 1 : 0);
+  return {c.x_block == 0 ? 0 : static_cast<size_t>(m * blocks + b),
+          static_cast<size_t>(n * blocks + b)};
+}
+
+// The sum of block b of row m and channel n.
+Integer BlockSum(const Case& c, int64_t m, int64_t n, int64_t b) {
+  const BlockEntries entry = EntriesOf(c, m, n, b);
+  const Integer zx = c.x_q.zero_point[entry.x], zw = c.w_q.zero_point[entry.w];
   Integer sum = 0;
   for (int64_t k = b * c.w_block; k < c.K && k < (b + 1) * c.w_block; ++k)
     sum += (c.x.IntAt(m * c.K + k) - zx) * (c.w.IntAt(n * c.K + k) - zw);
   return sum;
 }
 
-// The sum of all blocks of channel n, each times its scale.
+// The sum of all blocks of channel n, each times its scale; where x lies in blocks, times both.
 Rational BlocksTotal(const Case& c, int64_t m, int64_t n) {
   Rational total = 0;
-  const int64_t blocks = c.K / c.w_block + (c.K % c.w_block != 0 ? 1 : 0);
-  for (int64_t b = 0; b < blocks; ++b) {
-    const auto entry = static_cast<size_t>(n * blocks + b);
-    total += Rational(BlockSum(c, m, n, b, entry)) * ToRational(c.w_q.scale[entry]);
+  for (int64_t b = 0; b * c.w_block < c.K; ++b) {
+    const BlockEntries entry = EntriesOf(c, m, n, b);
+    Rational term = Rational(BlockSum(c, m, n, b)) * ToRational(c.w_q.scale[entry.w]);
+    if (c.x_block != 0) term *= ToRational(c.x_q.scale[entry.x]);
+    total += term;
   }
   return total;
 }
@@ -84,7 +97,8 @@ std::optional<Rational> Value(const Case& c, int64_t m, int64_t n) {
     return real;
   }
   if (c.w_block == 0) return ScaledSum(c, n, Sum(c, m, n));
-  Rational real = BlocksTotal(c, m, n) * ToRational(c.x_q.scale_at(0));
+  Rational real = BlocksTotal(c, m, n);
+  if (c.x_block == 0) real *= ToRational(c.x_q.scale_at(0));
   if (c.bias) real += ToRational((*c.bias)[static_cast<size_t>(n)]);
   return c.out_dtype == DType::kF32 ? real : real / ToRational(c.out_q.scale_at(0));
 }
@@ -98,16 +112,21 @@ void BlockSteps(Teller& t) {
   const auto blocks = std::ssize(c.w_q.scale);
   for (int64_t b = 0; b < blocks; ++b) {
     const auto entry = static_cast<size_t>(b);
-    const Rational sum(definition::BlockSum(c, 0, 0, b, entry));
-    AppendTerm(&sums, b, blocks, " + ", Parenthesized(sum) + "*" + Short(c.w_q.scale[entry]));
+    const Rational sum(definition::BlockSum(c, 0, 0, b));
+    std::string term = Parenthesized(sum) + "*" + Short(c.w_q.scale[entry]);
+    if (c.x_block != 0) term += "*" + Short(c.x_q.scale[entry]);
+    AppendTerm(&sums, b, blocks, " + ", term);
   }
   Rational value = definition::BlocksTotal(c, 0, 0);
   t.Step(Stage::kAccumulate,
          "sum of (x - x_zp)*(w - w_zp) over each block of " + std::to_string(c.w_block) +
-             " terms, times the block's w_scale: " + sums,
+             " terms, times the block's w_scale" + (c.x_block != 0 ? " and x_scale: " : ": ") +
+             sums,
          value);
-  value *= ToRational(c.x_q.scale_at(0));
-  t.Step(Stage::kScale, "multiply by x_scale " + Short(c.x_q.scale_at(0)), value);
+  if (c.x_block == 0) {
+    value *= ToRational(c.x_q.scale_at(0));
+    t.Step(Stage::kScale, "multiply by x_scale " + Short(c.x_q.scale_at(0)), value);
+  }
   if (c.bias) {
     const float bias = c.bias->front();
     const std::string text = "add the bias: " + Readable(value) + " + " + Short(bias);

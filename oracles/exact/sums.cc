@@ -210,7 +210,6 @@ std::vector<__int128> BlockSums(const Case& c) {
   QUALM_CHECK(c.w_block > 0);
   const Reduction lists = ReductionOf(c, 0);
   const int64_t blocks = RowBlocks(c);
-  const __int128 zx = c.x_q.zero_point_at(0);
   std::vector<__int128> sums;
   sums.reserve(static_cast<size_t>(c.M * c.N * blocks));
   for (int64_t m = 0; m < c.M; ++m) {
@@ -219,6 +218,7 @@ std::vector<__int128> BlockSums(const Case& c) {
         const int64_t first = block * c.w_block, count = std::min<int64_t>(c.w_block, c.K - first);
         const int16_t* const x = lists.x.data() + m * c.K + first;
         const int16_t* const w = lists.w.data() + n * c.K + first;
+        const __int128 zx = c.x_q.zero_point[XEntry(c, m, first)];
         const __int128 zw = c.w_q.zero_point[static_cast<size_t>(n * blocks + block)];
         const int64_t x_sum = std::accumulate(x, x + count, int64_t{0});
         const int64_t w_sum = std::accumulate(w, w + count, int64_t{0});

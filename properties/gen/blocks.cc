@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights in blocks. What breaks them: a last block that is shorter, sizes that no vector has, a
-// scale or zero point of another block or channel, scales far apart.
+// Weights in blocks, and activations in the same. What breaks them: a last block that is shorter,
+// sizes that no vector has, a scale or zero point of another block or channel, scales far apart,
+// the lowest code of s8, which has no negative.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -61,6 +62,57 @@ void BiasInReals(Case& c) {
   if (std::ranges::all_of(bias, [](float value) { return std::isfinite(value); })) c.bias = bias;
 }
 
+// A scale and zero point for each block of each row: those that `q` has of the row, moved.
+QParams BlockParams(Rng& rng, int64_t rows, int64_t blocks, const QParams& q, DType dtype) {
+  QParams params{{}, {}};
+  const CodeRange codes = RangeOf(dtype);
+  const int exponents = rng.Chance(1, 8) ? 20 : 2;
+  const bool powers = rng.Chance(1, 8);
+  const uint64_t zero_points = rng.Below(3);
+  for (int64_t row = 0; row < rows; ++row) {
+    const float of_row = q.scale_at(row);
+    const int32_t zero = BitsOf(dtype) < 8 ? std::clamp(q.zero_point_at(row), codes.min, codes.max)
+                                           : q.zero_point_at(row);
+    for (int64_t block = 0; block < blocks; ++block) {
+      const double factor = std::ldexp(powers ? 1 : 1 + rng.Unit(),
+                                       static_cast<int>(rng.Between(-exponents, exponents)));
+      const auto scale = static_cast<float>(of_row * factor);
+      params.scale.push_back(std::isnormal(scale) ? scale : of_row);
+      const int64_t near = std::clamp<int64_t>(zero + rng.Between(-1, 1), codes.min, codes.max);
+      params.zero_point.push_back(zero_points == 0 ? zero
+                                  : zero_points == 1
+                                      ? static_cast<int32_t>(near)
+                                      : static_cast<int32_t>(rng.Between(codes.min, codes.max)));
+    }
+  }
+  return params;
+}
+
+// The same as libraries store them: the scale an f16, one zero point for all.
+QParams StoredParams(Rng& rng, int64_t count, int32_t zero_point) {
+  QParams params{{}, std::vector<int32_t>(static_cast<size_t>(count), zero_point)};
+  const auto base = static_cast<int>(rng.Between(-10, 0));
+  const int exponents = rng.Chance(1, 8) ? 4 : 1;
+  const bool powers = rng.Chance(1, 2), denormals = rng.Chance(1, 16);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto exponent = static_cast<int>(rng.Between(-exponents, exponents)) + base;
+    const auto mantissa = static_cast<double>(powers ? 1024 : rng.Between(1024, 2047));
+    params.scale.push_back(
+        static_cast<float>(denormals ? std::ldexp(static_cast<double>(rng.Between(1, 1023)), -24)
+                                     : std::ldexp(mantissa, exponent - 10)));
+  }
+  return params;
+}
+
+// x as s8, its codes from the lowest to the highest.
+void SignedX(Case& c) {
+  if (c.x.dtype() == DType::kS8) return;
+  Tensor x(DType::kS8, c.x.shape());
+  for (int64_t i = 0; i < x.size(); ++i) x.SetInt(i, c.x.IntAt(i) - 128);
+  c.x = std::move(x);
+  for (int32_t& zero_point : c.x_q.zero_point) zero_point = std::clamp(zero_point, 0, 255) - 128;
+}
+
 }  // namespace
 
 std::optional<Case> InBlocks(const Case& c, uint64_t seed) {
@@ -78,27 +130,47 @@ std::optional<Case> InBlocks(const Case& c, uint64_t seed) {
   }
   blocks.per_channel = true;
   blocks.w_block = size;
-  blocks.w_q = {{}, {}};
-  const CodeRange codes = RangeOf(blocks.w.dtype());
-  const int exponents = rng.Chance(1, 8) ? 20 : 2;
-  const bool powers = rng.Chance(1, 8);
-  const uint64_t zero_points = rng.Below(3);
-  for (int64_t n = 0; n < c.N; ++n) {
-    const float of_channel = c.w_q.scale_at(n);
-    const int32_t zero = BitsOf(blocks.w.dtype()) < 8
-                             ? std::clamp(c.w_q.zero_point_at(n), codes.min, codes.max)
-                             : c.w_q.zero_point_at(n);
-    for (int64_t block = 0; block < RowBlocks(blocks); ++block) {
-      const double factor = std::ldexp(powers ? 1 : 1 + rng.Unit(),
-                                       static_cast<int>(rng.Between(-exponents, exponents)));
-      const auto scale = static_cast<float>(of_channel * factor);
-      blocks.w_q.scale.push_back(std::isnormal(scale) ? scale : of_channel);
-      const int64_t near = std::clamp<int64_t>(zero + rng.Between(-1, 1), codes.min, codes.max);
-      blocks.w_q.zero_point.push_back(
-          zero_points == 0   ? zero
-          : zero_points == 1 ? static_cast<int32_t>(near)
-                             : static_cast<int32_t>(rng.Between(codes.min, codes.max)));
+  blocks.w_q = BlockParams(rng, blocks.N, RowBlocks(blocks), c.w_q, blocks.w.dtype());
+  return blocks;
+}
+
+std::optional<Case> XInBlocks(const Case& c, uint64_t seed, bool as_stored) {
+  if (!RowOf(c.op).x_blocks || c.M == 0 || c.K == 0 || c.w_block != 0) return std::nullopt;
+  Rng rng(MixSeed(seed, 5001));
+  if (rng.Chance(1, 2) && !as_stored) return std::nullopt;
+  const bool stored = rng.Chance(2, 3) || as_stored;
+  const int32_t size = stored ? 32 : DrawSize(rng, c.K);
+  Case blocks = rng.Chance(1, 2) ? Lengthened(rng, c, size) : ProblemOf(c);
+  NarrowWeights(rng, blocks);
+  BiasInReals(blocks);
+  if (stored || rng.Chance(1, 2)) SignedX(blocks);
+  if (stored) {
+    blocks.bias.reset();
+    blocks.relu = false;
+    const DType narrow = blocks.w.dtype();
+    if (const int bits = BitsOf(narrow); bits == 8 ? narrow == DType::kU8 : narrow != DType::kU4) {
+      // The codes of s8, or of u4, of the same numbers from the lowest on.
+      Tensor w(bits == 8 ? DType::kS8 : DType::kU4, blocks.w.shape());
+      const int32_t moved = RangeOf(w.dtype()).min - RangeOf(narrow).min;
+      for (int64_t i = 0; i < w.size(); ++i) w.SetInt(i, blocks.w.IntAt(i) + moved);
+      blocks.w = std::move(w);
     }
+  }
+  if (blocks.x.dtype() == DType::kS8 && rng.Chance(1, 4))
+    blocks.x.SetInt(rng.Between(0, blocks.x.size() - 1), -128);
+  blocks.requant = Requant::kExact;
+  blocks.out_dtype = DType::kF32;
+  blocks.out_q = QParams{};
+  OpenClamp(&blocks);
+  blocks.per_channel = true;
+  blocks.w_block = blocks.x_block = size;
+  const int64_t count = RowBlocks(blocks);
+  if (stored) {
+    blocks.x_q = StoredParams(rng, blocks.M * count, 0);
+    blocks.w_q = StoredParams(rng, blocks.N * count, blocks.w.dtype() == DType::kU4 ? 8 : 0);
+  } else {
+    blocks.w_q = BlockParams(rng, blocks.N, count, c.w_q, blocks.w.dtype());
+    blocks.x_q = BlockParams(rng, blocks.M, count, blocks.x_q, blocks.x.dtype());
   }
   return blocks;
 }

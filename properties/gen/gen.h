@@ -54,6 +54,10 @@ std::optional<Case> InBlocks(const Case& drawn, uint64_t seed);
 // A case of the same operation with f32 x, mostly with weights in blocks, for subjects that take
 // such: in the place of every second case of codes. Other operations have nullopt.
 std::optional<Case> WithFloatX(const Case& drawn, uint64_t seed);
+// The same with x in blocks too, as f32. Two thirds are as libraries store them: blocks of 32, s8
+// times s8 or u4, scales that an f16 holds, no zero point (of u4 8), no bias. `as_stored`: every
+// case of a linear, and in this form.
+std::optional<Case> XInBlocks(const Case& drawn, uint64_t seed, bool as_stored = false);
 
 }  // namespace qualm::gen
 

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/float_format.h"
 #include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
 #include "properties/coverage.h"
@@ -38,6 +39,7 @@ uint64_t Mix(uint64_t hash, const Case& c) {
     for (int32_t zero : q->zero_point) mix_int(zero);
   }
   if (c.w_block != 0) mix_int(c.w_block);
+  if (c.x_block != 0) mix_int(c.x_block);
   for (float m : c.multiplier) mix_float(m);
   if (c.bias) {
     for (float bias : *c.bias) mix_float(bias);
@@ -178,6 +180,35 @@ TEST(Gen, FloatXOfEveryKind) {
   }
   for (const int count : {plain, blocks, integers, denormals, negative_zeros, large})
     EXPECT_GT(count, 10);
+}
+
+TEST(Gen, BlocksOfBothOperands) {
+  int stored = 0, other = 0, shorter = 0, several = 0, lowest = 0, nibbles = 0;
+  for (uint64_t seed = 0; seed < 2 * kCases; ++seed) {
+    const Case drawn = Draw(Op::kLinear, seed);
+    const std::optional<Case> c = XInBlocks(drawn, seed);
+    if (const std::optional<Case> as_stored = XInBlocks(drawn, seed, true))
+      ASSERT_EQ(Validate(*as_stored), "") << Describe(*as_stored);
+    if (!c) continue;
+    ASSERT_EQ(Validate(*c), "") << Describe(*c);
+    ASSERT_EQ(c->x_block, c->w_block);
+    const auto is_half = [](float scale) {
+      return DecodeFloat(DType::kF16, EncodeFloat(DType::kF16, double{scale})) == scale;
+    };
+    const bool halves = c->x_block == 32 && std::ranges::all_of(c->x_q.scale, is_half) &&
+                        std::ranges::all_of(c->w_q.scale, is_half);
+    (halves ? stored : other) += 1;
+    shorter += c->K % 32 != 0 ? 1 : 0;
+    several += RowBlocks(*c) > 1 ? 1 : 0;
+    nibbles += c->w.dtype() == DType::kU4 ? 1 : 0;
+    for (int64_t i = 0; i < c->x.size(); ++i) {
+      if (c->x.IntAt(i) != -128) continue;
+      ++lowest;
+      break;
+    }
+  }
+  for (const int count : {stored, other, shorter, several, lowest, nibbles}) EXPECT_GT(count, 20);
+  EXPECT_EQ(XInBlocks(Draw(Op::kDynamicLinear, 1), 1), std::nullopt);
 }
 
 TEST(Gen, SeedsGiveTheSameCasesEverywhere) {

@@ -4,7 +4,7 @@
 qualm_library(libraries
   SOURCES
     libraries/emulator.cc libraries/libraries.cc libraries/onnxruntime.cc
-    libraries/onnxruntime_models.cc libraries/torch.cc
+    libraries/models.cc libraries/torch.cc
     libraries/wheels.cc
   DEPS qualm::plugins)
 

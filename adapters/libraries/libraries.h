@@ -76,8 +76,8 @@ std::string FindProgram(std::string_view name);
 std::string WhyNoOnnxruntime();
 PipeOptions OnnxruntimeChild(const LibraryName& name);
 
-// Whole models on ONNX Runtime's Python package (core/io/model_runtime.h), in
-// onnxruntime_models.py.
+// Whole models (core/io/model_runtime.h) on the Python packages of ONNX Runtime and LiteRT, in
+// NAME_models.py.
 void RegisterModelRuntime();
 
 }  // namespace qualm

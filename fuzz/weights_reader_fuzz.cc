@@ -27,22 +27,22 @@ void Valid(const Case& layer) {
 
 // Every value of a graph is read or refused, and the graph stays what it is when values are shown.
 void ReadGraph(std::string_view bytes) {
-  const onnx::Graph graph = onnx::ParseGraph(bytes, "fuzz");
+  const onnx::Graph graph(bytes, "fuzz");
   std::vector<std::string> values;
-  for (const auto& [name, stored] : graph.initializers()) {
+  for (const auto& [name, stored] : graph.constants()) {
     ReadsOrRefuses([&] { graph.Read(name, stored); }, "fuzz: ");
     ReadsOrRefuses([&] { graph.ReadIntegers(name, stored); }, "fuzz: ");
   }
-  for (const onnx::Node& node : graph.nodes()) {
+  for (const graph::Node& node : graph.nodes()) {
     if (graph.MakerOf(node.Output(0)) != nullptr) values.push_back(node.Output(0));
-    const std::vector<int64_t> types(node.inputs.size(), onnx::kFloat);
+    const std::vector<int64_t> types(node.inputs.size(), graph::kFloat);
     const std::string alone = onnx::ModelOfNode(graph, node, types);
-    const onnx::Graph again = onnx::ParseGraph(alone, "again");
+    const onnx::Graph again(alone, "again");
     QUALM_CHECK_EQ(again.nodes().size(), size_t{1});
     QUALM_CHECK(again.nodes()[0].outputs == node.outputs);
   }
   const std::string shown = onnx::WithOutputs(bytes, values);
-  const onnx::Graph more = onnx::ParseGraph(shown, "more");
+  const onnx::Graph more(shown, "more");
   QUALM_CHECK_EQ(more.nodes().size(), graph.nodes().size());
   QUALM_CHECK_EQ(more.outputs().size(), graph.outputs().size() + values.size());
 }

@@ -2,9 +2,11 @@
 #include "models/cases.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "core/float_text.h"
@@ -18,8 +20,8 @@
 namespace qualm::models {
 namespace {
 
-using onnx::Node;
-using onnx::Value;
+using graph::Value;
+using Padding = Places::Padding;
 using Shape = std::vector<int64_t>;
 
 [[noreturn]] void Refuse(const std::string& why) { throw NotRun{why}; }
@@ -44,13 +46,15 @@ Shape WithoutLast(const Shape& shape) { return {shape.begin(), shape.end() - 1};
 
 class Builder {
  public:
-  Builder(const onnx::Graph& graph, const Layer& layer, const Lookup& of)
-      : graph_(graph), layer_(layer), node_(*layer.node), of_(of) {}
+  Builder(const graph::Graph& graph, const Layer& layer, const Lookup& of)
+      : graph_(graph), layer_(layer), of_(of) {}
 
   Cases Build() {
+    Require(layer_.refused.empty(), layer_.refused);
     switch (layer_.kind) {
       case Kind::kMatMul:
-      case Kind::kGemm: MatMul(); break;
+      case Kind::kGemm:
+      case Kind::kFullyConnected: MatMul(); break;
       case Kind::kConv: Conv(); break;
       case Kind::kAdd: Pair(Op::kAdd); break;
       case Kind::kSub: Pair(Op::kSub); break;
@@ -90,13 +94,13 @@ class Builder {
   const Tensor& Codes(const std::string& name) const {
     const Value& value = Get(name);
     Require(value.holds_tensor() && IsCode(value.tensor.dtype()),
-            name + " is of " + onnx::TypeName(value.type) + ", expected int8 or uint8");
+            name + " is of " + graph::TypeName(value.type) + ", expected int8 or uint8");
     return value.tensor;
   }
   const Tensor& Reals(const std::string& name) const {
     const Value& value = Get(name);
-    Require(value.type == onnx::kFloat,
-            name + " is of " + onnx::TypeName(value.type) + ", expected float");
+    Require(value.type == graph::kFloat,
+            name + " is of " + graph::TypeName(value.type) + ", expected float");
     return value.tensor;
   }
   // A scale, or one for each channel; the default 1.
@@ -110,7 +114,7 @@ class Builder {
     if (name.empty()) return std::vector<int32_t>(std::max<size_t>(scales, 1), 0);
     const Value& value = Get(name);
     Require(value.holds_tensor() && !IsFloat(value.tensor.dtype()),
-            name + " is of " + onnx::TypeName(value.type) + ", expected a zero point");
+            name + " is of " + graph::TypeName(value.type) + ", expected a zero point");
     for (int64_t i = 0; i < value.tensor.size(); ++i) zeros.push_back(value.tensor.IntAt(i));
     return zeros;
   }
@@ -145,9 +149,9 @@ class Builder {
     if (layer_.result == Result::kReals) return DType::kF32;
     if (layer_.kind == Kind::kMaxPool) return Codes(layer_.operands[0].codes).dtype();
     if (!layer_.out.zero_point.empty()) return Codes(layer_.out.zero_point).dtype();
-    const int64_t told = layer_.inside.back()->Integer("output_dtype", onnx::kUint8);
-    const std::optional<DType> held = onnx::HeldBy(told);
-    Require(held && IsCode(*held), "its codes are of " + onnx::TypeName(told));
+    const int64_t told = layer_.out_type.value_or(graph::kNoType);
+    const std::optional<DType> held = graph::HeldBy(told);
+    Require(held && IsCode(*held), "its codes are of " + graph::TypeName(told));
     return *held;
   }
 
@@ -156,26 +160,20 @@ class Builder {
     c->out_dtype = cases_.dtype;
     OpenClamp(c);
     if (layer_.kind == Kind::kMaxPool) c->out_q = c->x_q;
-    if (layer_.result != Result::kCodes || layer_.kind == Kind::kMaxPool) return;
-    c->out_q = OneOf(layer_.out);
-    if (layer_.clip == nullptr) return;
-    if (layer_.clip->op == "Relu") {
-      // A zero point at the lowest code has cut all below 0 already.
-      c->relu = c->out_q.zero_point[0] > c->out_min;
-      return;
-    }
+    if (layer_.result != Result::kCodes) return;
+    if (layer_.kind != Kind::kMaxPool) c->out_q = OneOf(layer_.out);
+    if (!layer_.clip) return;
+    // A zero point at the lowest code has cut all below 0 already.
+    if (layer_.clip->relu) c->relu = c->out_q.zero_point[0] > c->out_min;
     const int32_t low = c->out_min, high = c->out_max;
-    if (const auto bound = Bound(1, "min")) c->out_min = CodeOf(*bound, c->out_q, low);
-    if (const auto bound = Bound(2, "max")) c->out_max = CodeOf(*bound, c->out_q, high);
+    if (const auto bound = NumberOf(layer_.clip->low)) c->out_min = CodeOf(*bound, c->out_q, low);
+    if (const auto bound = NumberOf(layer_.clip->high)) c->out_max = CodeOf(*bound, c->out_q, high);
     Require(c->out_min <= c->out_max, "its Clip has no value between its bounds");
   }
-  // A bound of Clip: an input, until opset 11 an attribute.
-  std::optional<float> Bound(int at, std::string_view key) const {
-    if (const onnx::Attribute* const old = layer_.clip->Find(key)) return old->number;
-    const std::string name = layer_.clip->Input(at);
-    if (name.empty()) return std::nullopt;
-    const Tensor& bound = Reals(name);
-    Require(bound.size() == 1, name + " has several elements, expected one bound");
+  std::optional<float> NumberOf(const Bound& of) const {
+    if (of.number || of.value.empty()) return of.number;
+    const Tensor& bound = Reals(of.value);
+    Require(bound.size() == 1, of.value + " has several elements, expected one bound");
     return bound.FloatAt(0);
   }
   // The code of a real value: a clamp of reals before rounding is one of codes behind it.
@@ -214,13 +212,13 @@ class Builder {
             layer_.bias.codes + " has shape " + Text(value.shape) + ", expected " +
                 std::to_string(n) + " biases");
     const auto at = [&](int64_t i) { return value.size() == 1 ? 0 : i; };
-    if (value.type == onnx::kFloat) {
+    if (value.type == graph::kFloat) {
       c->bias.emplace();
       for (int64_t i = 0; i < n; ++i) c->bias->push_back(value.tensor.FloatAt(at(i)));
       return;
     }
-    Require(value.type == onnx::kInt32,
-            layer_.bias.codes + " is of " + onnx::TypeName(value.type) + ", expected int32");
+    Require(value.type == graph::kInt32,
+            layer_.bias.codes + " is of " + graph::TypeName(value.type) + ", expected int32");
     const std::vector<float> scales = Scales(layer_.bias.scale);
     const std::vector<int32_t> zeros = ZeroPoints(layer_.bias.zero_point, scales.size());
     const auto one_of = [](const auto& list, int64_t i) {
@@ -258,20 +256,20 @@ class Builder {
     const Tensor& a = Codes(layer_.operands[0].codes);
     const Tensor& b = Codes(layer_.operands[1].codes);
     const bool gemm = layer_.kind == Kind::kGemm;
-    for (const char* const factor : {"alpha", "beta"}) {
-      const onnx::Attribute* const given = node_.Find(factor);
-      const bool matters = factor[0] == 'a' || layer_.bias.is_there();
-      Require(given == nullptr || !matters || given->number.value_or(1.0f) == 1.0f,
-              "its " + std::string(factor) + " is not 1");
-    }
     Shape of_a = a.shape(), of_b = b.shape();
+    const bool full = layer_.kind == Kind::kFullyConnected;
+    if (full) {
+      Require(of_b.size() == 2 && of_b[1] > 0 && a.size() % of_b[1] == 0 &&
+                  (!layer_.keeps_axes || (!of_a.empty() && of_a.back() == of_b[1])),
+              "it multiplies " + Text(of_a) + " by " + Text(of_b));
+      of_a = {a.size() / of_b[1], of_b[1]};
+    }
     Require(!of_a.empty() && !of_b.empty() && (!gemm || (of_a.size() == 2 && of_b.size() == 2)),
             "it multiplies " + Text(of_a) + " by " + Text(of_b));
     const bool row = of_a.size() == 1, column = of_b.size() == 1;
     if (row) of_a.insert(of_a.begin(), 1);
     if (column) of_b.push_back(1);
-    const bool a_turned = gemm && node_.Integer("transA", 0) != 0;
-    const bool b_turned = gemm && node_.Integer("transB", 0) != 0;
+    const bool a_turned = layer_.a_turned, b_turned = layer_.b_turned;
     const size_t ra = of_a.size(), rb = of_b.size();
     int64_t m = of_a[ra - (a_turned ? 1 : 2)];
     const int64_t k = of_a[ra - (a_turned ? 2 : 1)];
@@ -284,6 +282,10 @@ class Builder {
     Shape shape = *batches;
     if (!row) shape.push_back(m);
     if (!column) shape.push_back(n);
+    if (full && layer_.keeps_axes) {
+      shape = WithoutLast(a.shape());
+      shape.push_back(n);
+    }
     Begin(shape);
     int64_t count = CountOf(*batches);
     std::vector<int64_t> at_a = BroadcastPlaces(batches_a, *batches);
@@ -291,7 +293,7 @@ class Builder {
     CountOf({count, m, n});
     CountOf({count, m, k});
     CountOf({n, k});
-    if (CountOf(batches_b) == 1) {
+    if (CountOf(batches_b) == 1 && (!a_turned || count == 1)) {
       // One matrix for all: rows of all batches are rows of one case.
       m *= count;
       count = 1;
@@ -307,7 +309,7 @@ class Builder {
       c.K = k;
       std::vector<int64_t> place_a(static_cast<size_t>(m * k)), place_b(static_cast<size_t>(n * k));
       for (int64_t i = 0; i < m * k; ++i) {
-        place_a[static_cast<size_t>(i)] = a_turned ? i % k * m + i / k : at_a[which] * m * k + i;
+        place_a[static_cast<size_t>(i)] = at_a[which] * m * k + (a_turned ? i % k * m + i / k : i);
       }
       for (int64_t i = 0; i < n * k; ++i) {
         place_b[static_cast<size_t>(i)] = at_b[which] * n * k + (b_turned ? i : i % k * n + i / k);
@@ -418,20 +420,17 @@ class Builder {
 
   // ---- Windows ----
 
-  // Whether images are [batch, rows, columns, channels] already.
-  bool ChannelsLast() const { return node_.Integer("channels_last", 0) != 0; }
+  bool ChannelsLast() const { return layer_.channels_last; }
 
-  std::vector<int64_t> Numbers(std::string_view key, size_t count, int64_t otherwise) const {
-    const onnx::Attribute* const given = node_.Find(key);
-    if (given == nullptr || given->integers.empty()) return std::vector<int64_t>(count, otherwise);
-    Require(given->integers.size() == count, std::string(key) + " has " +
-                                                 std::to_string(given->integers.size()) +
-                                                 " numbers, expected " + std::to_string(count));
-    for (const int64_t number : given->integers) {
-      Require(number >= 0 && number <= int64_t{1} << 20,
-              std::string(key) + " has " + std::to_string(number));
+  static std::vector<int64_t> Numbers(const std::vector<int64_t>& given, const std::string& what,
+                                      size_t count, int64_t otherwise) {
+    if (given.empty()) return std::vector<int64_t>(count, otherwise);
+    Require(given.size() == count, what + " has " + std::to_string(given.size()) +
+                                       " numbers, expected " + std::to_string(count));
+    for (const int64_t number : given) {
+      Require(number >= 0 && number <= int64_t{1} << 20, what + " has " + std::to_string(number));
     }
-    return given->integers;
+    return given;
   }
 
   // Images of one or two dimensions as [batch, H, W, C], with a row of one pixel for one dimension.
@@ -465,9 +464,9 @@ class Builder {
     v.in_w = shape[2];
     v.in_c = shape[3];
     const size_t axes = images.flat ? 1 : 2;
-    std::vector<int64_t> strides = Numbers("strides", axes, 1);
-    std::vector<int64_t> dilations = Numbers("dilations", axes, 1);
-    std::vector<int64_t> pads = Numbers("pads", 2 * axes, 0);
+    std::vector<int64_t> strides = Numbers(layer_.window.strides, "strides", axes, 1);
+    std::vector<int64_t> dilations = Numbers(layer_.window.dilations, "dilations", axes, 1);
+    std::vector<int64_t> pads = Numbers(layer_.window.pads, "pads", 2 * axes, 0);
     if (images.flat) {
       strides.insert(strides.begin(), 1);
       dilations.insert(dilations.begin(), 1);
@@ -479,23 +478,19 @@ class Builder {
     v.stride_w = strides[1];
     v.dilation_h = dilations[0];
     v.dilation_w = dilations[1];
-    const onnx::Attribute* const given = node_.Find("auto_pad");
-    const std::string automatic = given == nullptr ? "NOTSET" : given->text;
-    if (automatic == "VALID") pads.assign(4, 0);
-    if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
+    const Padding padding = layer_.window.padding;
+    if (padding == Padding::kNone) pads.assign(4, 0);
+    if (padding == Padding::kSameUpper || padding == Padding::kSameLower) {
       const auto spread = [&](int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
                               int64_t* before, int64_t* after) {
         const int64_t out = (in + stride - 1) / stride;
         const int64_t all =
             std::max<int64_t>(0, (out - 1) * stride + dilation * (kernel - 1) + 1 - in);
-        *before = automatic == "SAME_UPPER" ? all / 2 : all - all / 2;
+        *before = padding == Padding::kSameUpper ? all / 2 : all - all / 2;
         *after = all - *before;
       };
       spread(v.in_h, v.kernel_h, v.stride_h, v.dilation_h, &pads[0], &pads[2]);
       spread(v.in_w, v.kernel_w, v.stride_w, v.dilation_w, &pads[1], &pads[3]);
-    } else {
-      Require(automatic == "NOTSET" || automatic == "VALID" || automatic.empty(),
-              "its auto_pad is " + automatic);
     }
     v.pad_top = pads[0];
     v.pad_left = pads[1];
@@ -534,21 +529,28 @@ class Builder {
     Require(of_w.size() == (images.flat ? 3u : 4u),
             "its weights have shape " + Text(of_w) + " for such images");
     if (images.flat) of_w.insert(of_w.begin() + 2, 1);
+    // The axes of the case, [out, rows, columns, in], among those of the weights.
+    static constexpr std::array<std::array<int64_t, 4>, 3> kAxes{
+        {{0, 2, 3, 1}, {0, 1, 2, 3}, {3, 1, 2, 0}}};
+    const auto& axes = kAxes[static_cast<size_t>(layer_.filter)];
+    Shape turned;
+    for (const int64_t axis : axes) turned.push_back(of_w[static_cast<size_t>(axis)]);
+    const int64_t of_group = turned[3], channels = images.x.shape()[3];
     Case c;
-    c.N = of_w[0];
-    c.window.kernel_h = of_w[2];
-    c.window.kernel_w = of_w[3];
-    c.window.groups = node_.Integer("group", 1);
+    c.N = turned[0];
+    c.window.kernel_h = turned[1];
+    c.window.kernel_w = turned[2];
+    c.window.groups = layer_.window.groups.value_or(of_group == 0 ? 0 : channels / of_group);
     Require(c.window.groups > 0 && c.window.groups <= int64_t{1} << 20 &&
-                of_w[1] * c.window.groups == images.x.shape()[3] && c.N % c.window.groups == 0,
+                of_group * c.window.groups == channels && c.N % c.window.groups == 0,
             "weights " + Text(weights.shape()) + " of " + std::to_string(c.window.groups) +
                 " groups do not fit the image");
     Require(c.window.kernel_h > 0 && c.window.kernel_w > 0, "its kernel is empty");
     SetWindow(images, &c);
-    c.op = of_w[1] == 1 && c.window.groups > 1 ? Op::kDepthwise : Op::kConv2d;
+    const bool apart = c.window.groups > 1 || layer_.filter == Filter::kInTapsOut;
+    c.op = of_group == 1 && apart ? Op::kDepthwise : Op::kConv2d;
     c.x = images.x;
-    c.w = Gathered(weights, TransposedPlaces(of_w, {0, 2, 3, 1}),
-                   {of_w[0], of_w[2], of_w[3], of_w[1]});
+    c.w = Gathered(weights, TransposedPlaces(of_w, {axes.begin(), axes.end()}), turned);
     c.x_q = OneOf(layer_.operands[0]);
     SetWeights(layer_.operands[1], &c);
     SetBias(&c);
@@ -564,34 +566,49 @@ class Builder {
     Window& v = c.window;
     v.groups = 1;
     if (op == Op::kGlobalAvgPool) {
+      RequireAxesOfImage(images.flat ? 3 : 4);
       v.batch = images.x.shape()[0];
       v.in_h = v.kernel_h = images.x.shape()[1];
       v.in_w = v.kernel_w = images.x.shape()[2];
       v.in_c = c.N;
     } else {
-      std::vector<int64_t> kernel = Numbers("kernel_shape", images.flat ? 1 : 2, 1);
+      std::vector<int64_t> kernel =
+          Numbers(layer_.window.kernel, "kernel_shape", images.flat ? 1 : 2, 1);
       if (images.flat) kernel.insert(kernel.begin(), 1);
       v.kernel_h = kernel[0];
       v.kernel_w = kernel[1];
       SetWindow(images, &c);
-      v.ceil_mode = node_.Integer("ceil_mode", 0) != 0;
+      v.ceil_mode = layer_.window.ceil_mode;
       Require(!v.ceil_mode || (SameInCeilMode(v.in_h, v.pad_top, v.pad_bottom, v.kernel_h,
                                               v.stride_h, v.dilation_h, v.out_h()) &&
                                SameInCeilMode(v.in_w, v.pad_left, v.pad_right, v.kernel_w,
                                               v.stride_w, v.dilation_w, v.out_w())),
               "in ceil mode a window starts in the padding behind the image");
-      v.count_include_pad = op == Op::kAvgPool && node_.Integer("count_include_pad", 0) != 0;
+      v.count_include_pad = op == Op::kAvgPool && layer_.window.count_include_pad;
     }
     Require(v.kernel_h > 0 && v.kernel_w > 0, "its kernel is empty");
     if (op == Op::kMaxPool) {
-      Require(node_.Output(1).empty(), "it gives the places of the largest codes too");
       // Codes come out as they go in: their scale does not matter.
       if (!layer_.operands[0].scale.empty()) c.x_q = OneOf(layer_.operands[0]);
     } else {
       c.x_q = OneOf(layer_.operands[0]);
     }
     AddImages(std::move(c), images.flat);
+    if (!layer_.keeps_axes) cases_.shape = {cases_.shape.front(), cases_.shape.back()};
     if (op == Op::kMaxPool && !layer_.out.scale.empty()) RescaleLargest();
+  }
+
+  // A mean is one over all axes but the first and the last.
+  void RequireAxesOfImage(int64_t rank) const {
+    if (layer_.axes.empty()) return;
+    const Value& given = Get(layer_.axes);
+    Require(given.type == graph::kInt32,
+            layer_.axes + " is of " + graph::TypeName(given.type) + ", expected int32");
+    std::set<int64_t> axes, expected;
+    for (const int32_t axis : given.tensor.as<int32_t>())
+      axes.insert(axis < 0 ? axis + rank : axis);
+    for (int64_t axis = 1; axis + 1 < rank; ++axis) expected.insert(axis);
+    Require(axes == expected, "its mean is not over rows and columns");
   }
 
   // MaxPool whose output has another scale or type than its input: the codes that win, rescaled.
@@ -653,13 +670,10 @@ class Builder {
   }
 
   void Table(Function function) {
-    Require(layer_.clip == nullptr, "Relu or Clip follows it");
+    Require(!layer_.clip, "Relu or Clip follows it");
     Case c = OverCodes(Op::kTable, Codes(layer_.operands[0].codes));
     c.function = function;
-    if (function == Function::kLeakyRelu) {
-      const onnx::Attribute* const alpha = node_.Find("alpha");
-      c.negative_slope = alpha == nullptr ? 0.01f : alpha->number.value_or(0.01f);
-    }
+    if (function == Function::kLeakyRelu) c.negative_slope = layer_.slope;
     Add(std::move(c));
   }
 
@@ -669,7 +683,7 @@ class Builder {
   Tensor Moved() const {
     Value value = Get(layer_.operands[0].codes);
     Codes(layer_.operands[0].codes);
-    for (const Node* const move : layer_.moves) {
+    for (const graph::Node* const move : layer_.moves) {
       value = RunPlain(graph_, *move, [&](const std::string& name) {
                 return name == move->Input(0) ? &value : of_(name);
               }).at(0);
@@ -678,12 +692,11 @@ class Builder {
   }
 
   void Softmax() {
-    Require(layer_.clip == nullptr, "Relu or Clip follows it");
+    Require(!layer_.clip, "Relu or Clip follows it");
     const Tensor& x = Codes(layer_.operands[0].codes);
-    Require(
-        !x.shape().empty() && Axis(node_.Integer("axis", -1), x.shape().size(), "the sum") + 1 ==
-                                  std::ssize(x.shape()),
-        "its sums are not along the last axis");
+    Require(!x.shape().empty() && Axis(layer_.axis.value_or(-1), x.shape().size(), "the sum") + 1 ==
+                                      std::ssize(x.shape()),
+            "its sums are not along the last axis");
     Begin(x.shape());
     const QParams out = OneOf(layer_.out), ours = FixedOutQParams(x.dtype());
     Require(cases_.dtype == x.dtype() && out == ours,
@@ -700,8 +713,8 @@ class Builder {
     std::vector<const Tensor*> inputs;
     for (const Operand& operand : layer_.operands) inputs.push_back(&Codes(operand.codes));
     Shape shape = inputs[0]->shape();
-    Require(!shape.empty() && node_.Find("axis") != nullptr, "it has no axis");
-    const auto axis = static_cast<size_t>(Axis(node_.Integer("axis", 0), shape.size(), "its axis"));
+    Require(!shape.empty() && layer_.axis, "it has no axis");
+    const auto axis = static_cast<size_t>(Axis(*layer_.axis, shape.size(), "its axis"));
     shape[axis] = 0;
     for (const Tensor* const input : inputs) {
       Shape other = input->shape();
@@ -805,14 +818,13 @@ class Builder {
     Add(std::move(c));
     Tensor zero(DType::kU8, {});
     zero.SetInt(0, chosen.zero_point);
-    cases_.besides = {
-        {node_.Output(1), Value::Of(Tensor::Of<float>({}, std::vector<float>{chosen.scale}))},
-        {node_.Output(2), Value::Of(std::move(zero))}};
+    cases_.besides = {{layer_.node->Output(1),
+                       Value::Of(Tensor::Of<float>({}, std::vector<float>{chosen.scale}))},
+                      {layer_.node->Output(2), Value::Of(std::move(zero))}};
   }
 
-  const onnx::Graph& graph_;
+  const graph::Graph& graph_;
   const Layer& layer_;
-  const Node& node_;
   const Lookup& of_;
   Cases cases_;
 };
@@ -834,7 +846,7 @@ Tensor Cases::PieceOf(const Tensor& whole, const Part& part) const {
   return piece;
 }
 
-Cases CasesOf(const onnx::Graph& graph, const Layer& layer, const Lookup& of) {
+Cases CasesOf(const graph::Graph& graph, const Layer& layer, const Lookup& of) {
   return Builder(graph, layer, of).Build();
 }
 

@@ -17,7 +17,7 @@
 namespace qualm::models {
 
 // A value of the graph by its name; null where it is not known.
-using Lookup = std::function<const onnx::Value*(const std::string&)>;
+using Lookup = std::function<const graph::Value*(const std::string&)>;
 
 // One case of a layer. Most layers are one case; a product of batches is one for each, a
 // concatenation one for each two inputs.
@@ -34,7 +34,7 @@ struct Cases {
   DType dtype = DType::kU8;
   std::vector<int64_t> shape;  // of the value that the layer makes
   // What the layer makes besides: scale and zero point of DynamicQuantizeLinear.
-  std::vector<std::pair<std::string, onnx::Value>> besides;
+  std::vector<std::pair<std::string, graph::Value>> besides;
 
   // The outputs of the parts, in their order, as one value.
   Tensor Assembled(const std::vector<Tensor>& outputs) const;
@@ -48,7 +48,7 @@ struct NotRun {
 };
 
 // The cases of the layer on the values that `of` gives. Throws NotRun where no case can say it.
-Cases CasesOf(const onnx::Graph& graph, const Layer& layer, const Lookup& of);
+Cases CasesOf(const graph::Graph& graph, const Layer& layer, const Lookup& of);
 
 // The shape to which these are broadcast; nullopt if they do not fit.
 std::optional<std::vector<int64_t>> Broadcast(const std::vector<int64_t>& a,

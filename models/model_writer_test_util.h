@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/io/onnx_graph.h"
+#include "core/io/model_graph.h"
 #include "core/tensor.h"
 
 namespace qualm::models::test {
@@ -59,13 +59,13 @@ class ModelWriter {
   }
   ModelWriter& Constant(const std::string& name, const Tensor& value) {
     const auto raw = value.bytes();
-    return Stored(name, onnx::TypeOf(value.dtype()), value.shape(),
+    return Stored(name, graph::TypeOf(value.dtype()), value.shape(),
                   std::string(reinterpret_cast<const char*>(raw.data()), raw.size()));
   }
   ModelWriter& Constant(const std::string& name, const std::vector<int64_t>& integers) {
     std::string raw(integers.size() * 8, '\0');
     std::memcpy(raw.data(), integers.data(), raw.size());
-    return Stored(name, onnx::kInt64, {static_cast<int64_t>(integers.size())}, raw);
+    return Stored(name, graph::kInt64, {static_cast<int64_t>(integers.size())}, raw);
   }
   // Scale and zero point NAME_s and NAME_z.
   ModelWriter& Scale(const std::string& name, float scale, DType dtype, int32_t zero) {

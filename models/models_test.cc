@@ -20,8 +20,8 @@
 namespace qualm::models {
 namespace {
 
-using onnx::Value;
-using onnx::Values;
+using graph::Value;
+using graph::Values;
 using test::Attribute;
 using test::ModelWriter;
 using Shape = std::vector<int64_t>;
@@ -42,8 +42,8 @@ Tensor Ints(Shape shape, std::vector<int32_t> values) {
 }
 
 ModelRun RunOn(const std::string& model, const Values& inputs, const Values& recorded = {},
-               onnx::ModelRuntime* runtime = nullptr) {
-  const onnx::Graph graph = onnx::ParseGraph(model, "m.onnx");
+               graph::ModelRuntime* runtime = nullptr) {
+  const onnx::Graph graph(model, "m.onnx");
   ModelOptions options;
   options.inputs = inputs;
   options.recorded = recorded;
@@ -81,7 +81,7 @@ struct ConvModel {
     for (int i = 0; i < 3; ++i) scales.push_back(bias_factor * 0.5f * w_scale.FloatAt(i));
     model.Constant("w", w).Constant("w_s", w_scale).Constant("w_z", w_zero).Constant("b", bias);
     model.Constant("b_s", Reals({3}, scales)).Scale("x", 0.5f, DType::kU8, 121);
-    return model.Scale("y", 0.25f, DType::kU8, 17).Input("x", onnx::kUint8, {1, 2, 5, 4});
+    return model.Scale("y", 0.25f, DType::kU8, 17).Input("x", graph::kUint8, {1, 2, 5, 4});
   }
   std::string Fused() const {
     return Constants()
@@ -184,7 +184,7 @@ TEST(Models, OnlyOneRoundingDiffersFromNodeByNode) {
                                 .Constant("x_s", Reals({}, {0.5f}))
                                 .Constant("one", Reals({}, {1.0f}))
                                 .Constant("z", Tensor(DType::kU8, {}))
-                                .Input("x", onnx::kUint8, {2})
+                                .Input("x", graph::kUint8, {2})
                                 .Node("DequantizeLinear", {"x", "x_s", "z"}, {"r"})
                                 .Node("QuantizeLinear", {"r", "one", "z"}, {"y"})
                                 .Output("y")
@@ -232,8 +232,8 @@ TEST(Models, QuantizedOperatorsAreTheGroupsThatTheyStandFor) {
     const auto base = [&] {
       ModelWriter model;
       model.Scale("a", 0.02f, DType::kU8, 120).Scale("b", 0.03f, DType::kU8, 99);
-      model.Scale("y", 0.05f, DType::kU8, 10).Input("a", onnx::kUint8, twin.shape);
-      if (twin.operands == 2) model.Input("b", onnx::kUint8, twin.second);
+      model.Scale("y", 0.05f, DType::kU8, 10).Input("a", graph::kUint8, twin.shape);
+      if (twin.operands == 2) model.Input("b", graph::kUint8, twin.second);
       return model;
     };
     std::vector<std::string> inputs{"a", "a_s", "a_z"}, reals{"ar"};
@@ -275,8 +275,8 @@ TEST(Models, BatchesOfProductsMeetTheirOwn) {
           .Scale("a", 0.5f, DType::kU8, 100)
           .Scale("b", 0.25f, DType::kS8, 3)
           .Scale("y", 64.0f, DType::kU8, 128)
-          .Input("a", onnx::kUint8, {2, 1, 4, 5})
-          .Input("b", onnx::kInt8, {3, 5, 6})
+          .Input("a", graph::kUint8, {2, 1, 4, 5})
+          .Input("b", graph::kInt8, {3, 5, 6})
           .Node("QLinearMatMul", {"a", "a_s", "a_z", "b", "b_s", "b_z", "y_s", "y_z"}, {"y"})
           .Output("y")
           .Text();
@@ -312,7 +312,7 @@ TEST(Models, GemmTurnsItsOperandsAndAddsItsBias) {
     }
     ModelWriter model;
     model.Scale("a", 0.5f, DType::kU8, 100).Scale("b", 0.25f, DType::kS8, 0);
-    model.Scale("y", 64.0f, DType::kU8, 128).Input("a", onnx::kUint8, x.shape()).Constant("b", w);
+    model.Scale("y", 64.0f, DType::kU8, 128).Input("a", graph::kUint8, x.shape()).Constant("b", w);
     model.Constant("c", Ints({3}, {512, -5120, 25600}));
     model.Node("QGemm", {"a", "a_s", "a_z", "b", "b_s", "b_z", "c", "y_s", "y_z"}, {"y"},
                {{"transA", int64_t{turned}}, {"transB", int64_t{turned}}}, "com.microsoft");
@@ -337,7 +337,7 @@ TEST(Models, ConcatenationsOfAnyNumberOfInputs) {
     for (size_t i = 0; i < count; ++i) {
       const std::string name(1, static_cast<char>('a' + i));
       const Tensor x = RandomCodes(DType::kU8, {2, 3, 2}, i);
-      model.Input(name, onnx::kUint8, x.shape());
+      model.Input(name, graph::kUint8, x.shape());
       inputs.insert(inputs.end(), {name, "i_s", "i_z"});
       values[name] = Value::Of(x);
       for (size_t at = 0; at < 12; ++at) {
@@ -362,7 +362,7 @@ TEST(Models, ClipIsAClampOfCodes) {
                   .Scale("y", 0.5f, DType::kS8, -10)
                   .Constant("low", Reals({}, {-1.3f}))
                   .Constant("high", Reals({}, {6.0f}))
-                  .Input("x", onnx::kInt8, {4})
+                  .Input("x", graph::kInt8, {4})
                   .Node("DequantizeLinear", {"x", "x_s", "x_z"}, {"r"})
                   .Node("Add", {"r", "r"}, {"s"})
                   .Node("Clip", bounds, {"c"})
@@ -387,7 +387,7 @@ TEST(Models, DynamicProductsAreOneLayer) {
                                 .Constant("w", w)
                                 .Scale("w", 0.125f, DType::kS8, 0)
                                 .Constant("bias", Reals({4}, {1, 2, 3, 4}))
-                                .Input("x", onnx::kFloat, {2, 3})
+                                .Input("x", graph::kFloat, {2, 3})
                                 .Node("DynamicQuantizeLinear", {"x"}, {"q", "q_s", "q_z"})
                                 .Node("MatMulInteger", {"q", "w", "q_z", "w_z"}, {"sum"})
                                 .Node("Cast", {"sum"}, {"number"}, {{"to", int64_t{1}}})
@@ -450,7 +450,7 @@ TEST(Models, MaxPoolTakesCodesAndKeepsTheirScale) {
   const Tensor x = RandomCodes(DType::kS8, {1, 2, 4, 4}, 11);
   const std::vector<Attribute> window{{"kernel_shape", Shape{2, 2}}, {"strides", Shape{2, 2}}};
   const auto base = [] {
-    return ModelWriter().Scale("x", 0.5f, DType::kS8, 3).Input("x", onnx::kInt8, {1, 2, 4, 4});
+    return ModelWriter().Scale("x", 0.5f, DType::kS8, 3).Input("x", graph::kInt8, {1, 2, 4, 4});
   };
   const ModelRun codes =
       RunOn(base().Node("MaxPool", {"x"}, {"y"}, window).Output("y").Text(), {{"x", Value::Of(x)}});
@@ -487,7 +487,7 @@ TEST(Models, PerChannelQuantizationTakesAnyAxis) {
   const ModelRun run = RunOn(ModelWriter()
                                  .Constant("s", Reals({3}, {1, 2, 4}))
                                  .Constant("z", RandomCodes(DType::kU8, {3}, 12))
-                                 .Input("x", onnx::kFloat, {2, 3, 2})
+                                 .Input("x", graph::kFloat, {2, 3, 2})
                                  .Node("QuantizeLinear", {"x", "s", "z"}, {"q"})
                                  .Node("DequantizeLinear", {"q", "s", "z"}, {"y"})
                                  .Output("y")
@@ -516,7 +516,7 @@ TEST(Models, MovesKeepEveryElement) {
       inputs.push_back("l" + std::to_string(i));
       model.Constant(inputs.back(), lists[i]);
     }
-    model.Input("x", onnx::kUint8, {2, 3, 4}).Node(op, inputs, {"y"}, attributes).Output("y");
+    model.Input("x", graph::kUint8, {2, 3, 4}).Node(op, inputs, {"y"}, attributes).Output("y");
     return TensorOf(RunOn(model.Text(), {{"x", Value::Of(x)}}), "y");
   };
   const auto first = [](const Tensor& y, std::vector<int32_t> expected) {
@@ -546,7 +546,7 @@ TEST(Models, MovedCodesAreRescaled) {
                                  .Scale("x", 0.5f, DType::kU8, 7)
                                  .Scale("y", 1.0f, DType::kU8, 9)
                                  .Constant("shape", {3, 2, 1})
-                                 .Input("x", onnx::kUint8, {2, 3})
+                                 .Input("x", graph::kUint8, {2, 3})
                                  .Node("DequantizeLinear", {"x", "x_s", "x_z"}, {"r"})
                                  .Node("Transpose", {"r"}, {"t"})
                                  .Node("Reshape", {"t", "shape"}, {"s"})
@@ -566,7 +566,7 @@ TEST(Models, MovedCodesAreRescaled) {
 std::string EndsInSoftmax() {
   return ModelWriter()
       .Scale("x", 0.5f, DType::kU8, 0)
-      .Input("x", onnx::kUint8, {1, 4})
+      .Input("x", graph::kUint8, {1, 4})
       .Node("DequantizeLinear", {"x", "x_s", "x_z"}, {"r"})
       .Node("Softmax", {"r"}, {"p"})
       .Node("QuantizeLinear", {"p", "x_s", "x_z"}, {"q"})
@@ -601,16 +601,15 @@ TEST(Models, AValueFromNowhereIsRefused) {
 
 // Stands in for a runtime: a single node is a copy of its first input; of a whole model it gives
 // what it was told.
-class FakeRuntime : public onnx::ModelRuntime {
+class FakeRuntime : public graph::ModelRuntime {
  public:
   std::string name() const override { return "Fake 1"; }
-  Answer Run(std::string_view model, const std::string&, const Values& inputs,
-             const std::vector<std::string>& outputs) override {
-    const onnx::Graph graph = onnx::ParseGraph(model, "asked");
-    if (graph.nodes().size() == 1 && outputs.size() == 1 && graph.nodes()[0].op == "Softmax")
-      return {{{outputs[0], inputs.begin()->second}}, ""};
-    if (outputs.size() > 1) asked = outputs;
-    return {outputs.size() == 1 && !plain.empty() ? plain : told, refusal};
+  Answer Run(const graph::Graph&, const Values&, const std::vector<std::string>& wanted) override {
+    if (wanted.size() > 1) asked = wanted;
+    return {wanted.size() == 1 && !plain.empty() ? plain : told, refusal};
+  }
+  Answer RunNode(const graph::Graph&, const graph::Node& node, const Values& inputs) override {
+    return {{{node.Output(0), inputs.begin()->second}}, ""};
   }
   Values told, plain;
   std::string refusal;
@@ -624,7 +623,7 @@ TEST(Models, ARuntimeRunsWhatIsNoLayerAndIsJudgedOnItsOwnInputs) {
   const std::string model = ModelWriter()
                                 .Scale("x", 0.5f, DType::kU8, 0)
                                 .Constant("w", RandomCodes(DType::kU8, {4, 3}, 5))
-                                .Input("x", onnx::kUint8, {1, 4})
+                                .Input("x", graph::kUint8, {1, 4})
                                 .Node("DequantizeLinear", {"x", "x_s", "x_z"}, {"r"})
                                 .Node("Softmax", {"r"}, {"p"})
                                 .Node("QuantizeLinear", {"p", "x_s", "x_z"}, {"q"})
@@ -637,12 +636,12 @@ TEST(Models, ARuntimeRunsWhatIsNoLayerAndIsJudgedOnItsOwnInputs) {
   EXPECT_EQ(ours.rows[0].by, "Fake 1");
   EXPECT_EQ(TensorOf(ours, "q"), x);  // the copy of the reals, quantized as they were
   EXPECT_EQ(runtime.asked, (std::vector<std::string>{"y", "p", "q"}));
-  const onnx::Graph graph = onnx::ParseGraph(model, "m");
+  const onnx::Graph graph(model, "m");
   Tensor y(DType::kS32, {1, 3});
   for (int64_t n = 0; n < 3; ++n) {
     int32_t sum = n == 1 ? 1 : 0;
     for (int64_t k = 0; k < 4; ++k)
-      sum += q.IntAt(k) * graph.Read("w", *graph.FindInitializer("w")).IntAt(k * 3 + n);
+      sum += q.IntAt(k) * graph.Read("w", *graph.FindConstant("w")).IntAt(k * 3 + n);
     y.SetInt(n, sum);
   }
   runtime.told = {{"p", Value::Of(p)}, {"q", Value::Of(q)}, {"y", Value::Of(y)}};
@@ -684,7 +683,7 @@ TEST(Models, AGroupThatIsNotFusedRunsInFloat32) {
           .Scale("y", 0x1.5cef88p-5f, DType::kS8, 0)
           .Constant("w", Tensor::Of<int8_t>({2, 1}, std::vector<int8_t>{127, 1}))
           .Constant("b", Ints({1}, {-1408}))
-          .Input("x", onnx::kInt8, {1, 2})
+          .Input("x", graph::kInt8, {1, 2})
           .Node("DequantizeLinear", {"x", "x_s", "x_z"}, {"xr"})
           .Node("DequantizeLinear", {"w", "w_s", "w_z"}, {"wr"})
           .Node("DequantizeLinear", {"b", "b_s"}, {"br"})
@@ -797,12 +796,12 @@ TEST(Models, LayersOfF32AreJudgedBySums) {
 TEST(Models, InputsAreDrawnFromTheSeed) {
   const std::string model = ModelWriter()
                                 .Scale("x", 0.5f, DType::kU8, 55)
-                                .Input("x", onnx::kFloat, {-1, 50, -1})
-                                .Input("c", onnx::kInt8, {300})
+                                .Input("x", graph::kFloat, {-1, 50, -1})
+                                .Input("c", graph::kInt8, {300})
                                 .Node("QuantizeLinear", {"x", "x_s", "x_z"}, {"q"})
                                 .Output("q")
                                 .Text();
-  const onnx::Graph graph = onnx::ParseGraph(model, "m");
+  const onnx::Graph graph(model, "m");
   std::vector<std::string> told;
   const Values values = DrawInputs(graph, {}, 7, &told);
   EXPECT_EQ(values.at("x").shape, (Shape{1, 50, 8}));
@@ -831,7 +830,7 @@ TEST(Models, DamagedModelsAreRunOrRefused) {
     for (uint64_t times = rng.Below(4) + 1; times > 0; --times)
       model[rng.Below(model.size())] = static_cast<char>(rng.Below(256));
     try {
-      const onnx::Graph graph = onnx::ParseGraph(model, "m");
+      const onnx::Graph graph(model, "m");
       std::vector<std::string> told;
       ModelOptions options;
       options.inputs = DrawInputs(graph, {}, seed, &told);

@@ -17,8 +17,8 @@
 namespace qualm::models {
 namespace {
 
-using onnx::Node;
-using onnx::Value;
+using graph::Node;
+using graph::Value;
 using Shape = std::vector<int64_t>;
 using Places = std::vector<int64_t>;
 
@@ -44,7 +44,7 @@ Value Reshaped(const Value& from, Shape shape) {
 
 class Plain {
  public:
-  Plain(const onnx::Graph& graph, const Node& node, const Lookup& of)
+  Plain(const graph::Graph& graph, const Node& node, const Lookup& of)
       : graph_(graph), node_(node), of_(of) {}
 
   std::vector<Value> Run() {
@@ -53,17 +53,44 @@ class Plain {
       std::vector<Value> (Plain::*run)();
     };
     static constexpr std::array kRows{
-        Row{"Identity", &Plain::Identity},   Row{"Dropout", &Plain::Identity},
-        Row{"Reshape", &Plain::Reshape},     Row{"Flatten", &Plain::Flatten},
-        Row{"Squeeze", &Plain::Squeeze},     Row{"Unsqueeze", &Plain::Unsqueeze},
-        Row{"Transpose", &Plain::Transpose}, Row{"Concat", &Plain::Concat},
-        Row{"Slice", &Plain::Slice},         Row{"Split", &Plain::Split},
-        Row{"Gather", &Plain::Gather},       Row{"Expand", &Plain::Expand},
-        Row{"Shape", &Plain::ShapeNode},     Row{"Constant", &Plain::Constant},
-        Row{"Cast", &Plain::Cast},           Row{"Relu", &Plain::Relu},
-        Row{"Clip", &Plain::Clip},           Row{"Add", &Plain::Arithmetic},
-        Row{"Sub", &Plain::Arithmetic},      Row{"Mul", &Plain::Arithmetic},
-        Row{"Div", &Plain::Arithmetic},      Row{"DequantizeLinear", &Plain::Dequantize},
+        Row{"Identity", &Plain::Identity},
+        Row{"Dropout", &Plain::Identity},
+        Row{"Reshape", &Plain::Reshape},
+        Row{"Flatten", &Plain::Flatten},
+        Row{"Squeeze", &Plain::Squeeze},
+        Row{"Unsqueeze", &Plain::Unsqueeze},
+        Row{"Transpose", &Plain::Transpose},
+        Row{"Concat", &Plain::Concat},
+        Row{"Slice", &Plain::Slice},
+        Row{"Split", &Plain::Split},
+        Row{"Gather", &Plain::Gather},
+        Row{"Expand", &Plain::Expand},
+        Row{"Shape", &Plain::ShapeNode},
+        Row{"Constant", &Plain::Constant},
+        Row{"Cast", &Plain::Cast},
+        Row{"Relu", &Plain::Relu},
+        Row{"Clip", &Plain::Clip},
+        Row{"Add", &Plain::Arithmetic},
+        Row{"Sub", &Plain::Arithmetic},
+        Row{"Mul", &Plain::Arithmetic},
+        Row{"Div", &Plain::Arithmetic},
+        Row{"DequantizeLinear", &Plain::Dequantize},
+        // TensorFlow Lite's
+        Row{"RESHAPE", &Plain::Reshape},
+        Row{"SQUEEZE", &Plain::Squeeze},
+        Row{"EXPAND_DIMS", &Plain::Unsqueeze},
+        Row{"TRANSPOSE", &Plain::Transpose},
+        Row{"SLICE", &Plain::SizedSlice},
+        Row{"STRIDED_SLICE", &Plain::StridedSlice},
+        Row{"SPLIT", &Plain::EvenSplit},
+        Row{"SPLIT_V", &Plain::SizedSplit},
+        Row{"PACK", &Plain::Pack},
+        Row{"UNPACK", &Plain::Unpack},
+        Row{"GATHER", &Plain::Gather},
+        Row{"BROADCAST_TO", &Plain::Expand},
+        Row{"CONCATENATION", &Plain::JoinIntegers},
+        Row{"SHAPE", &Plain::ShapeNode},
+        Row{"PAD", &Plain::Pad},
     };
     const auto* const row = std::ranges::find(kRows, node_.op, &Row::op);
     Require(row != kRows.end() && node_.domain.empty(), Operator());
@@ -83,17 +110,17 @@ class Plain {
   bool Has(int at) const { return !node_.Input(at).empty(); }
   std::vector<int64_t> Integers(int at) const {
     const Value& value = Input(at);
-    if (value.type == onnx::kInt32) {
+    if (value.type == graph::kInt32) {
       const std::span<const int32_t> elements = value.tensor.as<int32_t>();
       return {elements.begin(), elements.end()};
     }
-    Require(value.type == onnx::kInt64,
-            node_.Input(at) + " is of " + onnx::TypeName(value.type) + ", expected int64");
+    Require(value.type == graph::kInt64,
+            node_.Input(at) + " is of " + graph::TypeName(value.type) + ", expected int64");
     return value.integers;
   }
   // An input of newer operators, an attribute of older ones.
   std::vector<int64_t> List(int at, std::string_view key) const {
-    if (const onnx::Attribute* const given = node_.Find(key)) return given->integers;
+    if (const graph::Attribute* const given = node_.Find(key)) return given->integers;
     return Has(at) ? Integers(at) : std::vector<int64_t>{};
   }
   size_t AxisOf(int64_t axis, size_t rank) const {
@@ -111,8 +138,9 @@ class Plain {
 
   std::vector<Value> Reshape() {
     const Value& x = Input(0);
-    Shape shape = List(1, "shape");
-    const bool keeps_zero = node_.Integer("allowzero", 0) != 0;
+    const bool lite = node_.op == "RESHAPE";
+    Shape shape = !lite ? List(1, "shape") : Has(1) ? Integers(1) : List(-1, "new_shape");
+    const bool keeps_zero = lite || node_.Integer("allowzero", 0) != 0;
     int64_t known = 1;
     std::optional<size_t> open;
     for (size_t i = 0; i < shape.size(); ++i) {
@@ -146,7 +174,8 @@ class Plain {
   std::vector<Value> Squeeze() {
     const Value& x = Input(0);
     std::vector<bool> drop(x.shape.size(), false);
-    const std::vector<int64_t> axes = List(1, "axes");
+    const std::vector<int64_t> axes =
+        node_.op == "SQUEEZE" ? List(-1, "squeeze_dims") : List(1, "axes");
     for (const int64_t axis : axes) drop[AxisOf(axis, x.shape.size())] = true;
     Shape shape;
     for (size_t i = 0; i < x.shape.size(); ++i) {
@@ -173,7 +202,7 @@ class Plain {
 
   std::vector<Value> Transpose() {
     const Value& x = Input(0);
-    std::vector<int64_t> axes = List(-1, "perm");
+    std::vector<int64_t> axes = List(1, "perm");
     if (axes.empty()) {
       for (size_t i = x.shape.size(); i-- > 0;) axes.push_back(static_cast<int64_t>(i));
     }
@@ -216,6 +245,9 @@ class Plain {
   std::vector<Value> Concat() {
     std::vector<const Value*> all;
     for (int i = 0; i < static_cast<int>(node_.inputs.size()); ++i) all.push_back(&Input(i));
+    return {Joined(all)};
+  }
+  Value Joined(const std::vector<const Value*>& all) const {
     Require(!all.empty() && !all[0]->shape.empty(), "it has nothing to join");
     const size_t axis = AxisOf(node_.Integer("axis", 0), all[0]->shape.size());
     Shape shape = all[0]->shape;
@@ -249,7 +281,7 @@ class Plain {
       }
       begin += width;
     }
-    return {std::move(y)};
+    return y;
   }
 
   std::vector<Value> Slice() {
@@ -304,9 +336,167 @@ class Plain {
     return outputs;
   }
 
+  // ---- The same of TensorFlow Lite, where they say otherwise what goes where ----
+
+  std::vector<Value> SizedSlice() {
+    Value x = Input(0);
+    const std::vector<int64_t> begins = Integers(1), sizes = Integers(2);
+    Require(begins.size() == x.shape.size() && sizes.size() == x.shape.size(),
+            "its lists have another length");
+    for (size_t axis = 0; axis < begins.size(); ++axis) {
+      Require(begins[axis] >= 0 && begins[axis] <= x.shape[axis], "it begins outside");
+      const int64_t left = x.shape[axis] - begins[axis];
+      const int64_t size = sizes[axis] == -1 ? left : sizes[axis];
+      Require(size >= 0 && size <= left, "its sizes do not fit");
+      x = Along(x, axis, Counted(begins[axis], size));
+    }
+    return {std::move(x)};
+  }
+
+  // kernels/strided_slice.cc: a bit of a mask for each axis.
+  std::vector<Value> StridedSlice() {
+    Value x = Input(0);
+    const std::vector<int64_t> begins = Integers(1), ends = Integers(2), steps = Integers(3);
+    Require(begins.size() <= x.shape.size() && ends.size() == begins.size() &&
+                steps.size() == begins.size(),
+            "its lists differ in length");
+    for (const char* const key : {"ellipsis_mask", "new_axis_mask", "offset"})
+      Require(node_.Integer(key, 0) == 0, Operator() + " with " + key);
+    const auto masked = [&](const char* key, size_t axis) {
+      return (node_.Integer(key, 0) >> axis & 1) != 0;
+    };
+    Shape shape;
+    for (size_t axis = 0; axis < x.shape.size(); ++axis) {
+      if (axis >= begins.size()) {
+        shape.push_back(x.shape[axis]);
+        continue;
+      }
+      const int64_t size = x.shape[axis];
+      const bool one = masked("shrink_axis_mask", axis);
+      const int64_t step = one ? 1 : steps[axis];
+      Require(step > 0, "it has a step of " + std::to_string(step));
+      const auto place = [&](int64_t at) {
+        return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+      };
+      const int64_t begin = masked("begin_mask", axis) ? 0 : place(begins[axis]);
+      const int64_t end = one                        ? std::min(begin + 1, size)
+                          : masked("end_mask", axis) ? size
+                                                     : place(ends[axis]);
+      Require(!one || begin < end, "an index lies outside");
+      Places chosen;
+      for (int64_t at = begin; at < end; at += step) chosen.push_back(at);
+      x = Along(x, axis, chosen);
+      if (!one) shape.push_back(x.shape[axis]);
+    }
+    return {Reshaped(x, shape)};
+  }
+
+  std::vector<Value> InParts(const Value& x, int64_t axis, const std::vector<int64_t>& sizes) {
+    const size_t at = AxisOf(axis, x.shape.size());
+    Require(sizes.size() == node_.outputs.size(), "it has another number of outputs than of sizes");
+    std::vector<Value> outputs;
+    int64_t begin = 0;
+    for (const int64_t size : sizes) {
+      Require(size >= 0 && size <= x.shape[at] - begin, "its sizes do not fit");
+      outputs.push_back(Along(x, at, Counted(begin, size)));
+      begin += size;
+    }
+    return outputs;
+  }
+  int64_t OneInteger(int at) const {
+    const std::vector<int64_t> integers = Integers(at);
+    Require(integers.size() == 1, node_.Input(at) + " has several elements, expected one");
+    return integers[0];
+  }
+  std::vector<Value> EvenSplit() {
+    const Value& x = Input(1);
+    const int64_t axis = OneInteger(0), parts = std::ssize(node_.outputs);
+    const int64_t size = x.shape[AxisOf(axis, x.shape.size())];
+    Require(parts > 0 && size % parts == 0, "its parts differ in size");
+    return InParts(x, axis, std::vector<int64_t>(static_cast<size_t>(parts), size / parts));
+  }
+  std::vector<Value> SizedSplit() {
+    std::vector<int64_t> sizes = Integers(1);
+    const int64_t axis = OneInteger(2);
+    const Value& x = Input(0);
+    int64_t left = x.shape[AxisOf(axis, x.shape.size())];
+    for (const int64_t size : sizes) left -= std::clamp<int64_t>(size, 0, left);
+    for (int64_t& size : sizes) {
+      if (size == -1) size = std::exchange(left, 0);
+    }
+    return InParts(x, axis, sizes);
+  }
+
+  Value Widened(const Value& x) const {
+    Shape shape = x.shape;
+    const size_t axis = AxisOf(node_.Integer("axis", 0), shape.size() + 1);
+    shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(axis), 1);
+    return Reshaped(x, shape);
+  }
+  std::vector<Value> Pack() {
+    std::vector<Value> all;
+    for (int i = 0; i < static_cast<int>(node_.inputs.size()); ++i)
+      all.push_back(Widened(Input(i)));
+    std::vector<const Value*> views;
+    for (const Value& one : all) views.push_back(&one);
+    return {Joined(views)};
+  }
+  std::vector<Value> Unpack() {
+    const Value& x = Input(0);
+    const int64_t axis = node_.Integer("axis", 0);
+    const size_t at = AxisOf(axis, x.shape.size());
+    std::vector<Value> outputs = InParts(x, axis, std::vector<int64_t>(node_.outputs.size(), 1));
+    for (Value& one : outputs) {
+      Shape shape = one.shape;
+      shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(at));
+      one = Reshaped(one, shape);
+    }
+    return outputs;
+  }
+
+  // Codes are joined by a layer, which knows their scales.
+  std::vector<Value> JoinIntegers() {
+    Require(Input(0).type == graph::kInt32 || Input(0).type == graph::kInt64,
+            Operator() + " of " + graph::TypeName(Input(0).type));
+    return Concat();
+  }
+
+  // kernels/pad.cc: with the zero point of the output.
+  std::vector<Value> Pad() {
+    const Value& x = Input(0);
+    const std::vector<int64_t> amounts = Integers(1);
+    Require(x.holds_tensor() && IsCode(x.tensor.dtype()),
+            Operator() + " of " + graph::TypeName(x.type));
+    Require(amounts.size() == 2 * x.shape.size(), "its amounts have another shape");
+    Shape shape = x.shape;
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      const int64_t before = amounts[2 * axis], behind = amounts[2 * axis + 1];
+      Require(before >= 0 && behind >= 0 && before <= kMaxArray && behind <= kMaxArray,
+              "an amount is negative or too large");
+      shape[axis] += before + behind;
+    }
+    const Value* const zero = of_(graph_.ZeroPointOf(node_.Output(0)));
+    Require(zero != nullptr && zero->holds_tensor() && zero->size() == 1,
+            node_.Output(0) + " has no zero point");
+    const int64_t count = CountOf(shape);
+    Tensor y(x.tensor.dtype(), shape);
+    for (int64_t i = 0; i < count; ++i) y.SetInt(i, zero->tensor.IntAt(0));
+    for (int64_t from = 0; from < x.size(); ++from) {
+      int64_t rest = from, to = 0, step = 1;
+      for (size_t axis = shape.size(); axis-- > 0;) {
+        to += (rest % x.shape[axis] + amounts[2 * axis]) * step;
+        rest /= x.shape[axis];
+        step *= shape[axis];
+      }
+      y.SetInt(to, x.tensor.IntAt(from));
+    }
+    return {Value::Of(std::move(y))};
+  }
+
   std::vector<Value> Gather() {
     const Value& x = Input(0);
     const size_t axis = AxisOf(node_.Integer("axis", 0), x.shape.size());
+    Require(node_.Integer("batch_dims", 0) == 0, Operator() + " of batches");
     Places chosen = Integers(1);
     for (int64_t& place : chosen) {
       if (place < 0) place += x.shape[axis];
@@ -331,24 +521,29 @@ class Plain {
     Require(node_.Find("start") == nullptr && node_.Find("end") == nullptr,
             Operator() + " of a part");
     const Value& x = Input(0);
-    return {Value::Of(onnx::kInt64, {std::ssize(x.shape)}, x.shape)};
+    const int64_t rank = std::ssize(x.shape);
+    if (node_.op != "SHAPE") return {Value::Of(graph::kInt64, {rank}, x.shape)};
+    Tensor sizes(DType::kS32, {rank});
+    for (int64_t i = 0; i < rank; ++i)
+      sizes.SetInt(i, static_cast<int32_t>(x.shape[static_cast<size_t>(i)]));
+    return {Value::Of(std::move(sizes))};
   }
 
   std::vector<Value> Constant() {
-    if (const onnx::Attribute* const given = node_.Find("value");
+    if (const graph::Attribute* const given = node_.Find("value");
         given != nullptr && given->tensor) {
-      const onnx::Stored& stored = *given->tensor;
-      if (onnx::HeldBy(stored.type)) return {Value::Of(graph_.Read(node_.Output(0), stored))};
-      Require(stored.type == onnx::kInt64 || stored.type == onnx::kBool,
-              "a constant of " + onnx::TypeName(stored.type));
+      const graph::Stored& stored = *given->tensor;
+      if (graph::HeldBy(stored.type)) return {Value::Of(graph_.Read(node_.Output(0), stored))};
+      Require(stored.type == graph::kInt64 || stored.type == graph::kBool,
+              "a constant of " + graph::TypeName(stored.type));
       return {Value::Of(stored.type, stored.dims, graph_.ReadIntegers(node_.Output(0), stored))};
     }
-    if (const onnx::Attribute* const given = node_.Find("value_float"))
+    if (const graph::Attribute* const given = node_.Find("value_float"))
       return {Value::Of(Tensor::Of<float>({}, std::vector<float>{given->number.value_or(0)}))};
-    if (const onnx::Attribute* const given = node_.Find("value_int"))
-      return {Value::Of(onnx::kInt64, {}, {given->integer.value_or(0)})};
-    if (const onnx::Attribute* const given = node_.Find("value_ints"))
-      return {Value::Of(onnx::kInt64, {std::ssize(given->integers)}, given->integers)};
+    if (const graph::Attribute* const given = node_.Find("value_int"))
+      return {Value::Of(graph::kInt64, {}, {given->integer.value_or(0)})};
+    if (const graph::Attribute* const given = node_.Find("value_ints"))
+      return {Value::Of(graph::kInt64, {std::ssize(given->integers)}, given->integers)};
     Refuse(Operator() + " of another type");
   }
 
@@ -358,24 +553,24 @@ class Plain {
     const Value& x = Input(0);
     const int64_t to = node_.Integer("to", 0);
     if (to == x.type) return {x};
-    if (to == onnx::kFloat && x.type == onnx::kInt32) {
+    if (to == graph::kFloat && x.type == graph::kInt32) {
       Tensor y(DType::kF32, x.shape);
       for (int64_t i = 0; i < x.size(); ++i)
         y.as<float>()[static_cast<size_t>(i)] = static_cast<float>(x.tensor.IntAt(i));
       return {Value::Of(std::move(y))};
     }
-    Refuse(Operator() + " from " + onnx::TypeName(x.type) + " to " + onnx::TypeName(to));
+    Refuse(Operator() + " from " + graph::TypeName(x.type) + " to " + graph::TypeName(to));
   }
 
   // Of int32, as biases are: scale * (code - zero point), rounded once. Of 8 bits it is a layer.
   std::vector<Value> Dequantize() {
     const Value& x = Input(0);
-    Require(x.type == onnx::kInt32, Operator() + " of " + onnx::TypeName(x.type));
+    Require(x.type == graph::kInt32, Operator() + " of " + graph::TypeName(x.type));
     const Tensor& scale = Reals(1);
     Require(scale.size() == 1 || x.shape == scale.shape(), Operator() + " along an axis");
     std::optional<Value> zero;
     if (Has(2)) zero = Input(2);
-    Require(!zero || (zero->type == onnx::kInt32 && zero->size() == scale.size()),
+    Require(!zero || (zero->type == graph::kInt32 && zero->size() == scale.size()),
             "its zero point has another type or shape");
     Tensor y(DType::kF32, x.shape);
     for (int64_t i = 0; i < x.size(); ++i) {
@@ -398,7 +593,7 @@ class Plain {
 
   const Tensor& Reals(int at) const {
     const Value& x = Input(at);
-    Require(x.type == onnx::kFloat, Operator() + " of " + onnx::TypeName(x.type));
+    Require(x.type == graph::kFloat, Operator() + " of " + graph::TypeName(x.type));
     return x.tensor;
   }
 
@@ -415,7 +610,7 @@ class Plain {
 
   std::vector<Value> Clip() {
     const auto bound = [&](int at, std::string_view key) -> std::optional<float> {
-      if (const onnx::Attribute* const old = node_.Find(key)) return old->number;
+      if (const graph::Attribute* const old = node_.Find(key)) return old->number;
       if (!Has(at)) return std::nullopt;
       const Tensor& value = Reals(at);
       Require(value.size() == 1, "it has a bound of several elements");
@@ -434,7 +629,7 @@ class Plain {
     Require(shape.has_value(), "its shapes do not fit");
     CountOf(*shape);
     const Places at_a = BroadcastPlaces(a.shape, *shape), at_b = BroadcastPlaces(b.shape, *shape);
-    if (a.type == onnx::kInt64 && b.type == onnx::kInt64) return Whole(a, b, at_a, at_b, *shape);
+    if (a.type == graph::kInt64 && b.type == graph::kInt64) return Whole(a, b, at_a, at_b, *shape);
     const Tensor &x = Reals(0), &w = Reals(1);
     Tensor y(DType::kF32, *shape);
     const std::span<float> out = y.as<float>();
@@ -464,17 +659,17 @@ class Plain {
              : node_.op == "Mul" ? left * right
                                  : left / right;
     }
-    return {Value::Of(onnx::kInt64, shape, std::move(y))};
+    return {Value::Of(graph::kInt64, shape, std::move(y))};
   }
 
-  const onnx::Graph& graph_;
+  const graph::Graph& graph_;
   const Node& node_;
   const Lookup& of_;
 };
 
 }  // namespace
 
-std::vector<Value> RunPlain(const onnx::Graph& graph, const Node& node, const Lookup& of) {
+std::vector<Value> RunPlain(const graph::Graph& graph, const Node& node, const Lookup& of) {
   return Plain(graph, node, of).Run();
 }
 

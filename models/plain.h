@@ -6,15 +6,15 @@
 
 #include <vector>
 
+#include "core/io/model_graph.h"
 #include "core/io/model_runtime.h"
-#include "core/io/onnx_graph.h"
 #include "models/cases.h"
 
 namespace qualm::models {
 
 // The outputs of the node, in its order. Throws NotRun for a node that is none of these.
-std::vector<onnx::Value> RunPlain(const onnx::Graph& graph, const onnx::Node& node,
-                                  const Lookup& of);
+std::vector<graph::Value> RunPlain(const graph::Graph& graph, const graph::Node& node,
+                                   const Lookup& of);
 
 }  // namespace qualm::models
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a graph computes, layer by layer: quantized operators, and groups of nodes that runtimes
-// fuse into one (DequantizeLinear, a float operator, QuantizeLinear).
+// What a graph computes, layer by layer. A layer says all that its cases need, in words that no
+// file format owns: plan_onnx.cc and plan_tflite.cc fill it, cases.h reads it.
 #ifndef QUALM_MODELS_PLAN_H_
 #define QUALM_MODELS_PLAN_H_
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/io/onnx_graph.h"
+#include "core/io/model_graph.h"
 
 namespace qualm::models {
 
@@ -28,6 +28,7 @@ enum class Result : uint8_t { kCodes, kSums, kReals };
 enum class Kind : uint8_t {
   kMatMul,
   kGemm,
+  kFullyConnected,  // rows of x, of any shape, by a matrix
   kConv,
   kAdd,
   kSub,
@@ -51,17 +52,51 @@ enum class Kind : uint8_t {
   kMatMulNBits,
 };
 
+// Where a window goes: a number for each axis of the image, or none for the default of all.
+struct Places {
+  std::vector<int64_t> kernel, strides, dilations;
+  std::vector<int64_t> pads;  // before each axis, then behind each
+  enum class Padding : uint8_t { kGiven, kNone, kSameUpper, kSameLower };
+  Padding padding = Padding::kGiven;
+  std::optional<int64_t> groups;  // else as the sizes of weights and image say
+  bool ceil_mode = false, count_include_pad = false;
+};
+
+// The order of the axes of weights of a convolution.
+enum class Filter : uint8_t { kOutInTaps, kOutTapsIn, kInTapsOut };
+
+// A bound of reals before they are quantized: a number, or the value that has it.
+struct Bound {
+  std::optional<float> number = std::nullopt;
+  std::string value = {};
+};
+struct Clip {
+  bool relu = false;
+  Bound low = {}, high = {};
+};
+
 struct Layer {
   Kind kind = Kind::kQuantize;
-  const onnx::Node* node = nullptr;  // the one with the attributes
-  std::vector<Operand> operands;     // x and weights; a and b; all inputs of a concat
+  const graph::Node* node = nullptr;  // the one that names it
+  std::vector<Operand> operands;      // x and weights; a and b; all inputs of a concat
   // int32 or float. A bias that is dequantized has a scale.
   Operand bias;
   Operand out;  // `codes`: the value that the layer makes
   Result result = Result::kCodes;
-  std::vector<const onnx::Node*> moves;   // of kMoved, in order
-  const onnx::Node* clip = nullptr;       // Relu or Clip that is part of the layer
-  std::vector<const onnx::Node*> inside;  // nodes that are not run because the layer is, in order
+  std::optional<int64_t> out_type;        // of codes, where `out` has no zero point that has it
+  std::vector<const graph::Node*> moves;  // of kMoved, in order
+  std::optional<Clip> clip;
+  std::vector<const graph::Node*> inside;  // nodes that are not run because the layer is, in order
+
+  Places window;
+  bool channels_last = false;  // images are [batch, rows, columns, channels]
+  Filter filter = Filter::kOutInTaps;
+  bool a_turned = false, b_turned = false;  // products: the last two axes
+  bool keeps_axes = true;                   // kFullyConnected, and means, whose axes are then 1
+  std::string axes;                         // the value with the axes of a mean; "": of the image
+  std::optional<int64_t> axis;              // kSoftmax, kConcat
+  float slope = 0.01f;                      // kLeakyRelu
+  std::string refused;                      // why no case can say it
 
   std::string name() const;       // of the node, else of the value that it makes
   std::string operators() const;  // "DequantizeLinear, Conv, QuantizeLinear"
@@ -69,22 +104,19 @@ struct Layer {
 
 // A layer, or a node that is none.
 struct Step {
-  const onnx::Node* node = nullptr;  // the last one of a layer
+  const graph::Node* node = nullptr;  // the last one of a layer
   bool is_layer = false;
   Layer layer;
 };
 
 // In the order of the graph. DequantizeLinear that only layers read is no step: layers read codes.
-std::vector<Step> PlanOf(const onnx::Graph& graph);
+std::vector<Step> PlanOf(const graph::Graph& graph);
 
 // A node as a layer by itself: a quantized operator. nullopt for others.
-std::optional<Layer> LayerOfNode(const onnx::Node& node);
+std::optional<Layer> LayerOfNode(const graph::Graph& graph, const graph::Node& node);
 
-// Whether the node moves the elements of its first input, and changes none.
-bool IsMove(const onnx::Node& node);
-
-// DequantizeLinear of ONNX or of ONNX Runtime.
-bool IsDequantize(const onnx::Node* node);
+// DequantizeLinear of ONNX or of ONNX Runtime: reals that are not made where only layers read them.
+bool IsDequantize(const graph::Node* node);
 
 }  // namespace qualm::models
 

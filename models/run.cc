@@ -23,14 +23,15 @@
 namespace qualm::models {
 namespace {
 
-using onnx::Graph;
-using onnx::Node;
-using onnx::Value;
-using onnx::Values;
+using graph::Format;
+using graph::Graph;
+using graph::Node;
+using graph::Value;
+using graph::Values;
 
 // A cause is looked for where an answer takes at most this many products.
 constexpr double kMostToExplain = 1e6;
-// Beyond this many, a convention of ONNX Runtime that gives all outputs ends the search.
+// Beyond this many, a convention of the runtime itself that gives all outputs ends the search.
 constexpr double kMostForAll = 1e7;
 // The arithmetic of a group that is not fused: float32 sums in some order, quantized at the end.
 constexpr std::string_view kNodeByNode = "torch-decomposed";
@@ -38,7 +39,7 @@ constexpr std::string_view kNodeByNode = "torch-decomposed";
 std::string ShapeText(const Value& value) {
   return fmt::format(
       "{} [{}]",
-      value.holds_tensor() ? std::string(Name(value.tensor.dtype())) : onnx::TypeName(value.type),
+      value.holds_tensor() ? std::string(Name(value.tensor.dtype())) : graph::TypeName(value.type),
       fmt::join(value.shape, ","));
 }
 
@@ -54,11 +55,18 @@ bool GivesAll(const triage::ConventionOrExact& one, const std::vector<Case>& cas
   });
 }
 
-// The conventions, of ONNX Runtime or of all others, that give all outputs of all cases.
-std::vector<std::string> ConventionsOf(const std::vector<Case>& cases, bool of_onnxruntime) {
+// Whether the runtime of models of this format computes so: TensorFlow Lite's has XNNPACK in it.
+bool IsOfRuntime(const std::string& convention, Format format) {
+  if (format == Format::kOnnx) return convention.starts_with("onnxruntime");
+  return convention.starts_with("tflite") || convention.starts_with("xnnpack2026");
+}
+
+// The conventions, of the runtime itself or of all others, that give all outputs of all cases.
+std::vector<std::string> ConventionsOf(const std::vector<Case>& cases, Format format,
+                                       bool of_runtime) {
   std::vector<std::string> names;
   for (const triage::ConventionOrExact& one : triage::AllConventionsAndExact().subspan(1)) {
-    if (one.name.starts_with("onnxruntime") == of_onnxruntime && GivesAll(one, cases))
+    if (IsOfRuntime(one.name, format) == of_runtime && GivesAll(one, cases))
       names.push_back(one.name);
   }
   return names;
@@ -112,7 +120,8 @@ void JudgeSums(const Cases& cases, const Tensor& given, const std::string& by, J
 }
 
 // `group`: of float nodes, which a runtime may leave as they are.
-Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, bool group) {
+Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, bool group,
+             Format format) {
   Judged judged;
   std::vector<Tensor> exact;
   for (const Part& part : cases.parts) {
@@ -135,12 +144,12 @@ Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, boo
     return judged;
   }
   if (judged.differing.empty()) return judged;
-  judged.conventions = ConventionsOf(judged.differing, true);
+  judged.conventions = ConventionsOf(judged.differing, format, true);
   if (judged.conventions.empty() && group && RunsNodeByNode(&judged)) return judged;
   double work = 0;
   for (const Case& c : judged.differing) work += WorkOf(c);
   if (judged.conventions.empty() || work <= kMostForAll) {
-    const std::vector<std::string> others = ConventionsOf(judged.differing, false);
+    const std::vector<std::string> others = ConventionsOf(judged.differing, format, false);
     judged.conventions.insert(judged.conventions.end(), others.begin(), others.end());
   }
   if (!judged.conventions.empty()) return judged;
@@ -173,7 +182,7 @@ class Runner {
     }
     AskRuntime();
     if (!run_.by.empty()) JudgeAll();
-    for (const onnx::Port& port : graph_.outputs()) run_.ends.push_back(EndOf(port.name));
+    for (const graph::Port& port : graph_.outputs()) run_.ends.push_back(EndOf(port.name));
     return std::move(run_);
   }
 
@@ -183,7 +192,7 @@ class Runner {
     for (const Node& node : graph_.nodes()) {
       for (const std::string& input : node.inputs) {
         if (input.empty() || run_.values.contains(input) || graph_.MakerOf(input) != nullptr ||
-            graph_.FindInitializer(input) != nullptr)
+            graph_.FindConstant(input) != nullptr)
           continue;
         graph_.Fail(input, "is read by " + node.op +
                                " and made by nothing, expected an input, an initializer or the "
@@ -196,15 +205,15 @@ class Runner {
 
   const Value* Constant(const std::string& name) {
     if (const auto known = constants_.find(name); known != constants_.end()) return &known->second;
-    const onnx::Stored* const stored = graph_.FindInitializer(name);
+    const graph::Stored* const stored = graph_.FindConstant(name);
     if (stored == nullptr) return nullptr;
     Value value;
-    if (onnx::HeldBy(stored->type)) {
+    if (graph::HeldBy(stored->type)) {
       value = Value::Of(graph_.Read(name, *stored));
-    } else if (stored->type == onnx::kInt64 || stored->type == onnx::kBool) {
+    } else if (stored->type == graph::kInt64 || stored->type == graph::kBool) {
       value = Value::Of(stored->type, stored->dims, graph_.ReadIntegers(name, *stored));
     } else {
-      throw NotRun{"its input " + name + " is of " + onnx::TypeName(stored->type)};
+      throw NotRun{"its input " + name + " is of " + graph::TypeName(stored->type)};
     }
     CountOf(value.shape);
     return &constants_.emplace(name, std::move(value)).first->second;
@@ -223,7 +232,7 @@ class Runner {
     if (!dequantizing_.insert(name).second) return nullptr;  // a graph that feeds itself
     const Lookup ours = [&](const std::string& of) { return Ours(of); };
     try {
-      const std::optional<Layer> layer = LayerOfNode(*maker);
+      const std::optional<Layer> layer = LayerOfNode(graph_, *maker);
       Keep(*layer, CasesOf(graph_, *layer, ours));
     } catch (const NotRun&) {
       run_.values[name] = RunPlain(graph_, *maker, ours).at(0);
@@ -234,14 +243,14 @@ class Runner {
   // Theirs, and where they gave none for what the model gets or holds, ours.
   const Value* Theirs(const std::string& name, bool* all) {
     if (const auto known = recorded_.find(name); known != recorded_.end()) return &known->second;
-    const bool given = options_.inputs.contains(name) || graph_.FindInitializer(name) != nullptr ||
-                       IsConstant(name);
+    const bool given =
+        options_.inputs.contains(name) || graph_.FindConstant(name) != nullptr || IsConstant(name);
     if (!given) *all = false;
     return Ours(name);
   }
   // Made of initializers alone, by a node that moves them.
   bool IsConstant(const std::string& name, int depth = 0) const {
-    if (graph_.FindInitializer(name) != nullptr) return true;
+    if (graph_.FindConstant(name) != nullptr) return true;
     const Node* const maker = graph_.MakerOf(name);
     return maker != nullptr && depth < 8 &&
            std::ranges::all_of(
@@ -281,7 +290,7 @@ class Runner {
     // Node by node, as a runtime that does not fuse them.
     if (layer.inside.size() > 1 && !row.not_run.starts_with("behind ")) {
       for (const Node* const node : layer.inside) {
-        const std::optional<Layer> alone = LayerOfNode(*node);
+        const std::optional<Layer> alone = LayerOfNode(graph_, *node);
         if (IsDequantize(node)) continue;
         alone ? RunLayer(*alone) : RunNode(*node);
       }
@@ -289,7 +298,8 @@ class Runner {
     }
     if (row.not_run.starts_with("behind ")) return Lose(std::move(row), *layer.inside.back());
     // No case can say it; MaxPool is a layer of codes alone.
-    RunNode(*layer.node, layer.kind == Kind::kMaxPool ? "" : row.not_run);
+    const bool of_codes = layer.kind == Kind::kMaxPool && layer.refused.empty();
+    RunNode(*layer.node, of_codes ? "" : row.not_run);
   }
 
   // `reason`: why the node is no layer although its operator is one.
@@ -315,6 +325,7 @@ class Runner {
       if (lost != lost_.end()) row.not_run = "behind " + lost->second;
     }
     if (!row.not_run.starts_with("behind ") && AskForNode(node, &row)) {
+      row.no_layer = reason;
       row.not_run.clear();
       run_.rows.push_back(std::move(row));
       return;
@@ -336,31 +347,28 @@ class Runner {
   bool AskForNode(const Node& node, Row* row) {
     if (options_.runtime == nullptr) return false;
     Values inputs;
-    std::vector<int64_t> types;
     try {
       for (const std::string& input : node.inputs) {
-        if (input.empty()) continue;
+        // A node of TensorFlow Lite keeps its constants, of whatever type they are.
+        if (input.empty() ||
+            (graph_.format() == Format::kTflite && graph_.FindConstant(input) != nullptr))
+          continue;
         const Value* const value = Ours(input);
         if (value == nullptr) return false;
         inputs[input] = *value;
-        types.push_back(value->type);
       }
     } catch (const NotRun& reason) {
       row->not_run += " (" + reason.why + ")";
       return false;
     }
-    std::vector<std::string> outputs;
-    std::ranges::copy_if(node.outputs, std::back_inserter(outputs),
-                         [](const std::string& name) { return !name.empty(); });
-    const auto answer = options_.runtime->Run(onnx::ModelOfNode(graph_, node, types),
-                                              options_.folder, inputs, outputs);
+    const auto answer = options_.runtime->RunNode(graph_, node, inputs);
     if (!answer.error.empty()) {
       row->not_run += ", and " + options_.runtime->name() + " refuses it: " + answer.error;
       return false;
     }
-    for (const std::string& name : outputs) {
+    for (const std::string& name : node.outputs) {
       const auto at = answer.values.find(name);
-      if (at == answer.values.end()) continue;
+      if (name.empty() || at == answer.values.end()) continue;
       run_.values[name] = at->second;
       if (name == row->value) row->shape = ShapeText(at->second);
     }
@@ -396,15 +404,13 @@ class Runner {
     for (const std::string& name : outputs) wanted.erase(name);
     more.assign(wanted.begin(), wanted.end());
     outputs.insert(outputs.end(), more.begin(), more.end());
-    Values inputs = options_.inputs;
-    const auto answer = options_.runtime->Run(onnx::WithOutputs(graph_.bytes(), more),
-                                              options_.folder, inputs, outputs);
+    const auto answer = options_.runtime->Run(graph_, options_.inputs, outputs);
     if (!answer.error.empty()) {
       run_.refused = answer.error;
       return;
     }
     if (!more.empty()) {
-      const auto plain = options_.runtime->Run(graph_.bytes(), options_.folder, inputs, Outputs());
+      const auto plain = options_.runtime->Run(graph_, options_.inputs, Outputs());
       for (const auto& [name, value] : plain.values) {
         const auto shown = answer.values.find(name);
         if (shown != answer.values.end() && shown->second != value) run_.changed.push_back(name);
@@ -418,7 +424,7 @@ class Runner {
 
   std::vector<std::string> Outputs() const {
     std::vector<std::string> names;
-    for (const onnx::Port& port : graph_.outputs()) names.push_back(port.name);
+    for (const graph::Port& port : graph_.outputs()) names.push_back(port.name);
     return names;
   }
 
@@ -447,7 +453,8 @@ class Runner {
           continue;
         }
         const bool group = row.layer.inside.size() > 1 && row.layer.result == Result::kCodes;
-        row.judged = Judge(cases, theirs.tensor, of_user ? options_.by : run_.by, group);
+        row.judged =
+            Judge(cases, theirs.tensor, of_user ? options_.by : run_.by, group, graph_.format());
         row.judged->on_own_inputs = all;
       } catch (const NotRun& reason) {
         row.not_judged = reason.why;
@@ -492,17 +499,19 @@ class Runner {
   std::set<std::string> dequantizing_;
 };
 
-// The QuantizeLinear that reads the value: the range of its codes in reals.
+// The range, in reals, of the codes of the layer that quantizes the value.
 std::optional<std::pair<double, double>> RangeOfReader(const Graph& graph,
+                                                       const std::vector<Step>& plan,
                                                        const std::string& name) {
-  for (const Node& node : graph.nodes()) {
-    if (node.op != "QuantizeLinear" || node.Input(0) != name) continue;
-    const onnx::Stored* const scale = graph.FindInitializer(node.Input(1));
-    const onnx::Stored* const zero = graph.FindInitializer(node.Input(2));
-    if (scale == nullptr || scale->type != onnx::kFloat) continue;
-    const Tensor scales = graph.Read(node.Input(1), *scale);
+  for (const Step& one : plan) {
+    const Layer& layer = one.layer;
+    if (!one.is_layer || layer.kind != Kind::kQuantize || layer.operands[0].codes != name) continue;
+    const graph::Stored* const scale = graph.FindConstant(layer.out.scale);
+    const graph::Stored* const zero = graph.FindConstant(layer.out.zero_point);
+    if (scale == nullptr || scale->type != graph::kFloat) continue;
+    const Tensor scales = graph.Read(layer.out.scale, *scale);
     const Tensor zeros =
-        zero == nullptr ? Tensor(DType::kU8, {1}) : graph.Read(node.Input(2), *zero);
+        zero == nullptr ? Tensor(DType::kU8, {1}) : graph.Read(layer.out.zero_point, *zero);
     if (scales.size() != 1 || zeros.size() != 1 || !IsCode(zeros.dtype())) continue;
     const CodeRange codes = RangeOf(zeros.dtype());
     const double step = scales.ValueAt(0);
@@ -521,10 +530,11 @@ ModelRun RunModel(const Graph& graph, const ModelOptions& options) {
 Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
                   std::vector<std::string>* told) {
   Values values = given;
+  const std::vector<Step> plan = PlanOf(graph);
   uint64_t number = 0;
-  for (const onnx::Port& port : graph.inputs()) {
+  for (const graph::Port& port : graph.inputs()) {
     const uint64_t own = MixSeed(seed, number++);
-    if (values.contains(port.name) || graph.FindInitializer(port.name) != nullptr) continue;
+    if (values.contains(port.name) || graph.FindConstant(port.name) != nullptr) continue;
     if (!port.shape) {
       graph.Fail(port.name,
                  "has no shape in the model, expected --input " + OneLine(port.name) + "=FILE.npy");
@@ -545,9 +555,9 @@ Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
     Rng rng(own);
     std::string kind;
     Value value;
-    const std::optional<DType> held = onnx::HeldBy(port.type);
+    const std::optional<DType> held = graph::HeldBy(port.type);
     if (held == DType::kF32) {
-      const auto range = RangeOfReader(graph, port.name);
+      const auto range = RangeOfReader(graph, plan, port.name);
       const auto [low, high] = range.value_or(std::pair(-1.0, 1.0));
       Tensor x(DType::kF32, shape);
       for (float& element : x.as<float>()) {
@@ -565,11 +575,11 @@ Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
         x.SetInt(i, static_cast<int32_t>(rng.Between(codes.min, codes.max)));
       kind = "all codes";
       value = Value::Of(std::move(x));
-    } else if (port.type == onnx::kInt64 || port.type == onnx::kInt32) {
+    } else if (port.type == graph::kInt64 || port.type == graph::kInt32) {
       std::vector<int64_t> integers;
       for (int64_t i = 0; i < count; ++i) integers.push_back(rng.Between(0, 1));
       kind = "0 and 1";
-      if (port.type == onnx::kInt32) {
+      if (port.type == graph::kInt32) {
         Tensor x(DType::kS32, shape);
         for (int64_t i = 0; i < count; ++i)
           x.SetInt(i, static_cast<int32_t>(integers[static_cast<size_t>(i)]));
@@ -578,7 +588,7 @@ Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
         value = Value::Of(port.type, shape, std::move(integers));
       }
     } else {
-      graph.Fail(port.name, "is of " + onnx::TypeName(port.type) +
+      graph.Fail(port.name, "is of " + graph::TypeName(port.type) +
                                 ", expected float, int8, uint8, int32 or int64");
     }
     told->push_back(

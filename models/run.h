@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs an ONNX model, each quantized layer by the exact oracle, and judges what somebody else's
-// software gave for it, layer by layer.
+// Runs a model, each quantized layer by the exact oracle, and judges what somebody else's software
+// gave for it, layer by layer.
 #ifndef QUALM_MODELS_RUN_H_
 #define QUALM_MODELS_RUN_H_
 
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/case.h"
+#include "core/io/model_graph.h"
 #include "core/io/model_runtime.h"
-#include "core/io/onnx_graph.h"
 #include "core/verdict.h"
 #include "models/plan.h"
 #include "oracles/conventions/float_sums.h"
@@ -26,7 +26,7 @@ struct Judged {
   bool on_own_inputs = false;
   int64_t outputs = 0, departing = 0;
   double worst_lsb = 0;  // codes; ulps of float
-  // Names of the conventions that give all outputs, those of ONNX Runtime first.
+  // Names of the conventions that give all outputs, those of the runtime's own first.
   std::vector<std::string> conventions;
   bool node_by_node = false;  // that of float32, because the group is not fused
   // Of a layer of f32 x, which no convention defines: what decided about how many outputs, and
@@ -52,6 +52,7 @@ struct Row {
   std::optional<Op> op;    // of a layer
   std::string shape;       // "u8 [1,8,16,16]"
   std::string by;          // who ran a node that is no layer
+  std::string no_layer;    // why such a node is none although its operator is quantized
   std::string not_run;     // why it was not
   std::string not_judged;  // why what they gave was not
   std::optional<Judged> judged;
@@ -70,12 +71,11 @@ struct End {
 };
 
 struct ModelOptions {
-  onnx::Values inputs;
-  onnx::Values recorded;  // what somebody gave for values of the graph
-  std::string by;         // who: "recorded"
+  graph::Values inputs;
+  graph::Values recorded;  // what somebody gave for values of the graph
+  std::string by;          // who: "recorded"
   // Runs the nodes that are no layers, and gives its own values. May be null.
-  onnx::ModelRuntime* runtime = nullptr;
-  std::string folder;  // of the model
+  graph::ModelRuntime* runtime = nullptr;
   // Told which row is looked at, of how many. May be null.
   std::function<void(size_t, size_t)> progress = nullptr;
 };
@@ -83,10 +83,10 @@ struct ModelOptions {
 struct ModelRun {
   std::vector<Row> rows;
   std::vector<End> ends;
-  onnx::Values values;  // ours
-  int64_t moves = 0;    // nodes that are no layers, run here
-  std::string by;       // who is judged, "" for nobody
-  std::string refused;  // why the runtime did not run the model
+  graph::Values values;  // ours
+  int64_t moves = 0;     // nodes that are no layers, run here
+  std::string by;        // who is judged, "" for nobody
+  std::string refused;   // why the runtime did not run the model
   // Outputs that the runtime gives otherwise where values between layers are not shown: it fuses
   // more then.
   std::vector<std::string> changed;
@@ -94,13 +94,13 @@ struct ModelRun {
 
 // Throws InputError "NAME: FIELD: what, expected what" for a broken model, and for a recorded value
 // of another type or shape than the layer makes.
-ModelRun RunModel(const onnx::Graph& graph, const ModelOptions& options);
+ModelRun RunModel(const graph::Graph& graph, const ModelOptions& options);
 
 // Random values for the inputs that are not given: codes of every value; reals in the range of the
 // QuantizeLinear that reads them, else -1 to 1; integers 0 and 1. Sizes that the model leaves open
 // are 1 for the first axis, else 8. Says in `*told`, line by line, what was drawn.
-onnx::Values DrawInputs(const onnx::Graph& graph, const onnx::Values& given, uint64_t seed,
-                        std::vector<std::string>* told);
+graph::Values DrawInputs(const graph::Graph& graph, const graph::Values& given, uint64_t seed,
+                         std::vector<std::string>* told);
 
 }  // namespace qualm::models
 

@@ -14,6 +14,7 @@
 
 #include "core/float_text.h"
 #include "core/io/case_json.h"
+#include "core/io/model_file.h"
 #include "core/io/short_path.h"
 #include "core/status.h"
 #include "oracles/accepted.h"
@@ -171,7 +172,7 @@ std::string AskText(const Options& options, const Case& c, const triage::Explain
 }
 
 int RunExplain(const Options& options) {
-  if (options.path.ends_with(".onnx")) {
+  if (graph::FormatOfFile(options.path)) {
     if (options.at >= 0 || !options.ask.empty() || !options.emit.empty() ||
         !options.contract.empty() || !options.reference.empty() || !options.subjects.empty() ||
         options.as_printed) {
@@ -179,11 +180,12 @@ int RunExplain(const Options& options) {
           "--at, --ask, --emit, --contract, --reference, --subject and --as-printed are about "
           "cases, expected those that -o FOLDER writes of a model");
     }
-    return RunExplainOnnx(options, options.model, options.path);
+    return RunExplainGraph(options, options.model, options.path);
   }
   if (options.model.any())
     throw InputError(
-        "--input, --observed and --no-runtime are about a model, expected a .onnx file");
+        "--input, --observed, --runtime and --no-runtime are about a model, expected a .onnx or "
+        ".tflite file");
   if (options.emit.empty() && !options.output.empty())
     throw InputError("--output: is for --emit, expected --emit KIND too");
   std::error_code ignored;
@@ -323,7 +325,7 @@ void AddExplain(CLI::App& app, Run* run) {
             "         qualm explain cases/ (a recorded model, layer by layer: docs/pytorch.md)\n"
             "         qualm explain model.onnx -o cases/ (a model: docs/models.md)");
   verb.Text("CASE", options->path,
-            "a case file, a folder of recorded layers, or an ONNX model (.onnx)")
+            "a case file, a folder of recorded layers, or a model (.onnx, .tflite)")
       .Required();
   AddSubjectOption(verb, *options, false);
   verb.Integer("--at", options->at, 0, INT64_MAX,

@@ -12,9 +12,9 @@
 #include "core/io/arrays.h"
 #include "core/io/case_json.h"
 #include "core/io/json_text.h"
+#include "core/io/model_file.h"
 #include "core/io/model_runtime.h"
 #include "core/io/npy.h"
-#include "core/io/onnx_graph.h"
 #include "core/io/shell_word.h"
 #include "core/io/short_path.h"
 #include "core/slice.h"
@@ -40,9 +40,9 @@ constexpr int64_t kMostWritten = int64_t{1} << 16;
 
 // The values of NAME=FILE.npy, each of a name that `known` knows.
 template <class Known>
-onnx::Values ValuesOf(const std::string& option, const std::vector<std::string>& given,
-                      const Known& known, const std::string& expected) {
-  onnx::Values values;
+graph::Values ValuesOf(const std::string& option, const std::vector<std::string>& given,
+                       const Known& known, const std::string& expected) {
+  graph::Values values;
   for (const std::string& text : given) {
     const size_t split = text.rfind('=');
     if (split == std::string::npos || split == 0 || split + 1 == text.size())
@@ -52,17 +52,17 @@ onnx::Values ValuesOf(const std::string& option, const std::vector<std::string>&
       throw InputError(option + ": the model has no " + expected + " " + Shown(name) +
                        ", expected one of its names");
     }
-    values[name] = onnx::Value::Of(ParseNpy(ReadBinaryFile(file, kMaxWeightFile), file));
+    values[name] = graph::Value::Of(ParseNpy(ReadBinaryFile(file, kMaxWeightFile), file));
   }
   return values;
 }
 
 // Values of int64 inputs come as int32, which qualm's arrays have.
-void FitInput(const onnx::Graph& graph, const onnx::Port& port, onnx::Value* value) {
-  if (port.type == onnx::kInt64 && value->type == onnx::kInt32) {
+void FitInput(const graph::Graph& graph, const graph::Port& port, graph::Value* value) {
+  if (port.type == graph::kInt64 && value->type == graph::kInt32) {
     std::vector<int64_t> integers;
     for (int64_t i = 0; i < value->tensor.size(); ++i) integers.push_back(value->tensor.IntAt(i));
-    *value = onnx::Value::Of(onnx::kInt64, value->shape, std::move(integers));
+    *value = graph::Value::Of(graph::kInt64, value->shape, std::move(integers));
   }
   const auto shape_fits = [&] {
     if (!port.shape) return true;
@@ -80,8 +80,8 @@ void FitInput(const onnx::Graph& graph, const onnx::Port& port, onnx::Value* val
     shape += shape.empty() ? " []" : "]";
   }
   graph.Fail("--input " + port.name,
-             fmt::format("is {} [{}], expected {}{}", onnx::TypeName(value->type),
-                         fmt::join(value->shape, ","), onnx::TypeName(port.type), shape));
+             fmt::format("is {} [{}], expected {}{}", graph::TypeName(value->type),
+                         fmt::join(value->shape, ","), graph::TypeName(port.type), shape));
 }
 
 std::string WhoseText(const Judged& judged) {
@@ -103,7 +103,10 @@ bool IsReal(const Row& row) { return row.shape.starts_with("f32"); }
 // What stands behind the shape of a row.
 std::string RowText(const Row& row) {
   if (!row.not_run.empty()) return "not run: " + OneLine(row.not_run);
-  if (!row.by.empty()) return "ran by " + row.by + ", on exact inputs";
+  if (!row.by.empty()) {
+    return "ran by " + row.by + ", on exact inputs" +
+           (row.no_layer.empty() ? "" : ": " + OneLine(row.no_layer));
+  }
   if (row.judged) {
     return fmt::format("{:>9}  {:>8}  {}{}", row.judged->departing,
                        FarText(*row.judged, IsReal(row)), WhoseText(*row.judged),
@@ -181,6 +184,7 @@ JsonValue RowJson(const Row& row, const std::vector<std::string>& files) {
                   {"value", row.value},
                   {"output", JsonValue::OrNull(row.shape)},
                   {"ran_by", JsonValue::OrNull(row.by)},
+                  {"no_layer", JsonValue::OrNull(row.no_layer)},
                   {"not_run", JsonValue::OrNull(row.not_run)},
                   {"not_judged", JsonValue::OrNull(row.not_judged)}};
   if (!row.judged) return json;
@@ -258,24 +262,22 @@ void AddModelOptions(Verb& verb, ModelOptions& options) {
   verb.Texts("--observed", options.observed,
              "NAME=FILE.npy, what somebody's runtime gave for a value of the model (repeatable)");
   verb.Seed(options.seed);
-  verb.Flag("--no-runtime", options.no_runtime, "do not ask ONNX Runtime about a model");
+  verb.Text("--runtime", options.runtime,
+            "of a .tflite: tflite@builtin, tflite@reference (default: tflite, with XNNPACK)");
+  verb.Flag("--no-runtime", options.no_runtime, "do not ask a runtime about a model");
 }
 
-int RunExplainOnnx(const CommonOptions& common, const ModelOptions& options,
-                   const std::string& path) {
+int RunExplainGraph(const CommonOptions& common, const ModelOptions& options,
+                    const std::string& path) {
   Session session(common);
-  const std::string bytes = ReadBinaryFile(path, kMaxWeightFile);
-  const std::string folder = fs::path(path).parent_path().string();
-  const onnx::Graph graph = onnx::ParseGraph(bytes, path, folder);
-  if (graph.nodes().empty())
-    graph.Fail("file", "has no nodes, expected a model that computes something");
+  const graph::ModelFile file_of_model = graph::ReadModelFile(path);
+  const graph::Graph& graph = *file_of_model.graph;
   models::ModelOptions run_options;
-  run_options.folder = folder;
   const auto is_input = [&](const std::string& name) {
-    return std::ranges::find(graph.inputs(), name, &onnx::Port::name) != graph.inputs().end();
+    return std::ranges::find(graph.inputs(), name, &graph::Port::name) != graph.inputs().end();
   };
   run_options.inputs = ValuesOf("--input", options.inputs, is_input, "input");
-  for (const onnx::Port& port : graph.inputs()) {
+  for (const graph::Port& port : graph.inputs()) {
     const auto given = run_options.inputs.find(port.name);
     if (given != run_options.inputs.end()) FitInput(graph, port, &given->second);
   }
@@ -285,11 +287,11 @@ int RunExplainOnnx(const CommonOptions& common, const ModelOptions& options,
   run_options.by = "observed";
   std::vector<std::string> told;
   run_options.inputs = models::DrawInputs(graph, run_options.inputs, options.seed, &told);
-  std::unique_ptr<onnx::ModelRuntime> runtime;
+  std::unique_ptr<graph::ModelRuntime> runtime;
   std::string absent;
   if (!options.no_runtime) {
     try {
-      runtime = onnx::MakeModelRuntime();
+      runtime = graph::MakeModelRuntime(graph.format(), options.runtime);
     } catch (const Unavailable& reason) {
       absent = reason.what();
     }

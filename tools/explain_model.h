@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qualm explain model.onnx: a model, layer by layer.
+// qualm explain MODEL: an ONNX or TensorFlow Lite model, layer by layer.
 #ifndef QUALM_TOOLS_EXPLAIN_MODEL_H_
 #define QUALM_TOOLS_EXPLAIN_MODEL_H_
 
@@ -17,14 +17,17 @@ struct ModelOptions {
   std::vector<std::string> observed;  // NAME=y.npy
   uint64_t seed = 1;
   bool no_runtime = false;
+  std::string runtime;  // which one; "" for that of the format
 
-  bool any() const { return !inputs.empty() || !observed.empty() || no_runtime; }
+  bool any() const {
+    return !inputs.empty() || !observed.empty() || no_runtime || !runtime.empty();
+  }
 };
 void AddModelOptions(Verb& verb, ModelOptions& options);
 
-// `path` is a .onnx file. Exit status as of explain.
-int RunExplainOnnx(const CommonOptions& common, const ModelOptions& options,
-                   const std::string& path);
+// `path` is a .onnx or .tflite file. Exit status as of explain.
+int RunExplainGraph(const CommonOptions& common, const ModelOptions& options,
+                    const std::string& path);
 
 }  // namespace qualm::tools
 

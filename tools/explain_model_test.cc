@@ -32,7 +32,7 @@ Tensor Random(DType dtype, Shape shape, uint64_t seed, int32_t low, int32_t high
 class Qdq {
  public:
   Qdq() {
-    model_.Input("x", onnx::kFloat, {1, 3, 8, 8}).Scale("x", 0.03f, DType::kU8, 120);
+    model_.Input("x", graph::kFloat, {1, 3, 8, 8}).Scale("x", 0.03f, DType::kU8, 120);
     model_.Scale("p", 0.02f, DType::kU8, 0).Scale("f", 0.1f, DType::kU8, 128);
     Quantize("x", "xq", "x");
     Conv("xq", "x", "conv1", "c1", 3);
@@ -174,7 +174,7 @@ TEST_F(ExplainModel, RefusesInOneLine) {
                  "--observed: the model has no value \"x\"");
   ExpectBadInput({"explain", "net.onnx", "--subject", "native"}, "--at, --ask, --emit");
   ExpectBadInput({"explain", Corpus("forum/004-add.case.json"), "--no-runtime"},
-                 "--input, --observed and --no-runtime are about a model");
+                 "--input, --observed, --runtime and --no-runtime are about a model");
   ExpectBadInput({"explain", Corpus("forum/004-add.case.json"), "-o", "x"},
                  "--output: is for --emit, expected --emit KIND too");
   Write("bad.onnx", "\x0F");

@@ -3,8 +3,8 @@
 # that finds it and builds its plugins. Libraries behind a pipe need nothing to build.
 qualm_library(libraries
   SOURCES
-    libraries/emulator.cc libraries/ggml.cc libraries/libraries.cc libraries/onnxruntime.cc
-    libraries/onnxruntime_models.cc libraries/torch.cc
+    libraries/emulator.cc libraries/ggml.cc libraries/libraries.cc libraries/models.cc
+    libraries/onnxruntime.cc libraries/torch.cc
     libraries/wheels.cc
   DEPS qualm::plugins)
 

@@ -87,8 +87,8 @@ std::string WhyNoGgml();
 EnvironmentChanges GgmlEnvironment();
 std::string WhyNotInGgml(const Case& c);
 
-// Whole models on ONNX Runtime's Python package (core/io/model_runtime.h), in
-// onnxruntime_models.py.
+// Whole models (core/io/model_runtime.h) on the Python packages of ONNX Runtime and LiteRT, in
+// NAME_models.py.
 void RegisterModelRuntime();
 
 }  // namespace qualm

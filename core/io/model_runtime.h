@@ -1,35 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Somebody's software that runs whole ONNX models, and the values that go in and come out.
+// Somebody's software that runs whole models, and the values that go in and come out.
 #ifndef QUALM_CORE_IO_MODEL_RUNTIME_H_
 #define QUALM_CORE_IO_MODEL_RUNTIME_H_
 
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/tensor.h"
+#include "core/io/model_graph.h"
 
-namespace qualm::onnx {
-
-// What a name of a graph stands for. `tensor` has the elements of types that qualm has, `integers`
-// those of int64 and bool, which only say where other elements go.
-struct Value {
-  int64_t type = 0;  // onnx::Type
-  std::vector<int64_t> shape;
-  Tensor tensor;
-  std::vector<int64_t> integers;
-
-  static Value Of(Tensor tensor);
-  static Value Of(int64_t type, std::vector<int64_t> shape, std::vector<int64_t> integers);
-  bool holds_tensor() const;
-  int64_t size() const;
-  friend bool operator==(const Value&, const Value&) = default;
-};
-using Values = std::map<std::string, Value, std::less<>>;
+namespace qualm::graph {
 
 class ModelRuntime {
  public:
@@ -37,20 +19,25 @@ class ModelRuntime {
   virtual std::string name() const = 0;  // "ONNX Runtime 1.32.0"
 
   struct Answer {
-    // Of `outputs` those whose type a Value holds.
+    // Of the values asked for those whose type a Value holds.
     Values values;
     std::string error;  // one line; "" where it ran
   };
-  // `folder`: where the external data of the model lies. Never throws for what the runtime does.
-  virtual Answer Run(std::string_view model, const std::string& folder, const Values& inputs,
-                     const std::vector<std::string>& outputs) = 0;
+  // These values of the graph, outputs of it or between nodes. Never throws for what the runtime
+  // does.
+  virtual Answer Run(const Graph& graph, const Values& inputs,
+                     const std::vector<std::string>& wanted) = 0;
+  // The outputs of one node of the graph, run alone.
+  virtual Answer RunNode(const Graph& graph, const Node& node, const Values& inputs) = 0;
 };
 
-// Filled by RegisterAllSubjects() (adapters/registry.h).
-void SetModelRuntime(std::function<std::unique_ptr<ModelRuntime>()> make);
-// Throws Unavailable with the reason where there is none.
-std::unique_ptr<ModelRuntime> MakeModelRuntime();
+// Filled by RegisterAllSubjects() (adapters/registry.h). `name`: which of the runtimes of the
+// format, "" for the one that users get.
+using MakeRuntime = std::function<std::unique_ptr<ModelRuntime>(Format, const std::string& name)>;
+void SetModelRuntime(MakeRuntime make);
+// Throws Unavailable with the reason where there is none, InputError for a name that is none.
+std::unique_ptr<ModelRuntime> MakeModelRuntime(Format format, const std::string& name);
 
-}  // namespace qualm::onnx
+}  // namespace qualm::graph
 
 #endif  // QUALM_CORE_IO_MODEL_RUNTIME_H_

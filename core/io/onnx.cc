@@ -16,8 +16,8 @@
 namespace qualm {
 namespace {
 
-using onnx::Node;
-using onnx::Stored;
+using graph::Node;
+using graph::Stored;
 
 // Where an operator has its operands: places among its inputs, -1 for none.
 struct OperatorRow {
@@ -51,7 +51,7 @@ class Weights {
   }
 
  private:
-  const Stored* Find(const std::string& name) const { return graph_.FindInitializer(name); }
+  const Stored* Find(const std::string& name) const { return graph_.FindConstant(name); }
 
   // Scales and zero points of the weights of n channels; the default if not an initializer.
   void SetQParams(const std::string& scale, const std::string& zero_point, Case* c) const {
@@ -150,7 +150,7 @@ class Weights {
 
 std::vector<NamedLayer> LayersOf(std::string_view bytes, std::string_view name,
                                  std::optional<std::string> folder) {
-  const onnx::Graph graph = onnx::ParseGraph(bytes, std::string(name), std::move(folder));
+  const onnx::Graph graph(bytes, std::string(name), std::move(folder));
   return Weights(graph).Layers();
 }
 

@@ -2,8 +2,6 @@
 #include "core/io/onnx_graph.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +16,11 @@
 namespace qualm::onnx {
 namespace {
 
+using graph::Attribute;
+using graph::kNoType;
+using graph::Node;
+using graph::Port;
+using graph::Stored;
 using protozero::pbf_reader;
 using protozero::pbf_wire_type;
 using protozero::pbf_writer;
@@ -81,7 +84,6 @@ std::pair<std::string, std::string> EntryOf(std::string_view bytes) {
 // external_data 13, data_location 14.
 Stored StoredOf(std::string_view bytes, std::string* name = nullptr) {
   Stored stored;
-  stored.message = bytes;
   ForEach(bytes, [&](const Value& field) {
     if (field.is_bytes(1)) stored.dims = Packed(field.bytes);
     if (field.is_integer(1)) stored.dims.push_back(field.integer);
@@ -163,27 +165,6 @@ Port PortOf(std::string_view bytes) {
   return port;
 }
 
-struct TypeRow {
-  int64_t type;
-  std::string_view name;
-  std::optional<DType> held_by = std::nullopt;
-};
-constexpr std::array<TypeRow, 15> kTypes{{{kFloat, "float", DType::kF32},
-                                          {kUint8, "uint8", DType::kU8},
-                                          {kInt8, "int8", DType::kS8},
-                                          {4, "uint16"},
-                                          {5, "int16"},
-                                          {kInt32, "int32", DType::kS32},
-                                          {kInt64, "int64"},
-                                          {8, "string"},
-                                          {kBool, "bool"},
-                                          {10, "float16"},
-                                          {11, "double"},
-                                          {16, "bfloat16"},
-                                          {17, "float8e4m3fn"},
-                                          {21, "uint4"},
-                                          {22, "int4"}}};
-
 // What read() gives; an InputError for bytes that end in the middle of a message or a number.
 template <class Read>
 auto Guarded(const std::string& name, Read read) {
@@ -213,49 +194,15 @@ std::string PortText(const std::string& name, int64_t type) {
 
 }  // namespace
 
-std::string TypeName(int64_t type) {
-  const auto* const row = std::ranges::find(kTypes, type, &TypeRow::type);
-  return row == kTypes.end() ? "type " + std::to_string(type) : std::string(row->name);
-}
-
-std::optional<DType> HeldBy(int64_t type) {
-  const auto* const row = std::ranges::find(kTypes, type, &TypeRow::type);
-  return row == kTypes.end() ? std::nullopt : row->held_by;
-}
-
-int64_t TypeOf(DType dtype) {
-  const auto* const row = std::ranges::find(kTypes, std::optional(dtype), &TypeRow::held_by);
-  return row == kTypes.end() ? int64_t{kNoType} : row->type;
-}
-
-std::string Node::Input(int at) const {
-  const auto place = static_cast<size_t>(at);
-  return at < 0 || place >= inputs.size() ? std::string() : inputs[place];
-}
-
-std::string Node::Output(int at) const {
-  const auto place = static_cast<size_t>(at);
-  return at < 0 || place >= outputs.size() ? std::string() : outputs[place];
-}
-
-const Attribute* Node::Find(std::string_view key) const {
-  const auto at = attributes.find(key);
-  return at == attributes.end() ? nullptr : &at->second;
-}
-
-int64_t Node::Integer(std::string_view key, int64_t otherwise) const {
-  const Attribute* const attribute = Find(key);
-  return attribute == nullptr ? otherwise : attribute->integer.value_or(otherwise);
-}
-
-bool Node::Is(std::string_view operation, std::string_view of) const {
-  return op == operation && domain == of;
-}
-
 Graph::Graph(std::string_view bytes, std::string name, std::optional<std::string> folder)
-    : bytes_(bytes), name_(std::move(name)), folder_(std::move(folder)) {
-  // ModelProto: graph 7, opset_import 8.
-  ForEach(bytes, [&](const Value& field) {
+    : graph::Graph(bytes, std::move(name)), folder_(std::move(folder)) {
+  Guarded(name_, [&] { ReadModel(); });
+  FindMakers();
+}
+
+// ModelProto: graph 7, opset_import 8.
+void Graph::ReadModel() {
+  ForEach(bytes_, [&](const Value& field) {
     if (field.is_bytes(7)) ReadGraph(field.bytes);
     if (!field.is_bytes(8)) return;
     std::pair<std::string, int64_t> opset;
@@ -265,11 +212,6 @@ Graph::Graph(std::string_view bytes, std::string name, std::optional<std::string
     });
     opsets_.push_back(std::move(opset));
   });
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    for (const std::string& output : nodes_[i].outputs) {
-      if (!output.empty()) made_by_[output] = i;
-    }
-  }
 }
 
 // GraphProto: node 1, initializer 5, input 11, output 12.
@@ -281,22 +223,8 @@ void Graph::ReadGraph(std::string_view graph) {
     if (!field.is_bytes(5)) return;
     std::string name;
     Stored stored = StoredOf(field.bytes, &name);
-    initializers_[name] = std::move(stored);
+    constants_[name] = std::move(stored);
   });
-}
-
-const Stored* Graph::FindInitializer(std::string_view name) const {
-  const auto at = initializers_.find(name);
-  return name.empty() || at == initializers_.end() ? nullptr : &at->second;
-}
-
-const Node* Graph::MakerOf(std::string_view value) const {
-  const auto at = made_by_.find(value);
-  return at == made_by_.end() ? nullptr : &nodes_[at->second];
-}
-
-void Graph::Fail(const std::string& field, const std::string& what) const {
-  throw InputError(OneLine(name_) + ": " + OneLine(field) + ": " + OneLine(what));
 }
 
 // The bytes of an initializer in a file beside the model. A model is somebody else's: it names no
@@ -327,56 +255,19 @@ std::string Graph::Outside(const std::string& value, const Stored& stored) const
                         number("offset").value_or(0), number("length"));
 }
 
-Tensor Graph::Read(const std::string& value, const Stored& stored) const {
-  const std::string outside = stored.external ? Outside(value, stored) : "";
-  const std::optional<DType> held = HeldBy(stored.type);
-  if (!held) Fail(value, "has another type, expected int8, uint8, int32 or float");
-  const DType dtype = *held;
-  const std::string where = OneLine(name_) + ": " + OneLine(value);
-  std::string unpacked;  // int32_data has a varint for each element
-  for (const int64_t element : Guarded(name_, [&] { return Packed(stored.integers); })) {
-    const CodeRange range = RangeOf(dtype);
-    if (dtype == DType::kF32 || element < range.min || element > range.max) {
+// Packed int32_data and int64_data have a varint for each element.
+std::string_view Graph::Elements(const std::string& value, const Stored& stored,
+                                 std::string* space) const {
+  const std::string_view packed = stored.type == graph::kInt64 ? stored.longs : stored.integers;
+  const std::optional<DType> held = graph::HeldBy(stored.type);
+  for (const int64_t element : Guarded(name_, [&] { return Packed(packed); })) {
+    if (held && (IsFloat(*held) || element < RangeOf(*held).min || element > RangeOf(*held).max))
       Fail(value, "holds " + std::to_string(element) + ", expected a value of its type");
-    }
-    unpacked.append(reinterpret_cast<const char*>(&element), SizeOf(dtype));
+    space->append(reinterpret_cast<const char*>(&element), graph::SizeOfType(stored.type));
   }
-  if (!unpacked.empty()) return TensorOfBytes(dtype, stored.dims, unpacked, where);
-  const std::string_view data = stored.external ? std::string_view(outside)
-                                : stored.floats.empty() || dtype != DType::kF32 ? stored.raw
-                                                                                : stored.floats;
-  return TensorOfBytes(dtype, stored.dims, data, where);
-}
-
-std::vector<int64_t> Graph::ReadIntegers(const std::string& value, const Stored& stored) const {
-  if (stored.type == kInt32) {
-    const Tensor read = Read(value, stored);
-    return {read.as<int32_t>().begin(), read.as<int32_t>().end()};
-  }
-  if (stored.type != kInt64 && stored.type != kBool)
-    Fail(value, "is of " + TypeName(stored.type) + ", expected int64, int32 or bool");
-  const std::string outside = stored.external ? Outside(value, stored) : "";
-  const std::string_view raw = stored.external ? std::string_view(outside) : stored.raw;
-  std::vector<int64_t> values =
-      Guarded(name_, [&] { return Packed(stored.type == kBool ? stored.integers : stored.longs); });
-  if (values.empty() && stored.type == kBool) {
-    values.assign(raw.begin(), raw.end());
-  } else if (values.empty()) {
-    values.resize(raw.size() / sizeof(int64_t));
-    if (!values.empty()) std::memcpy(values.data(), raw.data(), values.size() * sizeof(int64_t));
-  }
-  const int64_t count = ElementCount(stored.dims, kMaxArray);
-  const bool negative = std::ranges::any_of(stored.dims, [](int64_t d) { return d < 0; });
-  if (negative || count != static_cast<int64_t>(values.size())) {
-    Fail(value, "shape: asks for " + std::to_string(count) + " elements, expected the " +
-                    std::to_string(values.size()) + " that are there");
-  }
-  return values;
-}
-
-Graph ParseGraph(std::string_view bytes, const std::string& name,
-                 std::optional<std::string> folder) {
-  return Guarded(name, [&] { return Graph(bytes, name, std::move(folder)); });
+  if (!space->empty()) return *space;
+  if (stored.external) return *space = Outside(value, stored);
+  return stored.type == graph::kFloat && !stored.floats.empty() ? stored.floats : stored.raw;
 }
 
 std::string WithOutputs(std::string_view model, const std::vector<std::string>& values) {

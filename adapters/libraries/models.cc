@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole models on ONNX Runtime's wheel, in a Python process (onnxruntime_models.py says how it is
-// asked).
+// Whole models on a library's wheel, in a Python process (models_child.py says how it is asked).
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -25,18 +27,31 @@
 #include "core/io/json_text.h"
 #include "core/io/model_runtime.h"
 #include "core/io/onnx_graph.h"
+#include "core/io/tflite_graph.h"
 #include "core/status.h"
 
 namespace qualm {
 namespace {
 
 namespace fs = std::filesystem;
-using onnx::ModelRuntime;
-using onnx::Value;
-using onnx::Values;
+using graph::ModelRuntime;
+using graph::Value;
+using graph::Values;
 
-constexpr std::string_view kProgram = "onnxruntime_models.py";
-constexpr std::string_view kWheel = "onnxruntime";
+// A runtime of whole models; the first of a format is the one that users get.
+struct RuntimeRow {
+  graph::Format format;
+  std::string_view name;     // as its subjects are called
+  std::string_view wheel;    // as scripts/install-wheel calls it
+  std::string_view program;  // beside this file
+  std::string_view option;
+};
+constexpr std::array kRuntimes{
+    RuntimeRow{graph::Format::kOnnx, "onnxruntime", "onnxruntime", "onnxruntime_models.py", ""},
+    RuntimeRow{graph::Format::kTflite, "tflite", "litert", "litert_models.py", "xnnpack"},
+    RuntimeRow{graph::Format::kTflite, "tflite@builtin", "litert", "litert_models.py", "builtin"},
+    RuntimeRow{graph::Format::kTflite, "tflite@reference", "litert", "litert_models.py",
+               "reference"}};
 constexpr int kStartLimitMs = 300'000;  // a package that a disk has to bring
 constexpr int kRunLimitMs = 600'000;
 
@@ -90,7 +105,8 @@ void WriteElements(const fs::path& path, const Value& value) {
                static_cast<std::streamsize>(bytes.size()));
   } else {
     for (const int64_t element : value.integers) {
-      file.write(reinterpret_cast<const char*>(&element), value.type == onnx::kBool ? 1 : 8);
+      file.write(reinterpret_cast<const char*>(&element),
+                 static_cast<std::streamsize>(graph::SizeOfType(value.type)));
     }
   }
   if (!file.flush()) throw Unavailable("cannot write " + path.string());
@@ -98,31 +114,33 @@ void WriteElements(const fs::path& path, const Value& value) {
 
 Value ReadElements(const fs::path& path, int64_t type, std::vector<int64_t> shape) {
   const std::string bytes = ReadBinaryFile(path.string(), kMaxWeightFile);
-  if (const std::optional<DType> held = onnx::HeldBy(type))
+  if (const std::optional<DType> held = graph::HeldBy(type))
     return Value::Of(TensorOfBytes(*held, shape, bytes, path.string()));
+  const size_t size = graph::SizeOfType(type);
   std::vector<int64_t> integers;
-  if (type == onnx::kBool) {
-    integers.assign(bytes.begin(), bytes.end());
-  } else {
-    integers.resize(bytes.size() / sizeof(int64_t));
-    if (!integers.empty()) std::memcpy(integers.data(), bytes.data(), integers.size() * 8);
+  for (size_t at = 0; size != 0 && at + size <= bytes.size(); at += size) {
+    int64_t element = 0;
+    std::memcpy(&element, bytes.data() + at, size);
+    integers.push_back(type == graph::kInt16 ? static_cast<int16_t>(element) : element);
   }
   return Value::Of(type, std::move(shape), std::move(integers));
 }
 
-class OnnxruntimeModels : public ModelRuntime {
+class WheelModels : public ModelRuntime {
  public:
-  OnnxruntimeModels() {
-    if (const std::string reason = WhyNoWheel(kWheel); !reason.empty()) throw Unavailable(reason);
-    const std::string program = FindModule(std::string(kProgram));
+  explicit WheelModels(const RuntimeRow& row) {
+    if (const std::string reason = WhyNoWheel(row.wheel); !reason.empty())
+      throw Unavailable(reason);
+    const std::string program = FindModule(std::string(row.program));
     if (program.empty())
-      throw Unavailable(std::string(kProgram) + " not found: set QUALM_PLUGIN_DIR to its folder");
+      throw Unavailable(std::string(row.program) +
+                        " not found: set QUALM_PLUGIN_DIR to its folder");
     auto [child_in, ours_out] = MakePipe();
     auto [ours_in, child_out] = MakePipe();
     const std::string errors = (folder_.path() / "errors.txt").string();
     const FileDescriptor log(open(errors.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     ChildOptions options;
-    options.arguments = {WheelPython(kWheel), "-B", program};
+    options.arguments = {WheelPython(row.wheel), "-B", program, std::string(row.option)};
     options.descriptors = {{child_in.get(), 0}, {child_out.get(), 1}, {log.get(), 2}};
     process_.emplace(options);
     to_child_ = std::move(ours_out);
@@ -130,46 +148,103 @@ class OnnxruntimeModels : public ModelRuntime {
     child_in.Close();
     child_out.Close();
     const std::optional<std::string> hello = NextLine(kStartLimitMs);
-    if (!hello || !hello->starts_with("ONNX Runtime ")) {
+    if (!hello || !hello->starts_with("hello ")) {
       const std::string end = process_->EndAndReap(/*dying=*/true);
       std::string words = ReadBinaryFile(errors, size_t{1} << 20);
       words = words.substr(0, words.find_last_not_of('\n') + 1);
       words = words.substr(words.rfind('\n') == std::string::npos ? 0 : words.rfind('\n') + 1);
-      throw Unavailable("onnxruntime: " + (words.empty() ? end : OneLine(words)));
+      throw Unavailable(std::string(row.wheel) + ": " + (words.empty() ? end : OneLine(words)));
     }
-    name_ = *hello;
+    name_ = hello->substr(6);
   }
 
   std::string name() const override { return name_; }
 
-  Answer Run(std::string_view model, const std::string& folder, const Values& inputs,
-             const std::vector<std::string>& outputs) override {
+  Answer Run(const graph::Graph& graph, const Values& inputs,
+             const std::vector<std::string>& wanted) override {
+    return Answered([&] {
+      Question question;
+      question.model = graph.bytes();
+      std::string shown;
+      if (const auto* const onnx = dynamic_cast<const onnx::Graph*>(&graph)) {
+        std::vector<std::string> more;
+        for (const std::string& name : wanted) {
+          if (std::ranges::find(graph.outputs(), name, &graph::Port::name) == graph.outputs().end())
+            more.push_back(name);
+        }
+        shown = onnx::WithOutputs(graph.bytes(), more);
+        if (!more.empty()) question.model = shown;
+        question.folder = onnx->folder().value_or("");
+      }
+      return Ask(graph, question, inputs, wanted);
+    });
+  }
+
+  Answer RunNode(const graph::Graph& graph, const graph::Node& node,
+                 const Values& inputs) override {
+    return Answered([&] {
+      Question question;
+      question.model = graph.bytes();
+      std::string alone;
+      if (const auto* const onnx = dynamic_cast<const onnx::Graph*>(&graph)) {
+        std::vector<int64_t> types;
+        for (const std::string& input : node.inputs) {
+          if (!input.empty()) types.push_back(inputs.at(input).type);
+        }
+        question.model = alone = onnx::ModelOfNode(*onnx, node, types);
+        question.folder = onnx->folder().value_or("");
+      } else {
+        question.node = &node - graph.nodes().data();
+      }
+      std::vector<std::string> outputs;
+      std::ranges::copy_if(node.outputs, std::back_inserter(outputs),
+                           [](const std::string& name) { return !name.empty(); });
+      return Ask(graph, question, inputs, outputs);
+    });
+  }
+
+ private:
+  struct Question {
+    std::string_view model;
+    std::string folder;
+    std::optional<int64_t> node;  // the only one to run
+  };
+
+  template <class Ask>
+  static Answer Answered(Ask ask) {
     Answer answer;
     try {
-      Ask(model, folder, inputs, outputs, &answer);
+      answer.values = ask();
     } catch (const std::exception& error) {
       answer.error = OneLine(error.what());
     }
     return answer;
   }
 
- private:
-  void Ask(std::string_view model, const std::string& folder, const Values& inputs,
-           const std::vector<std::string>& outputs, Answer* answer) {
+  // The child calls a tensor of TensorFlow Lite by its index.
+  static std::string NameFor(const graph::Graph& graph, const std::string& value) {
+    const auto* const lite = dynamic_cast<const tflite::Graph*>(&graph);
+    return lite == nullptr ? value : std::to_string(lite->Find(value)->index);
+  }
+
+  Values Ask(const graph::Graph& graph, const Question& asked, const Values& inputs,
+             const std::vector<std::string>& outputs) {
     if (!process_) throw Unavailable(name_ + " has ended before");
     const fs::path question = folder_.path() / "question";
     fs::remove_all(question);
     fs::create_directories(question);
-    std::ofstream(question / "model.onnx", std::ios::binary) << model;
+    std::ofstream(question / "model", std::ios::binary) << asked.model;
     std::ofstream text(question / "question.txt", std::ios::binary);
-    text << "folder " << fs::absolute(folder.empty() ? "." : folder).string() << "\n";
+    text << "folder " << fs::absolute(asked.folder.empty() ? "." : asked.folder).string() << "\n";
+    if (asked.node) text << "node " << *asked.node << "\n";
     int place = 0;
     for (const auto& [name, value] : inputs) {
-      text << "input " << place << " " << value.type << " " << DimsText(value.shape) << " " << name
-           << "\n";
+      text << "input " << place << " " << value.type << " " << DimsText(value.shape) << " "
+           << NameFor(graph, name) << "\n";
       WriteElements(question / (std::to_string(place++) + ".bin"), value);
     }
-    for (size_t i = 0; i < outputs.size(); ++i) text << "output " << i << " " << outputs[i] << "\n";
+    for (size_t i = 0; i < outputs.size(); ++i)
+      text << "output " << i << " " << NameFor(graph, outputs[i]) << "\n";
     text.close();
     const std::string line = question.string() + "\n";
     if (write(to_child_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
@@ -182,11 +257,13 @@ class OnnxruntimeModels : public ModelRuntime {
       throw Unavailable(ended ? name_ + ": " + end : name_ + " gave no answer in ten minutes");
     }
     if (*told != "ok") throw Unavailable(told->starts_with("error ") ? told->substr(6) : *told);
+    Values values;
     std::ifstream given(question / "answer.txt");
     for (std::string at, type, dims; given >> at >> type >> dims;) {
-      answer->values[outputs.at(std::stoul(at))] =
+      values[outputs.at(std::stoul(at))] =
           ReadElements(question / ("answer-" + at + ".bin"), std::stoll(type), DimsOf(dims));
     }
+    return values;
   }
 
   // nullopt: the child has closed its stdout, or says nothing.
@@ -222,8 +299,16 @@ class OnnxruntimeModels : public ModelRuntime {
 }  // namespace
 
 void RegisterModelRuntime() {
-  onnx::SetModelRuntime(
-      []() -> std::unique_ptr<ModelRuntime> { return std::make_unique<OnnxruntimeModels>(); });
+  graph::SetModelRuntime([](graph::Format format, const std::string& name) {
+    std::string known;
+    for (const RuntimeRow& row : kRuntimes) {
+      if (row.format != format) continue;
+      if (name.empty() || name == row.name)
+        return std::unique_ptr<ModelRuntime>(std::make_unique<WheelModels>(row));
+      known += (known.empty() ? "" : ", ") + std::string(row.name);
+    }
+    throw InputError("--runtime: is " + Shown(name) + ", expected " + known);
+  });
 }
 
 }  // namespace qualm

@@ -177,6 +177,7 @@ void MergeCounts(const CheckResult& from, CheckResult& into) {
     for (const auto& [why, count] : reasons) into.adapted[subject][why] += count;
   }
   for (const auto& [key, sums] : from.sums) into.sums[key].Add(sums);
+  for (const auto& [name, seconds] : from.seconds) into.seconds[name] += seconds;
   into.coverage.Merge(from.coverage);
 }
 
@@ -301,12 +302,16 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
     bool judged = false;                      // by any property
     std::optional<Judgement> compared;        // the best of the comparisons that were asked for
     std::string skipped, skipped_comparison;  // the first reasons
+    auto before = std::chrono::steady_clock::now();
     JudgeAll(
         c, memo, glob,
         [&](const Property& property, Verdict verdict) {
           const Judgement judgement =
               Declared(c, property, *subject, memo, verdict, judging.attribute);
           const std::string name = FullName(c.op, property);
+          const auto now = std::chrono::steady_clock::now();
+          result.seconds[name] += std::chrono::duration<double>(now - before).count();
+          before = now;
           result.totals.Add(judgement);
           result.by_property[name].Add(judgement);
           result.by_subject[subject_name].Add(judgement);

@@ -92,6 +92,9 @@ struct CheckResult {
     std::map<std::string, int64_t> reasons;
   };
   std::map<std::pair<std::string, Op>, Unjudged> unjudged;
+  // Seconds that each property took, by full name. An answer that several ask for counts for the
+  // first of them.
+  std::map<std::string, double> seconds;
   // Outputs of cases that the contract "sum" judged, by subject and operation.
   std::map<std::pair<std::string, Op>, SumGrades> sums;
   // Cases that were adapted: subject -> why it did not take the drawn case -> count.

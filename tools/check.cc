@@ -302,7 +302,8 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
                                   const KnownFindings& known) {
   std::vector<JUnitTest> tests;
   for (const auto& [name, totals] : result.by_property) {
-    JUnitTest test{"qualm", name, std::string(Name(Judgement::kPassed)), ""};
+    JUnitTest test{"qualm", name, std::string(Name(Judgement::kPassed)), "",
+                   result.seconds.at(name)};
     if (totals.of(Judgement::kPassed) == 0) {
       test.status = Name(Judgement::kSkipped);
       std::map<std::string, int64_t> reasons;

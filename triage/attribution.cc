@@ -1382,7 +1382,7 @@ namespace {
 // codes with scales of 1 and no bias the outputs are integers, which it has to give exactly unless
 // they are too large. nullopt where it takes no such case.
 std::optional<Case> InIntegers(const Case& c, const Verdict& verdict, const Subject& subject) {
-  if (!subject.contract(c.op).sum || !HasSums(c.op) || c.out_dtype != DType::kF32 ||
+  if (!subject.contract(c.op).sum || !HasSums(c) || c.out_dtype != DType::kF32 ||
       !verdict.divergence)
     return std::nullopt;
   Case integers = ProblemOf(c);

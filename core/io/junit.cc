@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // JUnit XML, the dialect that CI servers agree on: testsuites / testsuite / testcase.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string_view>
@@ -43,18 +46,23 @@ std::string XmlText(std::string_view text) {
 
 struct Suite {
   int64_t tests = 0, failures = 0, skipped = 0;
+  double seconds = 0;
   std::string body;
 };
 
+std::string TimeAttribute(double seconds) { return fmt::format(" time=\"{:.3f}\"", seconds); }
+
 }  // namespace
 
-std::string ToJUnit(const std::vector<JUnitTest>& tests) {
+std::string ToJUnit(std::vector<JUnitTest> tests) {
+  std::ranges::stable_sort(tests, {}, [](const JUnitTest& t) { return t.status != "failed"; });
   std::map<std::string, Suite> suites;
   for (const JUnitTest& test : tests) {
     Suite& suite = suites[test.suite];
     ++suite.tests;
+    suite.seconds += test.seconds;
     suite.body += "    <testcase classname=\"" + XmlText(test.suite) + "\" name=\"" +
-                  XmlText(test.name) + "\"";
+                  XmlText(test.name) + "\"" + TimeAttribute(test.seconds);
     const std::string message = XmlText(test.message);
     if (test.status == "failed") {
       ++suite.failures;
@@ -74,7 +82,8 @@ std::string ToJUnit(const std::vector<JUnitTest>& tests) {
   for (const auto& [name, suite] : suites) {
     xml += "  <testsuite name=\"" + XmlText(name) + "\" tests=\"" + std::to_string(suite.tests) +
            "\" failures=\"" + std::to_string(suite.failures) + "\" skipped=\"" +
-           std::to_string(suite.skipped) + "\">\n" + suite.body + "  </testsuite>\n";
+           std::to_string(suite.skipped) + "\"" + TimeAttribute(suite.seconds) + ">\n" +
+           suite.body + "  </testsuite>\n";
   }
   return xml + "</testsuites>\n";
 }

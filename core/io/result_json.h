@@ -42,8 +42,10 @@ struct JUnitTest {
   std::string name;    // property
   std::string status;  // Name(Judgement)
   std::string message;
+  double seconds = 0;
 };
-std::string ToJUnit(const std::vector<JUnitTest>& tests);
+// The failures of a suite come first.
+std::string ToJUnit(std::vector<JUnitTest> tests);
 
 // What GitHub Actions shows beside a change: a line `::error title=...::...` for each subject,
 // operation and kind with a finding that is neither declared nor known.

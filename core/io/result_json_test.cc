@@ -61,23 +61,23 @@ TEST(ResultJson, EmptyAndInfinite) {
 }
 
 TEST(JUnit, CountsAndEscapes) {
-  const std::string xml = ToJUnit({{"native", "linear.a", "passed", ""},
-                                   {"native", "linear.b", "failed", "1 < 2 & \"3\"\n\x01\xFF"},
+  const std::string xml = ToJUnit({{"native", "linear.a", "passed", "", 0.25},
+                                   {"native", "linear.b", "failed", "1 < 2 & \"3\"\n\x01\xFF", 1},
                                    {"native", "linear.c", "vacuous", "no pair"},
                                    {"onednn@avx2", "linear.b", "expected", "declared"},
                                    {"onednn@avx2", "linear.c", "not_applicable", ""}});
   EXPECT_EQ(xml, R"(<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
-  <testsuite name="native" tests="3" failures="1" skipped="1">
-    <testcase classname="native" name="linear.a"/>
-    <testcase classname="native" name="linear.b"><failure message="1 &lt; 2 &amp; &quot;3&quot;&#10;)"
+  <testsuite name="native" tests="3" failures="1" skipped="1" time="1.250">
+    <testcase classname="native" name="linear.b" time="1.000"><failure message="1 &lt; 2 &amp; &quot;3&quot;&#10;)"
                  "\xEF\xBF\xBD\xEF\xBF\xBD"
                  R"("/></testcase>
-    <testcase classname="native" name="linear.c"><skipped message="vacuous: no pair"/></testcase>
+    <testcase classname="native" name="linear.a" time="0.250"/>
+    <testcase classname="native" name="linear.c" time="0.000"><skipped message="vacuous: no pair"/></testcase>
   </testsuite>
-  <testsuite name="onednn@avx2" tests="2" failures="0" skipped="1">
-    <testcase classname="onednn@avx2" name="linear.b"><system-out>expected: declared</system-out></testcase>
-    <testcase classname="onednn@avx2" name="linear.c"><skipped message="not_applicable"/></testcase>
+  <testsuite name="onednn@avx2" tests="2" failures="0" skipped="1" time="0.000">
+    <testcase classname="onednn@avx2" name="linear.b" time="0.000"><system-out>expected: declared</system-out></testcase>
+    <testcase classname="onednn@avx2" name="linear.c" time="0.000"><skipped message="not_applicable"/></testcase>
   </testsuite>
 </testsuites>
 )");

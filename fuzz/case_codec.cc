@@ -37,8 +37,8 @@ constexpr uint8_t kCountIncludePad = 1u << 5;
 constexpr uint8_t kNarrowWeights = 'w';
 // Behind that, or another byte in its place, stand blocks of weights.
 constexpr uint8_t kBlocks = 'b';
-// And behind those the blocks of x.
-constexpr uint8_t kXBlocks = 'x';
+// The same with the blocks of x behind those.
+constexpr uint8_t kBothBlocks = 'B';
 // Only this byte means the dimension 0, so that random bytes rarely make an empty case.
 constexpr uint8_t kNoneByte = 255;
 
@@ -254,7 +254,9 @@ void ReadNarrowWeights(Reader& reader, Case& c) {
 
 // Behind the weights of w_block elements stand the scales and zero points of all blocks.
 void ReadBlocks(Reader& reader, Case& c) {
-  if (reader.Byte() != kBlocks || c.K == 0 || c.out_dtype == DType::kS32) return;
+  const uint8_t marker = reader.Byte();
+  if ((marker != kBlocks && marker != kBothBlocks) || c.K == 0 || c.out_dtype == DType::kS32)
+    return;
   c.w_block = 1 + reader.Byte() % kMaxBlock;
   c.per_channel = true;
   c.bias_i32.reset();
@@ -264,7 +266,8 @@ void ReadBlocks(Reader& reader, Case& c) {
     c.w_q.scale.push_back(ScaleFrom(reader.Word()));
     c.w_q.zero_point.push_back(reader.Int());
   }
-  if (reader.Byte() != kXBlocks || c.M == 0 || c.out_dtype != DType::kF32) return;
+  const bool has_x = RowOf(c.op).x_blocks && c.M > 0 && c.out_dtype == DType::kF32;
+  if (marker != kBothBlocks || !has_x) return;
   c.x_block = c.w_block;
   c.x_q = {{}, {}};
   for (int64_t i = 0; i < c.M * RowBlocks(c); ++i) {
@@ -448,14 +451,13 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   }
   if (c.w_block == 0) return writer.Take();
   if (!narrow) writer.Byte(0);
-  writer.Byte(kBlocks);
+  writer.Byte(c.x_block == 0 ? kBlocks : kBothBlocks);
   writer.Byte(static_cast<uint8_t>(c.w_block - 1));
   for (size_t i = 0; i < c.w_q.scale.size(); ++i) {
     writer.Word(BitsOf(c.w_q.scale[i]));
     writer.Int(c.w_q.zero_point[i]);
   }
   if (c.x_block == 0) return writer.Take();
-  writer.Byte(kXBlocks);
   for (size_t i = 0; i < c.x_q.scale.size(); ++i) {
     writer.Word(BitsOf(c.x_q.scale[i]));
     writer.Int(c.x_q.zero_point[i]);

@@ -27,8 +27,7 @@
 //   narrow           'w' and "s4", "u4", "s2" or "u2": w has this type, and its elements are the
 //                    nearest ones to those above
 //   blocks           'b' behind that or behind another byte, a byte for w_block - 1, and scale and
-//                    zero point of each block of w; then, where x is in such blocks too, 'x' and
-//                    those of each block of x
+//                    zero point of each block of w; 'B': and then of each block of x
 // Bytes that are missing read as 0; bytes beyond are ignored.
 //
 // Cases of any size have bytes too if they are drawn: 254 (never written as m) and "draw", then the

@@ -259,9 +259,10 @@ bool DropShortBlock(Stages& s) {
 
 // ---- The lowest code of s8, which has no negative in 8 bits.
 
-bool HasSignedProducts(const Case& c) {
-  return HasSums(c.op) && c.x.dtype() == DType::kS8 &&
-         (c.w_block != 0 || InfoOf(c.w.dtype()).format == DTypeRow::Format::kSigned);
+bool MultipliesLowest(const Case& c) {
+  if (!HasSums(c.op) || c.x.dtype() != DType::kS8) return false;
+  if (c.w_block == 0 && InfoOf(c.w.dtype()).format != DTypeRow::Format::kSigned) return false;
+  return std::ranges::count(c.x.as<int8_t>(), INT8_MIN) != 0;
 }
 
 // By what the sum moves where a kernel multiplies |w| by x with the sign of w, in 8 bits.
@@ -1284,7 +1285,7 @@ const Cause kCauses[] = {
      "multiplies the input code -128 by a negative weight with the wrong sign: in 8 bits -128 has "
      "no "
      "negative",
-     HasSignedProducts, LoseSignOfLowest, 4},
+     MultipliesLowest, LoseSignOfLowest, 4},
 };
 
 // Everyday mistakes that single codes often look like by chance: tried as families are.

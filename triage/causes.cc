@@ -277,6 +277,14 @@ int64_t MovedByLowest(Codes x, Codes w, int32_t w_zero_point) {
 
 void MoveByLowest(SumTerms& terms) { terms.products += MovedByLowest(terms.x, terms.w, 0); }
 
+// As a loop that takes two blocks at a time, and what is left in another way.
+bool LoseSignOfLowestInPairs(Stages& s) {
+  s.block_moved = MovedByLowest;
+  s.moves_whole_pairs = true;
+  return RowBlocks(s.c) > 1;
+}
+bool MultipliesLowestInBlocks(const Case& c) { return c.w_block != 0 && MultipliesLowest(c); }
+
 bool LoseSignOfLowest(Stages& s) {
   if (s.c.w_block == 0) return Set<&SumSteps::edit_terms, MoveByLowest>(s);
   s.block_moved = MovedByLowest;
@@ -1286,6 +1294,10 @@ const Cause kCauses[] = {
      "no "
      "negative",
      MultipliesLowest, LoseSignOfLowest, 4},
+    {Stage::kAccumulate, Kind::kIndex, "sign of -128 lost in pairs of blocks",
+     "multiplies the input code -128 by a negative weight with the wrong sign, but not in the last "
+     "of an odd number of blocks: in 8 bits -128 has no negative",
+     MultipliesLowestInBlocks, LoseSignOfLowestInPairs, 6},
 };
 
 // Everyday mistakes that single codes often look like by chance: tried as families are.
@@ -1576,8 +1588,9 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 55> kOfBlocksToo{
+constexpr std::array<std::string_view, 56> kOfBlocksToo{
     "sign of -128 lost",
+    "sign of -128 lost in pairs of blocks",
     "scale of the block behind",
     "scale of the block before",
     "zero point of the first block",

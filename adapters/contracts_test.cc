@@ -43,6 +43,14 @@ constexpr Excused kExcused[] = {
     {"*", "matches_exact", "softmax", "model:onnxruntime@", kOnnxruntime},
     {"*", "matches_model", "softmax", "model:onnxruntime@", kOnnxruntime,
      "onnxruntime-py: ONNX Runtime 1.32."},
+    {"index", "matches_exact matches_model", "linear", "ggml@",
+     "cannonlake cascadelake cooperlake haswell icelake ivybridge piledriver sandybridge skylakex "
+     "sse42 zen4"},
+    {"rounding", "environment", "linear", "ggml@",
+     "cannonlake cascadelake cooperlake haswell icelake ivybridge piledriver sandybridge skylakex "
+     "sse42 x64 zen4 cannonlake+generic cascadelake+generic cooperlake+generic haswell+generic "
+     "icelake+generic ivybridge+generic piledriver+generic sandybridge+generic skylakex+generic "
+     "sse42+generic x64+generic zen4+generic"},
     // PyTorch's official wheels.
     {"*", "*", "conv2d depthwise", "model:onednn3.10@", "amx avx512core vnni", kWheel},
     {"*", "*", "conv2d depthwise", "model:torch-x86@", "amx avx512core vnni", kWheel},

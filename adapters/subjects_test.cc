@@ -149,6 +149,21 @@ std::vector<Case> WitnessesOf(const std::string& kind) {
     c.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{3, 2});
     return {c};
   }
+  if (kind == "index") {  // -128 * -1 in the first of two blocks
+    c.K = 33;
+    c.x = Tensor(DType::kS8, {1, 33});
+    c.w = Tensor(DType::kU4, {1, 33});
+    for (int64_t k = 0; k < c.K; ++k) c.w.SetInt(k, k == 0 ? 7 : 8);
+    c.x.SetInt(0, -128);
+    c.per_channel = true;
+    c.w_block = c.x_block = 32;
+    c.x_q = {{1, 1}, {0, 0}};
+    c.w_q = {{1, 1}, {8, 8}};
+    c.out_dtype = DType::kF32;
+    OpenClamp(&c);
+    c.expected = Tensor::Of<float>({1, 1}, std::vector<float>{128});
+    return {c};
+  }
   if (kind == "unknown") {  // 0.25, rounded up to 0.5 and then to 1
     c.out_q.scale = {4.0f};
     return {c};
@@ -201,14 +216,19 @@ TEST(Contracts, DeclaredDeparturesFromExactHappen) {
     const SubjectKind* const kind = Kind(row.subject.substr(0, row.subject.find_first_of(":@")));
     if (kind == nullptr || !kind->why_absent.empty()) continue;
     bool departs = false;
-    const std::unique_ptr<Subject> subject = Registry().Make(row.subject);
+    std::unique_ptr<Subject> subject;
+    try {
+      subject = Registry().Make(row.subject);
+    } catch (const Unavailable&) {
+      continue;  // of another processor
+    }
     for (const Case& witness : WitnessesOf(row.kind)) {
       Case c = subject->CannotRun(witness).empty() ? witness : Signed(witness);
       if (!subject->CannotRun(c).empty()) c = Real();
       ASSERT_EQ(Validate(c), "");
       const Outcome outcome = subject->Run(c, {});
       ASSERT_EQ(outcome.status, RunStatus::kOk) << outcome.detail;
-      departs |= !std::ranges::equal(outcome.y.bytes(), exact->Run(c, {}).y.bytes());
+      departs |= outcome.y != (c.expected ? *c.expected : exact->Run(c, {}).y);
     }
     EXPECT_TRUE(departs);
     ++shown;

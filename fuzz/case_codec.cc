@@ -37,8 +37,9 @@ constexpr uint8_t kCountIncludePad = 1u << 5;
 constexpr uint8_t kNarrowWeights = 'w';
 // Behind that, or another byte in its place, stand blocks of weights.
 constexpr uint8_t kBlocks = 'b';
-// And behind those, or another byte in their place, the blocks of x, or x in f32.
-constexpr uint8_t kXBlocks = 'x';
+// The same with the blocks of x behind those.
+constexpr uint8_t kBothBlocks = 'B';
+// And behind that, or another byte in its place, x in f32.
 constexpr uint8_t kFloatX = 'f';
 // Only this byte means the dimension 0, so that random bytes rarely make an empty case.
 constexpr uint8_t kNoneByte = 255;
@@ -255,7 +256,9 @@ void ReadNarrowWeights(Reader& reader, Case& c) {
 
 // Behind the weights of w_block elements stand the scales and zero points of all blocks.
 void ReadBlocks(Reader& reader, Case& c) {
-  if (reader.Byte() != kBlocks || c.K == 0 || c.out_dtype == DType::kS32) return;
+  const uint8_t marker = reader.Byte();
+  if ((marker != kBlocks && marker != kBothBlocks) || c.K == 0 || c.out_dtype == DType::kS32)
+    return;
   c.w_block = 1 + reader.Byte() % kMaxBlock;
   c.per_channel = true;
   c.bias_i32.reset();
@@ -265,20 +268,21 @@ void ReadBlocks(Reader& reader, Case& c) {
     c.w_q.scale.push_back(ScaleFrom(reader.Word()));
     c.w_q.zero_point.push_back(reader.Int());
   }
+  const bool has_x = RowOf(c.op).x_blocks && c.M > 0 && c.out_dtype == DType::kF32;
+  if (marker != kBothBlocks || !has_x) return;
+  c.x_block = c.w_block;
+  c.x_q = {{}, {}};
+  for (int64_t i = 0; i < c.M * RowBlocks(c); ++i) {
+    c.x_q.scale.push_back(ScaleFrom(reader.Word()));
+    c.x_q.zero_point.push_back(reader.Int());
+  }
 }
 
-// x in the blocks of the weights, or f32 instead of codes: then the output is f32 too.
-void ReadRichX(Reader& reader, Case& c) {
-  const uint8_t kind = reader.Byte();
-  if (kind == kXBlocks && c.w_block != 0 && c.M != 0 && c.out_dtype == DType::kF32) {
-    c.x_block = c.w_block;
-    c.x_q = {{}, {}};
-    for (int64_t i = 0; i < c.M * RowBlocks(c); ++i) {
-      c.x_q.scale.push_back(ScaleFrom(reader.Word()));
-      c.x_q.zero_point.push_back(reader.Int());
-    }
-  }
-  if (kind != kFloatX) return;
+// Instead of the codes of x: the output is f32 too.
+void ReadFloatX(Reader& reader, Case& c) {
+  if (reader.Byte() != kFloatX) return;
+  c.x_block = 0;
+  c.x_q = QParams{};
   c.x = Tensor(DType::kF32, c.x.shape());
   for (float& value : c.x.as<float>()) value = FiniteFrom(reader.Word());
   c.out_dtype = DType::kF32;
@@ -379,7 +383,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   if (row.bias) ReadBias(reader, (flags >> kBiasShift) & 3, c);
   if (HasWeights(op)) ReadNarrowWeights(reader, c);
   if (row.blocks) ReadBlocks(reader, c);
-  if (row.float_x) ReadRichX(reader, c);
+  if (row.float_x) ReadFloatX(reader, c);
   return c;
 }
 
@@ -463,20 +467,15 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   if (c.w_block == 0 && !HasFloatX(c)) return writer.Take();
   if (!narrow) writer.Byte(0);
   if (c.w_block != 0) {
-    writer.Byte(kBlocks);
+    writer.Byte(c.x_block == 0 ? kBlocks : kBothBlocks);
     writer.Byte(static_cast<uint8_t>(c.w_block - 1));
-    for (size_t i = 0; i < c.w_q.scale.size(); ++i) {
-      writer.Word(BitsOf(c.w_q.scale[i]));
-      writer.Int(c.w_q.zero_point[i]);
+    for (const QParams* q : {&c.w_q, &c.x_q}) {
+      if (q == &c.x_q && c.x_block == 0) break;
+      for (size_t i = 0; i < q->scale.size(); ++i) {
+        writer.Word(BitsOf(q->scale[i]));
+        writer.Int(q->zero_point[i]);
+      }
     }
-  }
-  if (c.x_block != 0) {
-    writer.Byte(kXBlocks);
-    for (size_t i = 0; i < c.x_q.scale.size(); ++i) {
-      writer.Word(BitsOf(c.x_q.scale[i]));
-      writer.Int(c.x_q.zero_point[i]);
-    }
-    return writer.Take();
   }
   if (!HasFloatX(c)) return writer.Take();
   if (c.w_block == 0) writer.Byte(0);

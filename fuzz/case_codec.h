@@ -27,10 +27,9 @@
 //   narrow           'w' and "s4", "u4", "s2" or "u2": w has this type, and its elements are the
 //                    nearest ones to those above
 //   blocks           'b' behind that or behind another byte, a byte for w_block - 1, and scale and
-//                    zero point of each block
-//   rich x           'x' behind that or behind another byte, and scale and zero point of each block
-//                    of x, where x is in the blocks of w; or 'f' and the elements of x as f32, and
-//                    those above mean nothing
+//                    zero point of each block of w; 'B': and then of each block of x
+//   f32 x            'f' behind that or behind another byte, and the elements of x: those above
+//                    mean nothing
 // Bytes that are missing read as 0; bytes beyond are ignored.
 //
 // Cases of any size have bytes too if they are drawn: 254 (never written as m) and "draw", then the

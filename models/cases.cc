@@ -360,7 +360,7 @@ class Builder {
     const int64_t row_bytes = (columns * bits + 7) / 8;
     Require(value.holds_tensor() && value.tensor.dtype() == DType::kU8 &&
                 value.size() == rows * row_bytes,
-            name + " is " + onnx::TypeName(value.type) + " " + Text(value.shape) +
+            name + " is " + graph::TypeName(value.type) + " " + Text(value.shape) +
                 ", expected uint8 with " + std::to_string(rows * row_bytes) + " bytes");
     std::vector<int32_t> codes;
     for (int64_t i = 0; i < rows * columns; ++i) {
@@ -375,17 +375,13 @@ class Builder {
   void MatMulNBits() {
     const Tensor& x = Reals(layer_.operands[0].codes);
     const Operand& w = layer_.operands[1];
-    const int64_t bits = node_.Integer("bits", 4), size = node_.Integer("block_size", 0);
-    const int64_t level = node_.Integer("accuracy_level", 0);
+    const auto& [bits, size, k, n] = layer_.few_bits;
     Case c;
     c.op = Op::kLinear;
-    c.K = node_.Integer("K", 0);
-    c.N = node_.Integer("N", 0);
-    Require(bits == 2 || bits == 4 || bits == 8, "its weights have " + std::to_string(bits) +
-                                                     " bits, expected 2, 4 or 8");
-    Require(level <= 1, "its accuracy_level is " + std::to_string(level) +
-                            ", which rounds x first, expected float32: 0 or 1");
-    Require(node_.Input(4).empty(), "it has a g_idx");
+    c.K = k;
+    c.N = n;
+    Require(bits == 2 || bits == 4 || bits == 8,
+            "its weights have " + std::to_string(bits) + " bits, expected 2, 4 or 8");
     Require(size > 0 && c.K > 0 && c.N > 0 && !x.shape().empty() && x.shape().back() == c.K,
             "it multiplies " + Text(x.shape()) + " by " + Text({c.K, c.N}) + " in blocks of " +
                 std::to_string(size));

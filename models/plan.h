@@ -75,6 +75,11 @@ struct Clip {
   Bound low = {}, high = {};
 };
 
+// Weights of a few bits, packed in blocks.
+struct FewBits {
+  int64_t bits = 0, block = 0, k = 0, n = 0;
+};
+
 struct Layer {
   Kind kind = Kind::kQuantize;
   const graph::Node* node = nullptr;  // the one that names it
@@ -96,6 +101,7 @@ struct Layer {
   std::string axes;                         // the value with the axes of a mean; "": of the image
   std::optional<int64_t> axis;              // kSoftmax, kConcat
   float slope = 0.01f;                      // kLeakyRelu
+  FewBits few_bits;                         // kMatMulNBits
   std::string refused;                      // why no case can say it
 
   std::string name() const;       // of the node, else of the value that it makes

@@ -126,6 +126,15 @@ std::optional<Layer> OperatorLayer(const Node& node) {
   layer.out.zero_point = node.Input(row->out_zero_point);
   layer.out.axis = node.Integer("axis", 1);
   if (layer.kind == Kind::kQuantize && node.Integer("block_size", 0) != 0) return std::nullopt;
+  if (layer.kind == Kind::kMatMulNBits) {
+    layer.few_bits = {node.Integer("bits", 4), node.Integer("block_size", 0), node.Integer("K", 0),
+                      node.Integer("N", 0)};
+    const int64_t level = node.Integer("accuracy_level", 0);
+    if (level > 1)
+      layer.refused = "its accuracy_level is " + std::to_string(level) +
+                      ", which rounds x first, expected float32: 0 or 1";
+    if (!node.Input(4).empty()) layer.refused = "it has a g_idx";
+  }
   if (layer.kind == Kind::kGemm && layer.out.scale.empty()) layer.result = Result::kReals;
   return layer;
 }

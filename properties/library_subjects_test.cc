@@ -323,7 +323,7 @@ TEST_P(LibrarySubjects, KeepsItsPromise) {
 
 std::string TestName(const testing::TestParamInfo<Promise>& info) {
   std::string name = info.param.subject + "_" + std::string(Name(info.param.op));
-  std::ranges::replace(name, '@', '_');
+  std::ranges::replace_if(name, [](char c) { return c == '@' || c == '+'; }, '_');
   return name;
 }
 INSTANTIATE_TEST_SUITE_P(Packaged, LibrarySubjects, testing::ValuesIn(Promises()), TestName);

@@ -1379,30 +1379,40 @@ Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject) {
 namespace {
 
 // A subject that promises float32 sums rounds them, and no cause gives its last bits. Of the same
-// codes with scales of 1 and no bias the outputs are integers, which it has to give exactly unless
-// they are too large. nullopt where it takes no such case.
-std::optional<Case> InIntegers(const Case& c, const Verdict& verdict, const Subject& subject) {
-  if (!subject.contract(c.op).sum || !HasSums(c) || c.out_dtype != DType::kF32 ||
-      !verdict.divergence)
-    return std::nullopt;
+// codes with scales of 1 and no bias the outputs are integers, which it has to give exactly where
+// they have at most 24 bits: in parts of so many terms. Empty where the subject takes no such case.
+std::vector<Case> InIntegers(const Case& c, const Verdict& verdict, const Subject& subject) {
+  constexpr int64_t kMostTerms = 1024;  // of products of 14 bits
+  if (!subject.contract(c.op).sum || c.op != Op::kLinear || !HasSums(c) ||
+      c.out_dtype != DType::kF32 || !verdict.divergence)
+    return {};
   Case integers = ProblemOf(c);
   integers.bias.reset();
   for (QParams* q : {&integers.x_q, &integers.w_q}) std::ranges::fill(q->scale, 1.0f);
-  if (integers == ProblemOf(c) || !subject.CannotRun(integers).empty()) return std::nullopt;
-  return integers;
+  const int64_t block = std::max(c.w_block, 1);
+  const int64_t terms = std::max(kMostTerms / block * block, block);
+  std::vector<Case> parts;
+  for (int64_t from = 0; from < c.K; from += terms) {
+    Case part = terms >= c.K
+                    ? integers
+                    : slice::Terms(integers, slice::Range(from, std::min(from + terms, c.K)));
+    if (part != ProblemOf(c) && subject.CannotRun(part).empty()) parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 Attribution Attributed(const Case& c, const Verdict& verdict, const Recorder& recorder,
                        Subject& subject, const AttributionOptions& options) {
-  if (const std::optional<Case> integers = InIntegers(c, verdict, subject)) {
+  for (const Case& part : InIntegers(c, verdict, subject)) {
     Recorder again(subject);
-    again.Run(*integers, RunContext{});
+    again.Run(part, RunContext{});
     Attribution found = FromAnswers(verdict, again.recorded(), subject, options);
-    if (found.complete) {
-      if (!found.evidence.empty())
-        found.evidence.front().insert(0, "asked for the same codes with scales of 1: ");
-      return found;
-    }
+    if (!found.complete) continue;
+    if (!found.evidence.empty())
+      found.evidence.front().insert(0, part.K == c.K
+                                           ? "asked for the same codes with scales of 1: "
+                                           : "asked for some of the codes with scales of 1: ");
+    return found;
   }
   return FromAnswers(verdict, recorder.recorded(), subject, options);
 }

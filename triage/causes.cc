@@ -259,9 +259,10 @@ bool DropShortBlock(Stages& s) {
 
 // ---- The lowest code of s8, which has no negative in 8 bits.
 
-bool HasSignedProducts(const Case& c) {
-  return HasSums(c.op) && c.x.dtype() == DType::kS8 &&
-         (c.w_block != 0 || InfoOf(c.w.dtype()).format == DTypeRow::Format::kSigned);
+bool MultipliesLowest(const Case& c) {
+  if (!HasSums(c.op) || c.x.dtype() != DType::kS8) return false;
+  if (c.w_block == 0 && InfoOf(c.w.dtype()).format != DTypeRow::Format::kSigned) return false;
+  return std::ranges::count(c.x.as<int8_t>(), INT8_MIN) != 0;
 }
 
 // By what the sum moves where a kernel multiplies |w| by x with the sign of w, in 8 bits.
@@ -275,6 +276,14 @@ int64_t MovedByLowest(Codes x, Codes w, int32_t w_zero_point) {
 }
 
 void MoveByLowest(SumTerms& terms) { terms.products += MovedByLowest(terms.x, terms.w, 0); }
+
+// As a loop that takes two blocks at a time, and what is left in another way.
+bool LoseSignOfLowestInPairs(Stages& s) {
+  s.block_moved = MovedByLowest;
+  s.moves_whole_pairs = true;
+  return RowBlocks(s.c) > 1;
+}
+bool MultipliesLowestInBlocks(const Case& c) { return c.w_block != 0 && MultipliesLowest(c); }
 
 bool LoseSignOfLowest(Stages& s) {
   if (s.c.w_block == 0) return Set<&SumSteps::edit_terms, MoveByLowest>(s);
@@ -1284,7 +1293,11 @@ const Cause kCauses[] = {
      "multiplies the input code -128 by a negative weight with the wrong sign: in 8 bits -128 has "
      "no "
      "negative",
-     HasSignedProducts, LoseSignOfLowest, 4},
+     MultipliesLowest, LoseSignOfLowest, 4},
+    {Stage::kAccumulate, Kind::kIndex, "sign of -128 lost in pairs of blocks",
+     "multiplies the input code -128 by a negative weight with the wrong sign, but not in the last "
+     "of an odd number of blocks: in 8 bits -128 has no negative",
+     MultipliesLowestInBlocks, LoseSignOfLowestInPairs, 6},
 };
 
 // Everyday mistakes that single codes often look like by chance: tried as families are.
@@ -1575,8 +1588,9 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 55> kOfBlocksToo{
+constexpr std::array<std::string_view, 56> kOfBlocksToo{
     "sign of -128 lost",
+    "sign of -128 lost in pairs of blocks",
     "scale of the block behind",
     "scale of the block before",
     "zero point of the first block",

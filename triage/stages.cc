@@ -152,7 +152,9 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
   return sums;
 }
 
-std::vector<__int128> MovedBlockSums(const Case& c, decltype(Stages::block_moved) moved) {
+std::vector<__int128> MovedBlockSums(const Case& c, decltype(Stages::block_moved) moved,
+                                     bool whole_pairs) {
+  const int64_t blocks = RowBlocks(c), moving = whole_pairs ? blocks - blocks % 2 : blocks;
   const Matrix x = MatrixOf(c, c.x), w = MatrixOf(c, c.w);
   std::vector<__int128> sums = exact::BlockSums(c);
   auto sum = sums.begin();
@@ -161,8 +163,10 @@ std::vector<__int128> MovedBlockSums(const Case& c, decltype(Stages::block_moved
       for (int64_t k = 0; k < c.K; k += c.w_block) {
         const auto first = static_cast<size_t>(k);
         const auto count = static_cast<size_t>(std::min<int64_t>(c.w_block, c.K - k));
-        *sum++ += moved(x.row(m).subspan(first, count), w.row(n).subspan(first, count),
-                        c.w_q.zero_point[WEntry(c, n, k)]);
+        __int128& right = *sum++;
+        if (k >= moving * c.w_block) continue;
+        right += moved(x.row(m).subspan(first, count), w.row(n).subspan(first, count),
+                       c.w_q.zero_point[WEntry(c, n, k)]);
       }
     }
   }
@@ -247,7 +251,7 @@ exact::Integers Stages::IntegersOfStages() const {
   exact::Integers integers;
   // Another cause may have left no term, and with it no block.
   if (block_moved != nullptr && c.w_block != 0) {
-    integers.values = MovedBlockSums(c, block_moved);
+    integers.values = MovedBlockSums(c, block_moved, moves_whole_pairs);
   } else if (sums) {
     integers.values = SumsOf(c, *sums);
   } else if (pool != PoolHooks{}) {

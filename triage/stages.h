@@ -166,6 +166,7 @@ struct Stages {
   ChoiceHooks choice;
   // Of weights in blocks: what is added to the sum of a block, from its codes.
   int64_t (*block_moved)(Codes x, Codes w, int32_t w_zero_point) = nullptr;
+  bool moves_whole_pairs = false;  // not the last of an odd number of blocks
   // Changes the integer that the scales multiply.
   __int128 (*integer)(__int128 value) = nullptr;
   CodeHooks codes;

@@ -370,6 +370,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"block-last", kDynamicLinear, kTail},
         {"block-zero-point", kLinear, kZeroPoint},
         {"block-zero-point", kDynamicLinear, kZeroPoint},
+        {"block-lowest-code", kLinear, kIndex},
         {"pair-saturation", kLinear, kPairSaturation, 2},
         {"relu-clamp-zero", kLinear, kClamp, 1},
         {"k-tail", kLinear, kTail, 1},

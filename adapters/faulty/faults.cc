@@ -384,7 +384,7 @@ const std::vector<Planted>& Table() {
         "the zero point of a channel's first block of weights is that of all its blocks",
         with_blocks, Kind::kZeroPoint, "zero point of the first block"},
        IsInBlocks},
-      {{"lowest-code", "ggml issue 1393: _mm256_sign_epi8 leaves -128 as it is",
+      {{"block-lowest-code", "ggml issue 1393: _mm256_sign_epi8 leaves -128 as it is",
         "in blocks, -128 times a negative weight has the wrong sign", linear, Kind::kIndex,
         "sign of -128 lost"},
        IsInBlocks},

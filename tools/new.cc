@@ -50,7 +50,10 @@ struct Types {
   DType x, w, y;
 };
 
+bool IsFloatX(Op op, DType x) { return RowOf(op).float_x && x == DType::kF32; }
+
 DTypeList TypesOfY(Op op, DType x) {
+  if (IsFloatX(op, x)) return kReals;
   return KeepsType(op) ? DTypeList{{x}, 1} : RowOf(op).out_types;
 }
 
@@ -72,12 +75,12 @@ Types ParseTypes(Op op, const std::string& text) {
     return *found;
   };
   Types types{row.x_types.front(), DType::kS8, DType::kU8};
-  if (!text.empty()) types.x = next("the type of x", row.x_types);
+  if (!text.empty()) types.x = next("the type of x", row.float_x ? kCodesOrFloat : row.x_types);
   types.w = types.x;
   if (HasWeights(op)) types.w = text.empty() ? DType::kS8 : next("the type of w", kWeightCodes);
   const DTypeList of_y = TypesOfY(op, types.x);
   // Raw sums are where one begins.
-  types.y = HasSums(op) ? DType::kS32 : of_y.front();
+  types.y = HasSums(op) && of_y.contains(DType::kS32) ? DType::kS32 : of_y.front();
   if (!rest.empty()) types.y = next("the type of y", of_y);
   if (!rest.empty()) {
     throw InputError(
@@ -132,7 +135,7 @@ std::string Sizes(Op op, const Shape& shape, const Types& types, bool is_c) {
   tensor("x", types.x, true);
   if (HasW(op)) tensor("w", types.w, true);
   tensor("y", types.y, false);
-  if (row.x_qparams) qparams("x");
+  if (row.x_qparams && !IsFloatX(op, types.x)) qparams("x");
   if (HasW(op)) qparams("w");
   if (IsCode(types.y)) qparams("out");
   if (row.multiplier)
@@ -263,6 +266,7 @@ int RunNew(const Options& options) {
       {"SHAPES", shapes},
       {"SIZES", Sizes(op, shape, types, is_c)},
       {"LIMITS", Limits(op, types)},
+      {"CAN", IsFloatX(op, types.x) ? "QUALM_CAN_FLOAT_X" : "0"},
       {"FEATURES", Features(op, is_c ? " *   " : "//   ")},
   };
   const std::string templates = InstalledData("examples", QUALM_SOURCE_DIR "/examples") + "/new/";

@@ -103,6 +103,12 @@ TEST_F(New, WrongWordsGetOneLine) {
   EXPECT_FALSE(fs::exists(folder() / "x"));
   Qualm(0, {"new", "plugin", "x", "--dtype", "s8s4f32"});
   EXPECT_TRUE(Has(Read("x/x.cc"), "x s8 [M,K], w s4 [N,K] -> y f32 [M,N]"));
+  Qualm(0, {"new", "plugin", "y", "--dtype", "f32u4f32"});
+  EXPECT_TRUE(Has(Read("y/y.cc"), "x f32 [M,K], w u4 [N,K] -> y f32 [M,N]"));
+  EXPECT_TRUE(Has(Read("y/y.cc"), "limits.features = QUALM_CAN_FLOAT_X;"));
+  EXPECT_FALSE(Has(Read("y/y.cc"), "x_scale"));
+  ExpectBadInput({"new", "plugin", "z", "--dtype", "f32u4s32"},
+                 "--dtype: the type of y is 's32', expected f32");
   ExpectBadInput({"new", "plugin", "x"}, "NAME: 'x' exists already, expected a new folder");
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX Runtime on this processor: its name and version, its recordings once more, and drawn cases
 // under its contract.
+#include "properties/gen/gen.h"
 #include "tools/onnxruntime_test_util.h"
 
 namespace qualm {
@@ -67,6 +68,19 @@ class OnnxruntimeWheelConstant : public OnnxruntimeTest {
 
 TEST_F(OnnxruntimeWheelConstant, WeightsOfTheModelGiveTheSame) {
   ExpectContract({Op::kLinear, Op::kConv2d, Op::kDepthwise}, 120, 3);
+}
+
+// MatMulNBits, its weights as an input and as part of the model: sums in float32, of f32 x alone.
+class OnnxruntimeNBits : public OnnxruntimeTest {
+ protected:
+  OnnxruntimeNBits() : OnnxruntimeTest("onnxruntime-py@nbits") {}
+};
+
+TEST_F(OnnxruntimeNBits, SumsFloatsInSomeOrder) {
+  EXPECT_EQ(subject().contract().text(), "sum");
+  EXPECT_NE(subject().CannotRun(gen::Draw(Op::kLinear, 1)), "");
+  for (const char* const name : {"onnxruntime-py@nbits", "onnxruntime-py@constant+nbits"})
+    qualm::ExpectContract({.subject = name, .ops = {Op::kLinear}, .cases = 300, .judged = 150});
 }
 
 // Reads of empty tensors and outputs left unwritten are upstream's (docs/onnxruntime.md): not asked

@@ -192,6 +192,7 @@ int RunSweep(const Options& options) {
   const auto refuse = [&](const std::string& what) {
     throw InputError(options.path + ": " + what + " for a sweep");
   };
+  if (HasFloatX(base)) refuse("x_dtype: is f32, expected u8 or s8");
   if (!HasSums(base))
     refuse("op: is " + std::string(Name(base.op)) + ", expected linear, conv2d or depthwise");
   if (base.w_block != 0) refuse("w_block: is " + std::to_string(base.w_block) + ", expected none");

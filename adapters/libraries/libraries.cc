@@ -119,11 +119,12 @@ std::vector<Library> Libraries() {
        .library = "ONNX Runtime",
        .help =
            "onnxruntime-py[@constant|@avx2[+constant]|@sse41]  the same of ONNX Runtime's wheel, "
-           "through Python; [@nbits|@constant+nbits]: MatMulNBits",
+           "through Python; [@nbits|@constant+nbits|@avx2+constant+nbits]: MatMulNBits",
        .names = {{"onnxruntime-py", ""},
                  {"onnxruntime-py@constant", "constant"},
                  {"onnxruntime-py@nbits", "nbits"},
                  {"onnxruntime-py@constant+nbits", "constant+nbits"},
+                 {"onnxruntime-py@avx2+constant+nbits", "constant+nbits", "avx2", {}, kHaswell},
                  {"onnxruntime-py@avx2", "", "avx2", {}, kHaswell},
                  {"onnxruntime-py@avx2+constant", "constant", "avx2", {}, kHaswell},
                  {"onnxruntime-py@sse41", "", "sse41", {}, kNehalem}},

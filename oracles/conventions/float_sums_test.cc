@@ -361,6 +361,8 @@ TEST(FloatSums, AcceptEveryHonestKernel) {
       }
     }
   }
+  RecordProperty("outputs", std::to_string(grades.all()));  // docs/sums.md has these two
+  RecordProperty("inexact", std::to_string(inexact));
   EXPECT_GT(grades.all(), 100'000);
   EXPECT_GT(grades.window, 1000);
   EXPECT_GT(grades.bound, 10'000);

@@ -16,7 +16,9 @@
 
 #include "core/float_text.h"
 #include "core/status.h"
+#include "oracles/accepted.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/golden/records.h"
 
 namespace qualm {
 namespace {
@@ -733,6 +735,35 @@ Fields TreeOfThree() {
           {"masks", R"({"big":"0x1p+40","unit":1})"},
           {"tree", "\"((0+1)+2)\""},
           {"leaves_of_common_subtree", "[2,3,3]"}};
+}
+
+// The contract `sum` accepts what ONNX Runtime gave for f32 x, and refuses each answer in the place
+// of another.
+TEST(GoldenJudgeTest, RecordedSumsOfFloatsAreFloat32Sums) {
+  const Contract sum = ParseContract("sum");
+  int64_t outputs = 0, inexact = 0, swapped = 0, refused = 0;
+  ForEachRecord([&](const std::string&, const GoldenRecord& record) {
+    if (record.op != "MatMulNBits" || record.Text("a_type") != "f32" ||
+        record.Int("accuracy_level") > 1)
+      return;
+    const Case c = golden::CaseOfNBits(record);
+    ASSERT_EQ(Validate(c), "") << record.where;
+    const Tensor y = Tensor::Of<float>({c.M, c.N}, record.Floats("y"));
+    const Accepted accepted = AcceptedBy(sum, c);
+    EXPECT_FALSE(accepted.First(y)) << record.where;
+    for (int64_t i = 0; i < y.size(); ++i) {
+      ++outputs;
+      inexact += y.SameAt(i, accepted.nominal()) ? 0 : 1;
+      Tensor other = y;
+      other.as<float>()[static_cast<size_t>(i)] = y.FloatAt((i + 1) % y.size());
+      if (other == y) continue;
+      ++swapped;
+      refused += accepted.Holds(other, i) ? 0 : 1;
+    }
+  });
+  EXPECT_GT(outputs, 500);
+  EXPECT_GT(inexact, 100);
+  EXPECT_EQ(refused, swapped);
 }
 
 TEST(GoldenJudgeTest, LyingSumsOfFloatsAreRefused) {

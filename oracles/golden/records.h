@@ -125,6 +125,8 @@ JudgedRecord JudgeProduct(const GoldenRecord& record);
 // (sums.cc).
 bool IsSum(const GoldenRecord& record);
 JudgedRecord JudgeSum(const GoldenRecord& record);
+// A recorded MatMulNBits of 2, 4 or 8 bits as a linear of f32 x.
+Case CaseOfNBits(const GoldenRecord& record);
 
 // ONNX's operators with other types than u8, s8 and f32, by blocks or along rows (onnx_types.cc).
 bool IsOnnxOfOtherTypes(const GoldenRecord& record);

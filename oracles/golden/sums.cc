@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/case.h"
 #include "core/float_format.h"
 #include "oracles/conventions/primitives.h"
 #include "oracles/conventions/sum_orders.h"
@@ -35,6 +36,7 @@ class Floats {
     return std::span(values_).subspan(static_cast<size_t>(row * columns_),
                                       static_cast<size_t>(columns_));
   }
+  const std::vector<float>& values() const { return values_; }
   float At(int64_t row, int64_t column) const {
     return values_[static_cast<size_t>(row * columns_ + column)];
   }
@@ -101,30 +103,28 @@ bool IsAddedInFloat32(int64_t bits, int64_t block, int64_t level) {
 
 JudgedRecord MatMulNBits(const GoldenRecord& record) {
   const Sizes sizes = SizesOf(record);
-  const int64_t bits = record.Int("bits"), block = record.Int("block_size");
+  const int64_t bits = record.Int("bits");
   if (bits != 2 && bits != 4 && bits != 8) return {.skipped = "MatMulNBits of such bits"};
-  if (!IsAddedInFloat32(bits, block, record.Int("accuracy_level")))
+  if (!IsAddedInFloat32(bits, record.Int("block_size"), record.Int("accuracy_level")))
     return {.skipped = "MatMulNBits that makes codes of A (accuracy level 4)"};
   const std::string type = record.Text("a_type");
   if (type != "f32" && type != "f16") return {.skipped = "MatMulNBits of " + type};
-  const int64_t blocks = BlocksOf(record, "block_size", sizes.k);
-  const Floats a(record, "a", sizes.m, sizes.k), scales(record, "scales", sizes.n, blocks);
-  const Tensor codes = Codes(record, "q", DType::kU8, {sizes.n, sizes.k});
-  std::optional<Tensor> zero_points;
-  if (record.Has("zp")) zero_points = Codes(record, "zp", DType::kU8, {sizes.n, blocks});
+  const Case c = CaseOfNBits(record);
   std::vector<std::vector<float>> weights;
   for (int64_t n = 0; n < sizes.n; ++n) {
     std::vector<float>& column = weights.emplace_back();
     for (int64_t k = 0; k < sizes.k; ++k) {
-      const int64_t at = k / block;
-      const int32_t zero = zero_points ? zero_points->IntAt(n * blocks + at) : 1 << (bits - 1);
-      column.push_back(static_cast<float>(codes.IntAt(n * sizes.k + k) - zero) * scales.At(n, at));
+      const size_t at = WEntry(c, n, k);
+      column.push_back(static_cast<float>(c.w.IntAt(n * sizes.k + k) - c.w_q.zero_point[at]) *
+                       c.w_q.scale[at]);
     }
   }
   const DType dtype = type == "f16" ? DType::kF16 : DType::kF32;
   return Judged(record, "y", "onnxruntime@avx512", sizes, dtype, [&](int64_t m, int64_t n) {
-    return SumOfProducts(OrderOfNBits(bits, sizes.m, n, sizes.n), a.Row(m),
-                         weights[static_cast<size_t>(n)]);
+    return SumOfProducts(
+        OrderOfNBits(bits, sizes.m, n, sizes.n),
+        c.x.as<float>().subspan(static_cast<size_t>(m * sizes.k), static_cast<size_t>(sizes.k)),
+        weights[static_cast<size_t>(n)]);
   });
 }
 
@@ -251,6 +251,28 @@ const std::map<std::string_view, Judge>& Judges() {
 }
 
 }  // namespace
+
+Case CaseOfNBits(const GoldenRecord& record) {
+  const Sizes sizes = SizesOf(record);
+  const int64_t blocks = BlocksOf(record, "block_size", sizes.k);
+  const Floats a(record, "a", sizes.m, sizes.k), scales(record, "scales", sizes.n, blocks);
+  Case c;
+  c.M = sizes.m, c.N = sizes.n, c.K = sizes.k;
+  c.x = Tensor::Of<float>({sizes.m, sizes.k}, a.values());
+  c.w = Codes(record, "q", DType::kU8, {sizes.n, sizes.k});
+  c.per_channel = true;
+  c.w_block = static_cast<int32_t>(std::min(record.Int("block_size"), sizes.k));
+  std::optional<Tensor> zero_points;
+  if (record.Has("zp")) zero_points = Codes(record, "zp", DType::kU8, {sizes.n, blocks});
+  c.w_q = {{}, {}};
+  for (int64_t i = 0; i < sizes.n * blocks; ++i) {
+    c.w_q.scale.push_back(scales.At(i / blocks, i % blocks));
+    c.w_q.zero_point.push_back(zero_points ? zero_points->IntAt(i) : 1 << (record.Int("bits") - 1));
+  }
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  return c;
+}
 
 bool IsSum(const GoldenRecord& record) { return Judges().contains(record.op); }
 

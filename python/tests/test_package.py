@@ -136,6 +136,31 @@ def test_weights_in_blocks():
     assert any(block and len(shape) == 2 for block, shape in shapes)
 
 
+def test_real_activations():
+    case = qualm.Case("linear", x=np.array([[1.5, 2]], np.float32), w=np.array([[3, 4]], np.int8),
+                      w_scale=0.5, w_zp=1, out_dtype="f32")
+    assert np.asarray(qualm.exact(case).y).tolist() == [[4.5]]
+    for name in ("x_scale", "x_zp", "multiplier"):
+        with pytest.raises(AttributeError):
+            getattr(case, name)
+    types, blocks = set(), set()
+
+    def weight_only(c, least=0):
+        types.add(c.x.dtype.name)
+        blocks.add(bool(c.w_block))
+        of = np.arange(c.K) // (c.w_block or c.K)
+        scale, zero = (np.reshape(v, (-1, of[-1] + 1))[:, of] for v in (c.w_scale, c.w_zp))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return c.x[:, least:] @ ((c.w - zero.astype(np.float32)) * scale)[:, least:].T
+
+    limits = {"x": "f32", "w": ["s8", "u4"], "out": "f32", "per_channel": True, "per_block": True,
+              "contract": "sum", "claim": "matches_model"}
+    assert judged(weight_only, "linear", **limits).judgement == "passed"
+    assert types == {"float32"} and blocks == {False, True}
+    # Without the first product.
+    assert judged(lambda c: weight_only(c, 1), "linear", **limits).judgement == "failed"
+
+
 def test_explanations():
     # The first page's sum: 255*127 twice leaves int16.
     case = qualm.Case("linear", x=np.array([[255, 255]], np.uint8), w=np.array([[127, 127]], np.int8),

@@ -2,10 +2,10 @@
 // JUnit XML, the dialect that CI servers agree on: testsuites / testsuite / testcase.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string_view>
+#include <vector>
 
 #include "core/io/json_text.h"
 #include "core/io/result_json.h"
@@ -54,10 +54,16 @@ std::string TimeAttribute(double seconds) { return fmt::format(" time=\"{:.3f}\"
 
 }  // namespace
 
-std::string ToJUnit(std::vector<JUnitTest> tests) {
-  std::ranges::stable_sort(tests, {}, [](const JUnitTest& t) { return t.status != "failed"; });
+std::string ToJUnit(const std::vector<JUnitTest>& tests) {
+  std::vector<const JUnitTest*> ordered;
+  for (const bool failed : {true, false}) {
+    for (const JUnitTest& test : tests) {
+      if ((test.status == "failed") == failed) ordered.push_back(&test);
+    }
+  }
   std::map<std::string, Suite> suites;
-  for (const JUnitTest& test : tests) {
+  for (const JUnitTest* const one : ordered) {
+    const JUnitTest& test = *one;
     Suite& suite = suites[test.suite];
     ++suite.tests;
     suite.seconds += test.seconds;

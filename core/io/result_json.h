@@ -45,7 +45,7 @@ struct JUnitTest {
   double seconds = 0;
 };
 // The failures of a suite come first.
-std::string ToJUnit(std::vector<JUnitTest> tests);
+std::string ToJUnit(const std::vector<JUnitTest>& tests);
 
 // What GitHub Actions shows beside a change: a line `::error title=...::...` for each subject,
 // operation and kind with a finding that is neither declared nor known.

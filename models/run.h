@@ -33,16 +33,14 @@ struct Judged {
   // whether one is refused (docs/sums.md).
   std::optional<SumGrades> sums;
   bool outside_sums = false;
-  bool undefined = false;     // no convention of a library defines the case
-  std::string diagnosis;  // of an answer that no convention gives: one sentence, "" if too large
+  bool undefined = false;  // no convention of a library defines the case
+  std::string diagnosis;   // of an answer that no convention gives: one sentence, "" if too large
   std::vector<Case> differing;  // with what they gave as `observed`
 
   bool exact() const { return departing == 0; }
   // What is asked of the layer: exact outputs, of f32 x float32 sums.
   bool right() const { return sums ? !outside_sums : exact(); }
-  bool is_wrong() const {
-    return !right() && conventions.empty() && !undefined;
-  }
+  bool is_wrong() const { return !right() && conventions.empty() && !undefined; }
 };
 
 struct Row {

@@ -379,8 +379,8 @@ class Builder {
     c.op = Op::kLinear;
     c.K = node_.Integer("K", 0);
     c.N = node_.Integer("N", 0);
-    Require(bits == 2 || bits == 4 || bits == 8, "its weights have " + std::to_string(bits) +
-                                                     " bits, expected 2, 4 or 8");
+    Require(bits == 2 || bits == 4 || bits == 8,
+            "its weights have " + std::to_string(bits) + " bits, expected 2, 4 or 8");
     Require(level <= 1, "its accuracy_level is " + std::to_string(level) +
                             ", which rounds x first, expected float32: 0 or 1");
     Require(node_.Input(4).empty(), "it has a g_idx");

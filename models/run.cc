@@ -104,8 +104,8 @@ void JudgeSums(const Cases& cases, const Tensor& given, const std::string& by, J
     c.contract = sum.text();
     c.observed = Observed{by, y};
     if (judged->diagnosis.empty())
-      judged->diagnosis = fmt::format("output {} is not {}", first->index,
-                                      accepted.What(sum, first->index));
+      judged->diagnosis =
+          fmt::format("output {} is not {}", first->index, accepted.What(sum, first->index));
     judged->outside_sums = true;
   }
   judged->sums = grades;

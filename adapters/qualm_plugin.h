@@ -276,7 +276,7 @@ typedef struct qualm_problem {
 #define QUALM_CAN_CONCURRENT UINT32_C(2097152)
 /* linear: x may be QUALM_F32, if x_dtypes says so too; y is then QUALM_F32 and x_q is not to be
  * read. */
-#define QUALM_CAN_FLOAT_X UINT32_C(4194304)
+#define QUALM_CAN_FLOAT_X UINT32_C(8388608)
 
 /* Limits of one operation. Zero-initialise it and fill what differs. */
 typedef struct qualm_capability {

@@ -201,11 +201,24 @@ std::optional<Case> TakenWith(const Subject& subject, const std::optional<Case>&
   return taken && has(*taken) ? taken : std::nullopt;
 }
 
+// Whether the subject refuses every linear of f32 x: then none is drawn, which would take longer.
+bool RefusesFloatX(const Subject& subject) {
+  static const Case least = [] {
+    Case c = CaseOver(Op::kLinear, Tensor(DType::kF32, {1, 1}), DType::kF32);
+    c.K = 1;
+    c.w = Tensor(DType::kS8, {1, 1});
+    return c;
+  }();
+  return WhyNot(subject, least).find(kOfFloatX) != std::string::npos;
+}
+
 }  // namespace
 
 std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
   const uint64_t seed = relation::Hash(drawn);
+  const bool may_be_floats = RowOf(drawn.op).float_x && !RefusesFloatX(subject);
   const auto with_floats = [&](uint64_t turn) {
+    if (!may_be_floats) return std::optional<Case>();
     return TakenWith(subject, gen::WithFloatX(drawn, turn), {kOfFloatX}, HasFloatX);
   };
   const auto with_x_blocks = [&](bool as_stored) {
@@ -219,7 +232,7 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
   if (!taken) taken = AdaptTo(subject, drawn);
   // Whoever takes nothing else takes these at every turn.
   if (!taken) taken = with_x_blocks(/*as_stored=*/true);
-  for (uint64_t turn = 1; !taken && RowOf(drawn.op).float_x && turn < 8; ++turn)
+  for (uint64_t turn = 1; !taken && may_be_floats && turn < 8; ++turn)
     taken = with_floats(seed + turn);
   return taken;
 }

@@ -99,7 +99,7 @@ Terms TermsOf(const Case& c) {
   return terms;
 }
 
-Integer Up(Integer value, int bits) {
+Integer Up(const Integer& value, int bits) {
   return bits >= 0 ? Integer(value << bits) : Integer(-((-value) >> -bits));
 }
 

@@ -655,6 +655,11 @@ TEST(FloatSums, OperandsOfMoreBitsAreRounded) {
   c = One({1}, {0}, 1, 1);
   c.w_q.zero_point = {-(1 << 24) - 1};
   expect(c);
+  // Of f32 x three roundings: one scale less.
+  c = FloatOne({1}, {0}, 1);
+  c.w_q.zero_point = {-(1 << 24) - 1};
+  EXPECT_EQ(FloatSums(c)[0].permitted.low, 0x1p24 - 2);
+  EXPECT_EQ(FloatSums(c)[0].permitted.high, 0x1p24 + 4);
 }
 
 TEST(FloatSums, PaddingAddsNothing) {

@@ -1409,9 +1409,9 @@ Attribution Attributed(const Case& c, const Verdict& verdict, const Recorder& re
     Attribution found = FromAnswers(verdict, again.recorded(), subject, options);
     if (!found.complete) continue;
     if (!found.evidence.empty())
-      found.evidence.front().insert(0, part.K == c.K
-                                           ? "asked for the same codes with scales of 1: "
-                                           : "asked for some of the codes with scales of 1: ");
+      found.evidence.front().insert(
+          0, part.K == c.K ? "asked for the codes found, with scales of 1: "
+                           : "asked for some of the codes found, with scales of 1: ");
     return found;
   }
   return FromAnswers(verdict, recorder.recorded(), subject, options);

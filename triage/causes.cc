@@ -949,6 +949,14 @@ const Cause kCauses[] = {
     {Stage::kAccumulate, Kind::kPairSaturation, "16-bit accumulation",
      "accumulates saturated pairs in a saturating int16 (acc16)", Pairs,
      Set<&SumSteps::add, Add<Lanes{2, 1, 128}>>, 6},
+    {Stage::kAccumulate, Kind::kIndex, "sign of -128 lost",
+     "multiplies the input code -128 by a negative weight with the wrong sign: in 8 bits -128 has "
+     "no negative",
+     MultipliesLowest, LoseSignOfLowest, 3},
+    {Stage::kAccumulate, Kind::kIndex, "sign of -128 lost in pairs of blocks",
+     "multiplies the input code -128 by a negative weight with the wrong sign, but not in the last "
+     "of an odd number of blocks: in 8 bits -128 has no negative",
+     MultipliesLowestInBlocks, LoseSignOfLowestInPairs, 6},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 pair wrap",
      "adds products in pairs in an int16 that wraps", Pairs, Set<&SumSteps::add, Add<WrapOf(2)>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of taps",
@@ -1174,8 +1182,9 @@ const Cause kCauses[] = {
      "drops the last K % 32 terms, in the zero-point sums too", HasTail<32>, DropTerms<32>},
     {Stage::kRound, Kind::kRounding, "float32 scale product",
      "rounds x_scale*w_scale to float32 first",
-     [](const Case&
-            c) { return (HasSums(c) || c.op == Op::kRequantize) && c.requant == Requant::kExact; },
+     [](const Case& c) {
+       return (HasSums(c) || c.op == Op::kRequantize) && c.requant == Requant::kExact;
+     },
      RoundScaleProduct},
     {Stage::kOperands, Kind::kRounding, "denormals are zero", "takes denormals for 0",
      [](const Case& c) {
@@ -1289,15 +1298,6 @@ const Cause kCauses[] = {
      CodesOfInput, ReadWithOtherSign<&Case::x>},
     {Stage::kOperands, Kind::kIndex, "{w_sign}", "reads the {w_codes} with the other signedness",
      Weights, ReadWithOtherSign<&Case::w>},
-    {Stage::kAccumulate, Kind::kIndex, "sign of -128 lost",
-     "multiplies the input code -128 by a negative weight with the wrong sign: in 8 bits -128 has "
-     "no "
-     "negative",
-     MultipliesLowest, LoseSignOfLowest, 4},
-    {Stage::kAccumulate, Kind::kIndex, "sign of -128 lost in pairs of blocks",
-     "multiplies the input code -128 by a negative weight with the wrong sign, but not in the last "
-     "of an odd number of blocks: in 8 bits -128 has no negative",
-     MultipliesLowestInBlocks, LoseSignOfLowestInPairs, 6},
 };
 
 // Everyday mistakes that single codes often look like by chance: tried as families are.

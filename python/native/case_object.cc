@@ -39,9 +39,10 @@ const Window& WindowOf(const Case& c, const char* what) {
   return c.window;
 }
 
-// An entry per channel, or a row of entries where each block of weights has one.
-std::vector<int64_t> ShapeOfList(const Case& c, size_t entries) {
+// An entry per channel, or a row of entries where each block of weights, or of x, has one.
+std::vector<int64_t> ShapeOfList(const Case& c, size_t entries, bool of_x = false) {
   const auto count = static_cast<int64_t>(entries);
+  if (of_x && c.x_block != 0) return {c.M, RowBlocks(c)};
   if (c.w_block != 0 && count != c.N) return {c.N, RowBlocks(c)};
   return {count};
 }
@@ -91,11 +92,15 @@ py::object CaseObject::W() {
 }
 
 py::object CaseObject::Floats(const char* name, const std::vector<float>& list) {
-  return ArrayNamed(name, Tensor::Of<float>(ShapeOfList(case_, list.size()), list));
+  return ArrayNamed(
+      name, Tensor::Of<float>(
+                ShapeOfList(case_, list.size(), std::string_view(name).starts_with("x_")), list));
 }
 
 py::object CaseObject::Ints(const char* name, const std::vector<int32_t>& list) {
-  return ArrayNamed(name, Tensor::Of<int32_t>(ShapeOfList(case_, list.size()), list));
+  return ArrayNamed(
+      name, Tensor::Of<int32_t>(
+                ShapeOfList(case_, list.size(), std::string_view(name).starts_with("x_")), list));
 }
 
 py::object CaseObject::Scale(const char* name, const QParams& q, bool per_channel) {
@@ -253,7 +258,7 @@ void BindCase(py::module_& module) {
   using Found = std::pair<const QParams*, bool>;
   const auto of_x = [](const Case& c, const char* what) -> Found {
     if (!HasXQParams(c)) Lacks(c, what);
-    return {&c.x_q, ChannelsOf(c, PerChannel::kX)};
+    return {&c.x_q, ChannelsOf(c, PerChannel::kX) || c.x_block != 0};
   };
   const auto of_w = [](const Case& c, const char* what) -> Found {
     if (!HasW(c.op) && !RowOf(c.op).multiplier) Lacks(c, what);

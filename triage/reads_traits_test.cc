@@ -203,7 +203,7 @@ const Common kCommon[] = {
      "is off by one where the value lies"},
     {"SomeTies", "float32 multiplier", Op::kConcat, "tie", "is off by one on some exact ties"},
     {"OffByOne", "operands rounded first", Op::kAdd, "rounding",
-     "is off by one at most, in either direction"},
+     "is off by one at most in the cases asked, in either direction"},
     {"Wrap", "int32 wrap", Op::kLinear, "int32-overflow",
      "is wrong only where the integer that is scaled is 2^31 or more"},
     {"Conversion", "conversion overflow", Op::kRequantize, "int32-overflow",

@@ -366,8 +366,9 @@ std::optional<ShownOfSubject> OffByOne(Op op, const Counted& counted) {
   const bool is_function = op == Op::kTable || op == Op::kSoftmax;
   return ShownOfSubject{
       FindingKind::kRounding,
-      fmt::format("is off by one at most, in either direction: it {}rounds on the way",
-                  is_function ? "approximates the function, or " : ""),
+      fmt::format(
+          "is off by one at most in the cases asked, in either direction: it {}rounds on the way",
+          is_function ? "approximates the function, or " : ""),
       Shares(counted)};
 }
 

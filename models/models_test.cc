@@ -735,7 +735,7 @@ struct FewBits {
 
   std::string Model(bool zero_points, int64_t level = 0, bool g_idx = false) const {
     ModelWriter model;
-    model.Input("x", onnx::kFloat, {1, 2, 6}).Constant("b", b).Constant("s", scales);
+    model.Input("x", graph::kFloat, {1, 2, 6}).Constant("b", b).Constant("s", scales);
     // Zero points 8 and 1 of row 0, 2 and 8 of row 1.
     model.Constant("z", Tensor::Of<uint8_t>({2}, std::vector<uint8_t>{0x18, 0x82}));
     model.Constant("i", std::vector<int64_t>{0, 0, 0, 0, 1, 1});

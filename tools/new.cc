@@ -175,7 +175,7 @@ std::string Features(Op op, std::string_view margin) {
     bool concerns;
     std::string_view name;
   };
-  const std::array<Feature, 21> all{{
+  const std::array<Feature, 22> all{{
       {row.bias, "BIAS_F32"},
       {row.bias_i32, "BIAS_I32"},
       {row.relu, "RELU"},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JUnit XML, the dialect that CI servers agree on: testsuites / testsuite / testcase.
-#include <fmt/format.h>
-
+#include <array>
+#include <charconv>
 #include <cstdint>
 #include <map>
 #include <string_view>
@@ -50,7 +50,12 @@ struct Suite {
   std::string body;
 };
 
-std::string TimeAttribute(double seconds) { return fmt::format(" time=\"{:.3f}\"", seconds); }
+std::string TimeAttribute(double seconds) {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), seconds,
+                                 std::chars_format::fixed, 3);
+  return " time=\"" + std::string(digits.data(), end.ptr) + "\"";
+}
 
 }  // namespace
 

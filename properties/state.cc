@@ -178,9 +178,9 @@ void Alter(std::vector<T>& /*list*/) {}
 template <class T>
 void Alter(std::optional<std::vector<T>>& /*list*/) {}
 
-// With another number of blocks the lists of w would need another length.
+// With another number of blocks the lists of w, or of x, would need another length.
 bool IsAltered(const Case& c, const Field& field) {
-  return RowOf(c.op).*field.has && field.has != &OpRow::blocks;
+  return RowOf(c.op).*field.has && field.has != &OpRow::blocks && field.has != &OpRow::x_blocks;
 }
 
 size_t ParametersOf(const Case& c) {

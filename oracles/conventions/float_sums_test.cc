@@ -326,6 +326,7 @@ Case FloatLayer(uint64_t seed) {
     x = static_cast<float>(sum);
   }
   c.x_q = QParams{};
+  c.x_block = 0;
   return c;
 }
 

@@ -575,21 +575,21 @@ Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
         x.SetInt(i, static_cast<int32_t>(rng.Between(codes.min, codes.max)));
       kind = "all codes";
       value = Value::Of(std::move(x));
-    } else if (port.type == graph::kInt64 || port.type == graph::kInt32) {
-      std::vector<int64_t> integers;
-      for (int64_t i = 0; i < count; ++i) integers.push_back(rng.Between(0, 1));
+    } else if (port.type == graph::kInt32) {
+      Tensor x(DType::kS32, shape);
+      for (int64_t i = 0; i < count; ++i) x.SetInt(i, static_cast<int32_t>(rng.Between(0, 1)));
       kind = "0 and 1";
-      if (port.type == graph::kInt32) {
-        Tensor x(DType::kS32, shape);
-        for (int64_t i = 0; i < count; ++i)
-          x.SetInt(i, static_cast<int32_t>(integers[static_cast<size_t>(i)]));
-        value = Value::Of(std::move(x));
-      } else {
-        value = Value::Of(port.type, shape, std::move(integers));
-      }
+      value = Value::Of(std::move(x));
+    } else if (graph::SizeOfType(port.type) != 0) {
+      const bool codes = port.type == graph::kInt16;
+      std::vector<int64_t> integers;
+      for (int64_t i = 0; i < count; ++i)
+        integers.push_back(codes ? rng.Between(INT16_MIN, INT16_MAX) : rng.Between(0, 1));
+      kind = codes ? "all codes" : "0 and 1";
+      value = Value::Of(port.type, shape, std::move(integers));
     } else {
       graph.Fail(port.name, "is of " + graph::TypeName(port.type) +
-                                ", expected float, int8, uint8, int32 or int64");
+                                ", expected float, int8, uint8, int16, int32, int64 or bool");
     }
     told->push_back(
         fmt::format("{}: {}, random, {}{}", OneLine(port.name), ShapeText(value), kind, open));

@@ -121,14 +121,19 @@ std::string OperationText(const Row& row) {
                                      : OneLine(row.operators);
 }
 
+// Converters of TensorFlow join the names of all that became one operator.
+std::string LayerName(const Row& row) {
+  const std::string name = OneLine(row.name);
+  return name.size() <= 48 ? name : name.substr(0, 45) + "...";
+}
+
 std::string TableText(const ModelRun& run) {
   size_t name = 5, operation = 9, shape = 6;
   for (const Row& row : run.rows) {
-    name = std::max(name, OneLine(row.name).size());
+    name = std::max(name, LayerName(row).size());
     operation = std::max(operation, OperationText(row).size());
     shape = std::max(shape, row.shape.size());
   }
-  name = std::min<size_t>(name, 48);
   std::string text = run.by.empty()
                          ? "exact, layer by layer\n"
                          : fmt::format("{}, layer by layer, each on its own inputs\n", run.by);
@@ -138,7 +143,7 @@ std::string TableText(const ModelRun& run) {
   int64_t layers = 0, exact = 0, sums = 0, named = 0, undefined = 0, lost = 0, ran = 0;
   std::vector<std::string> wrong;
   for (const Row& row : run.rows) {
-    std::string line = fmt::format("  {:<{}}  {:<{}}  {:<{}}  {}", OneLine(row.name), name,
+    std::string line = fmt::format("  {:<{}}  {:<{}}  {:<{}}  {}", LayerName(row), name,
                                    OperationText(row), operation, row.shape, shape, RowText(row));
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     if (!row.op) {

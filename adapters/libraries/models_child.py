@@ -77,6 +77,6 @@ def serve(make_runtime):
             question.answer(runtime.run(question))
             told = "ok"
         except Exception as error:  # pylint: disable=broad-except
-            told = "error " + one_line(error)[:1000]
+            told = "error " + one_line(error)[:400]
         out.write(told + "\n")
         out.flush()

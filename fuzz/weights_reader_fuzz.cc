@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads any bytes as a .npy, a .safetensors and an .onnx file: an InputError on one line, or layers
-// that are valid, and a graph all of whose values can be read or are refused. Traps at anything
-// else.
+// Reads any bytes as a .npy, a .safetensors, an .onnx and a .tflite file: an InputError on one
+// line, or layers that are valid, and a graph all of whose values can be read or are refused. Traps
+// at anything else.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,6 +12,7 @@
 #include "core/io/layers.h"
 #include "core/io/npy.h"
 #include "core/io/onnx_graph.h"
+#include "core/io/tflite_graph.h"
 #include "core/status.h"
 #include "fuzz/reads_or_refuses.h"
 
@@ -25,14 +26,34 @@ void Valid(const Case& layer) {
   if (layer.w.dtype() != DType::kF32) QUALM_CHECK_EQ(Validate(layer), "");
 }
 
-// Every value of a graph is read or refused, and the graph stays what it is when values are shown.
-void ReadGraph(std::string_view bytes) {
-  const onnx::Graph graph(bytes, "fuzz");
-  std::vector<std::string> values;
+void ReadConstants(const graph::Graph& graph) {
   for (const auto& [name, stored] : graph.constants()) {
     ReadsOrRefuses([&] { graph.Read(name, stored); }, "fuzz: ");
     ReadsOrRefuses([&] { graph.ReadIntegers(name, stored); }, "fuzz: ");
   }
+}
+
+// What a node reads and makes is known, with its scale.
+void ReadTflite(std::string_view bytes) {
+  const tflite::Graph graph(bytes, "fuzz");
+  ReadConstants(graph);
+  for (const graph::Node& node : graph.nodes()) {
+    for (const auto* const names : {&node.inputs, &node.outputs}) {
+      for (const std::string& name : *names) {
+        if (name.empty()) continue;
+        const tflite::Known* const known = graph.Find(name);
+        QUALM_CHECK(known != nullptr);
+        QUALM_CHECK(known->scale.empty() || graph.FindConstant(known->scale) != nullptr);
+      }
+    }
+  }
+}
+
+// Every value of a graph is read or refused, and the graph stays what it is when values are shown.
+void ReadGraph(std::string_view bytes) {
+  const onnx::Graph graph(bytes, "fuzz");
+  std::vector<std::string> values;
+  ReadConstants(graph);
   for (const graph::Node& node : graph.nodes()) {
     if (graph.MakerOf(node.Output(0)) != nullptr) values.push_back(node.Output(0));
     const std::vector<int64_t> types(node.inputs.size(), graph::kFloat);
@@ -71,5 +92,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       },
       "fuzz: ");
   ReadsOrRefuses([&] { ReadGraph(bytes); }, "fuzz: ");
+  ReadsOrRefuses([&] { ReadTflite(bytes); }, "fuzz: ");
   return 0;
 }

@@ -319,13 +319,13 @@ class Runner {
       return;
     } catch (const NotRun& plain) {
       row.not_run = reason.empty() ? plain.why : reason;
+      row.no_layer = reason;
     }
     for (const std::string& input : node.inputs) {
       const auto lost = lost_.find(input);
       if (lost != lost_.end()) row.not_run = "behind " + lost->second;
     }
     if (!row.not_run.starts_with("behind ") && AskForNode(node, &row)) {
-      row.no_layer = reason;
       row.not_run.clear();
       run_.rows.push_back(std::move(row));
       return;
@@ -341,7 +341,8 @@ class Runner {
       if (!output.empty()) lost_[output] = cause;
     }
     // A node that only moves what is lost anyway is worth no line.
-    if (!behind || row.layer.node != nullptr) run_.rows.push_back(std::move(row));
+    if (!behind || row.layer.node != nullptr || !row.no_layer.empty())
+      run_.rows.push_back(std::move(row));
   }
 
   bool AskForNode(const Node& node, Row* row) {

@@ -50,7 +50,7 @@ struct Row {
   std::optional<Op> op;    // of a layer
   std::string shape;       // "u8 [1,8,16,16]"
   std::string by;          // who ran a node that is no layer
-  std::string no_layer;    // why such a node is none although its operator is quantized
+  std::string no_layer;    // why a node is none although its operator is quantized
   std::string not_run;     // why it was not
   std::string not_judged;  // why what they gave was not
   std::optional<Judged> judged;

@@ -55,7 +55,9 @@ std::string LayersOf(const ModelRun& run) {
   std::string text;
   for (const Row& row : run.rows) {
     text += (text.empty() ? "" : ", ") + row.operators + ": " +
-            (row.op ? std::string(Name(*row.op)) : row.not_run + row.no_layer);
+            (row.op                ? std::string(Name(*row.op))
+             : row.not_run.empty() ? row.no_layer
+                                   : row.not_run);
   }
   return text;
 }

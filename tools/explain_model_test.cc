@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// qualm explain model.onnx, as users start it: exact, against recorded values, and, where it is
-// installed, against ONNX Runtime.
+// qualm explain MODEL, as users start it: exact, against recorded values, and, where they are
+// installed, against ONNX Runtime and LiteRT.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,6 +9,7 @@
 #include "core/io/npy.h"
 #include "core/rng.h"
 #include "models/model_writer_test_util.h"
+#include "models/tflite_writer_test_util.h"
 #include "tools/run_qualm_test_util.h"
 
 namespace qualm::tools {
@@ -159,6 +160,72 @@ TEST_F(ExplainModel, OnnxruntimeIsJudgedLayerByLayer) {
   EXPECT_EQ(model["outputs"][0]["compared"], true);
 }
 
+// A convolution, a depthwise one with a residual, a pool, a dense layer and a softmax of s8 codes;
+// and a sum of 16 bits, which no case says.
+std::string LiteNet() {
+  using models::test::FlatTable;
+  using models::test::LiteQ;
+  models::test::TfliteWriter model;
+  const LiteQ x_q{{0.03f}, {-5}}, h_q{{0.02f}, {-128}}, share{{0x1p-8f}, {-128}};
+  const auto window = [](int64_t activation_at) {
+    FlatTable options;
+    options.Number(0, int8_t{0}).Number(1, 1).Number(2, 1);
+    return options.Number(static_cast<int>(activation_at), int8_t{1});
+  };
+  const auto bias = [&](const std::string& name, int64_t n, float scale) {
+    return model.Constant(name, Random(DType::kS32, {n}, 7, -3000, 3000), {{scale}, {0}});
+  };
+  const auto s8 = [&](const std::string& name, const std::vector<int32_t>& shape, const LiteQ& q) {
+    return model.Tensor(name, models::test::kLiteInt8, shape, q);
+  };
+  const int32_t x = s8("x", {1, 8, 8, 3}, x_q), c = s8("c", {1, 8, 8, 4}, h_q);
+  const int32_t d = s8("d", {1, 8, 8, 4}, h_q), r = s8("r", {1, 8, 8, 4}, h_q);
+  const int32_t p = s8("p", {1, 4, 4, 4}, h_q), f = s8("f", {1, 5}, {{0.1f}, {0}});
+  const int32_t y = s8("y", {1, 5}, share);
+  const Tensor cw = Random(DType::kS8, {4, 3, 3, 3}, 1, -127, 127);
+  const Tensor dw = Random(DType::kS8, {1, 3, 3, 4}, 2, -127, 127);
+  const Tensor fw = Random(DType::kS8, {5, 64}, 3, -127, 127);
+  model.Op(3, {x, model.Constant("cw", cw, {{0.002f}, {0}}), bias("cb", 4, 0.03f * 0.002f)}, {c},
+           models::test::kConv2dOptions, window(3), 3);
+  FlatTable depthwise = window(4);
+  depthwise.Number(3, 1);
+  model.Op(4, {c, model.Constant("dw", dw, {{0.003f}, {0}}), bias("db", 4, 0.02f * 0.003f)}, {d},
+           models::test::kDepthwiseOptions, depthwise, 3);
+  model.Op(0, {c, d}, {r}, models::test::kAddOptions, FlatTable().Number(0, int8_t{0}), 2);
+  FlatTable pool;
+  pool.Number(0, int8_t{1}).Number(1, 2).Number(2, 2).Number(3, 2).Number(4, 2);
+  model.Op(1, {r}, {p}, models::test::kPoolOptions, pool, 2);
+  model.Op(9, {p, model.Constant("fw", fw, {{0.004f}, {0}}), bias("fb", 5, 0.02f * 0.004f)}, {f},
+           models::test::kFullyConnectedOptions, FlatTable().Number(0, int8_t{0}), 4);
+  model.Op(25, {f}, {y}, models::test::kSoftmaxOptions, FlatTable().Number(0, 1.0f), 2);
+  const LiteQ wide{{0.001f}, {0}};
+  const int32_t a = model.Tensor("a", models::test::kLiteInt16, {1, 5}, wide);
+  const int32_t b = model.Tensor("b", models::test::kLiteInt16, {1, 5}, wide);
+  model.Op(0, {a, a}, {b}, models::test::kAddOptions, FlatTable().Number(1, int8_t{0}), 2);
+  return model.Inputs({x, a}).Outputs({y, b}).Text();
+}
+
+TEST_F(ExplainModel, LitertIsJudgedLayerByLayer) {
+  Write("net.tflite", LiteNet());
+  for (const std::string runtime : {"tflite", "tflite@builtin", "tflite@reference"}) {
+    SCOPED_TRACE(runtime);
+    const Ran ran = Qualm({"explain", "net.tflite", "--runtime", runtime, "--json", "r.json"});
+    if (const std::string why = Absent(ran); !why.empty()) GTEST_SKIP() << why;
+    ASSERT_LE(ran.status, 1) << ran.err;
+    const Json model = ReadJson("r.json")["model"];
+    EXPECT_EQ(model["by"].get<std::string>().substr(0, 7), "LiteRT ") << ran.out;
+    for (const char* value : {"c", "d", "r", "p", "f", "y"}) {
+      const Json& layer = Layer(model, value);
+      EXPECT_TRUE(layer.contains("outputs")) << value << " " << layer.dump();
+      EXPECT_EQ(layer.value("wrong", true), false) << value << " " << layer.dump();
+      EXPECT_EQ(layer.value("on_own_inputs", false), true) << value;
+    }
+    EXPECT_EQ(Layer(model, "b")["ran_by"], model["by"]);
+    EXPECT_EQ(Layer(model, "b")["no_layer"], "a is of int16, expected int8 or uint8");
+    EXPECT_EQ(model["outputs"][0]["compared"], true);
+  }
+}
+
 TEST_F(ExplainModel, RefusesInOneLine) {
   Write("net.onnx", Qdq().Text());
   Write("x.npy", NpyOf(Tensor(DType::kF32, {1, 3, 8, 9})));
@@ -179,6 +246,12 @@ TEST_F(ExplainModel, RefusesInOneLine) {
                  "--output: is for --emit, expected --emit KIND too");
   Write("bad.onnx", "\x0F");
   ExpectBadInput({"explain", "bad.onnx"}, "bad.onnx: file: is no ONNX model");
+  Write("bad.tflite", "TFL3");
+  ExpectBadInput({"explain", "bad.tflite"}, "bad.tflite: file: is no TensorFlow Lite model");
+  Write("net.tflite", LiteNet());
+  ExpectBadInput(
+      {"explain", "net.tflite", "--runtime", "onnxruntime"},
+      "--runtime: is \"onnxruntime\", expected tflite, tflite@builtin, tflite@reference");
   Write("empty.onnx", "");
   ExpectBadInput({"explain", "empty.onnx"}, "empty.onnx: file: has no nodes, expected a model");
 }

@@ -85,6 +85,7 @@ Case RandomCase::DrawInBlocks(Op op) {
 Case RandomCase::DrawFloatX() {
   Case c = rng_.Chance(1, 2) ? Draw(Op::kLinear) : DrawInBlocks(Op::kLinear);
   c.bias_i32.reset();
+  c.x_block = 0;
   c.x_q = c.out_q = QParams{};
   c.out_dtype = DType::kF32;
   OpenClamp(&c);

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <sstream>
 #include <utility>
 
@@ -29,6 +30,11 @@ std::vector<char*> Words(std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+std::string WithoutTimes(const std::string& junit) {
+  static const std::regex time(" time=\"[0-9.]+\"");
+  return std::regex_replace(junit, time, "");
+}
 
 void QualmTest::SetUp() {
   std::string pattern = (std::filesystem::temp_directory_path() / "qualm-test-XXXXXX").string();

@@ -17,6 +17,9 @@
 
 namespace qualm::tools {
 
+// A JUnit document without the seconds, which differ from run to run.
+std::string WithoutTimes(const std::string& junit);
+
 struct Ran {
   int status = -1;  // exit status; 128 + signal
   std::string out;

@@ -34,6 +34,7 @@ bool WeightZeroPointsAreU8(const Case& c) {
 }
 
 bool IsInBlocks(const Case& c) { return c.w_block != 0; }
+bool IsInBlocksOfCodes(const Case& c) { return IsInBlocks(c) && !HasFloatX(c); }
 bool HasNibbles(const Case& c) { return BitsOf(c.w.dtype()) == 4; }
 
 using Cases = bool (*)(const Case& c);
@@ -387,7 +388,7 @@ const std::vector<Planted>& Table() {
       {{"block-lowest-code", "ggml issue 1393: _mm256_sign_epi8 leaves -128 as it is",
         "in blocks, -128 times a negative weight has the wrong sign", linear, Kind::kIndex,
         "sign of -128 lost"},
-       IsInBlocks},
+       IsInBlocksOfCodes},
   };
   return table;
 }
@@ -490,17 +491,18 @@ class FaultySubject final : public InProcessSubject {
 
  private:
   bool KnowsBlocks() const {
-    return std::ranges::any_of(planted_,
-                               [](const Planted* planted) { return planted->where == IsInBlocks; });
+    return std::ranges::any_of(planted_, [](const Planted* planted) {
+      return planted->where == IsInBlocks || planted->where == IsInBlocksOfCodes;
+    });
   }
 
   // Faults of what is done with weights alone, whatever x is.
   bool KnowsFloatX() const {
     constexpr std::array<std::string_view, 3> kOfWeights{"nibbles-swapped", "nibble-sign",
                                                          "weight-zp-int8"};
-    return KnowsBlocks() || std::ranges::any_of(planted_, [&](const Planted* planted) {
-             return std::ranges::count(kOfWeights, planted->info.id) != 0;
-           });
+    return std::ranges::any_of(planted_, [&](const Planted* planted) {
+      return planted->where == IsInBlocks || std::ranges::count(kOfWeights, planted->info.id) != 0;
+    });
   }
 
   // Callers that share only what a fault shares. A wrong output takes the place of y.

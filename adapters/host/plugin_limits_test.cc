@@ -153,6 +153,7 @@ TEST(PluginLimits, NameTheFeatureThatAPluginLacks) {
     limits.features &= ~needs.feature;
     EXPECT_EQ(OutsideLimits(limits, needs.c), needs.why);
     limits.features = needs.feature;
+    if (needs.c.x_block != 0) limits.features |= QUALM_CAN_PER_BLOCK;
     EXPECT_EQ(OutsideLimits(limits, needs.c), "") << needs.why << " and nothing else";
   }
 

@@ -135,7 +135,8 @@ std::optional<Case> InBlocks(const Case& c, uint64_t seed) {
 }
 
 std::optional<Case> XInBlocks(const Case& c, uint64_t seed, bool as_stored) {
-  if (!RowOf(c.op).x_blocks || c.M == 0 || c.K == 0 || c.w_block != 0) return std::nullopt;
+  if (!RowOf(c.op).x_blocks || HasFloatX(c) || c.M == 0 || c.K == 0 || c.w_block != 0)
+    return std::nullopt;
   Rng rng(MixSeed(seed, 5001));
   if (rng.Chance(1, 2) && !as_stored) return std::nullopt;
   const bool stored = rng.Chance(2, 3) || as_stored;

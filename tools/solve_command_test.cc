@@ -178,7 +178,7 @@ TEST_F(NumbersOfPeople, WeightsGivenToAVerbThatReadsCases) {
   EXPECT_FALSE(Has(Qualm({"explain", onnx, "--no-runtime"}).err, "holds weights"));
   EXPECT_FALSE(Has(Qualm({"certify", npy}).err, "holds weights"));
   ExpectBadInput({"explain", Named("model.tflite", std::string("\x1c\0\0\0TFL3", 8))},
-                 "model.tflite: file: is binary, expected a case file, which is JSON text");
+                 "model.tflite: file: is no TensorFlow Lite model (it ends too early)");
   ExpectBadInput({"certify", "model.tflite"},
                  "model.tflite: file: is binary, expected a case file");
 }

@@ -382,26 +382,31 @@ INSTANTIATE_TEST_SUITE_P(
       return InName(param.param.fault, param.param.property, Name(param.param.op));
     });
 
-// Faults of weights are found, made small and named whatever x is.
+// Faults of weights are found, made small and named whatever x is. A zero point of 128 that wraps
+// in int8 is one that is added: cases that have no other leave both.
 TEST_F(Triage, FaultsOfWeightsAreNamedInFloats) {
   const std::vector<std::pair<const char*, FindingKind>> faults{
       {"nibbles-swapped", kIndex}, {"nibble-sign", kIndex}, {"weight-zp-int8", kZeroPoint},
       {"block-neighbour", kIndex}, {"block-last", kTail},   {"block-zero-point", kZeroPoint}};
   const Property& property = *FindProperty("matches_exact");
   for (const auto& [fault, kind] : faults) {
+    SCOPED_TRACE(fault);
+    const bool wraps = std::string_view(fault) == "weight-zp-int8";
     const auto subject = Make(std::string("faulty:") + fault);
-    std::optional<Case> failing;
-    for (uint64_t seed = 0; seed < 2000 && !failing; ++seed) {
+    int failing = 0, named = 0;
+    for (uint64_t seed = 0; seed < 2000 && failing < 3; ++seed) {
       const std::optional<Case> c = gen::WithFloatX(gen::Draw(kLinear, seed), seed);
-      if (c && Judge(property, *c, *subject).failed()) failing = c;
+      if (!c || !Judge(property, *c, *subject).failed()) continue;
+      ++failing;
+      const MinimizeResult result = Minimize(*c, *subject, property);
+      EXPECT_TRUE(HasFloatX(result.minimized));
+      EXPECT_LE(result.minimized.K, wraps ? 1 : 3) << CaseToJson(result.minimized);
+      if (!result.attribution.complete) continue;
+      EXPECT_EQ(result.attribution.kind, kind) << result.attribution.diagnosis;
+      ++named;
     }
-    ASSERT_TRUE(failing) << fault;
-    const MinimizeResult result = Minimize(*failing, *subject, property);
-    EXPECT_TRUE(HasFloatX(result.minimized)) << fault;
-    EXPECT_EQ(result.attribution.kind, kind) << fault << ": " << result.attribution.diagnosis;
-    EXPECT_TRUE(result.attribution.complete) << fault << ": " << result.attribution.diagnosis;
-    EXPECT_LE(result.minimized.K, std::string_view(fault) == "weight-zp-int8" ? 1 : 3)
-        << fault << CaseToJson(result.minimized);
+    EXPECT_EQ(failing, 3);
+    EXPECT_GE(named, wraps ? 1 : 3);
   }
 }
 

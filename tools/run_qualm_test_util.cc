@@ -31,7 +31,7 @@ std::vector<char*> Words(std::vector<std::string>& words) {
 
 }  // namespace
 
-std::string WithoutTimes(const std::string& junit) {
+std::string WithoutSeconds(const std::string& junit) {
   static const std::regex time(" time=\"[0-9.]+\"");
   return std::regex_replace(junit, time, "");
 }

@@ -18,7 +18,7 @@
 namespace qualm::tools {
 
 // A JUnit document without the seconds, which differ from run to run.
-std::string WithoutTimes(const std::string& junit);
+std::string WithoutSeconds(const std::string& junit);
 
 struct Ran {
   int status = -1;  // exit status; 128 + signal

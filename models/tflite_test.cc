@@ -416,7 +416,7 @@ TEST(Tflite, WhatNoCaseSaysTheRuntimeRuns) {
             "FULLY_CONNECTED: packed is of int4, expected int8 or uint8, ADD: ");
   EXPECT_EQ(runtime.asked, "QUANTIZE x; ADD q; FULLY_CONNECTED x; FULLY_CONNECTED z; ADD hybrid; ");
   EXPECT_EQ(LayersOf(RunOn(text, inputs)),
-            "QUANTIZE: q is of int16, expected int8 or uint8, "
+            "QUANTIZE: q is of int16, expected int8 or uint8, ADD: behind q, "
             "FULLY_CONNECTED: x is of float, expected int8 or uint8, "
             "FULLY_CONNECTED: packed is of int4, expected int8 or uint8");
 }

@@ -187,29 +187,47 @@ std::optional<Case> AdaptTo(const Subject& subject, const Case& c) {
 
 namespace {
 
+using Words = std::initializer_list<std::string_view>;
+
+bool SaysOneOf(const std::string& why, Words words) {
+  return std::ranges::any_of(
+      words, [&](std::string_view word) { return why.find(word) != std::string::npos; });
+}
+
 // The case, or what AdaptTo makes of it where that keeps what the subject may know nothing of.
 // Whoever refuses that says so first, in one of the `words`, or loses time here.
-std::optional<Case> TakenWith(const Subject& subject, const std::optional<Case>& c,
-                              std::initializer_list<std::string_view> words,
+std::optional<Case> TakenWith(const Subject& subject, const std::optional<Case>& c, Words words,
                               bool (*has)(const Case&)) {
   if (!c) return std::nullopt;
   const std::string why = WhyNot(subject, *c);
   if (why.empty()) return c;
-  for (const std::string_view word : words)
-    if (why.find(word) != std::string::npos) return std::nullopt;
+  if (SaysOneOf(why, words)) return std::nullopt;
   std::optional<Case> taken = AdaptTo(subject, *c);
   return taken && has(*taken) ? taken : std::nullopt;
 }
 
-// Whether the subject refuses every linear of f32 x: then none is drawn, which would take longer.
+// A linear of one product, of this x.
+Case LeastLinear(DType x) {
+  Case c = CaseOver(Op::kLinear, Tensor(x, {1, 1}), DType::kF32);
+  c.K = 1;
+  c.w = Tensor(DType::kS8, {1, 1});
+  return c;
+}
+
+// Whether the subject refuses every linear of f32 x, or with x in blocks: then none is drawn, which
+// would take longer.
 bool RefusesFloatX(const Subject& subject) {
+  static const Case least = LeastLinear(DType::kF32);
+  return SaysOneOf(WhyNot(subject, least), {kOfFloatX});
+}
+bool RefusesXInBlocks(const Subject& subject) {
   static const Case least = [] {
-    Case c = CaseOver(Op::kLinear, Tensor(DType::kF32, {1, 1}), DType::kF32);
-    c.K = 1;
-    c.w = Tensor(DType::kS8, {1, 1});
+    Case c = LeastLinear(DType::kS8);
+    c.per_channel = true;
+    c.w_block = c.x_block = 1;
     return c;
   }();
-  return WhyNot(subject, least).find(kOfFloatX) != std::string::npos;
+  return SaysOneOf(WhyNot(subject, least), {kInBlocks, kXInBlocks});
 }
 
 }  // namespace
@@ -221,7 +239,9 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
     if (!may_be_floats) return std::optional<Case>();
     return TakenWith(subject, gen::WithFloatX(drawn, turn), {kOfFloatX}, HasFloatX);
   };
+  const bool may_be_blocks = RowOf(drawn.op).x_blocks && !RefusesXInBlocks(subject);
   const auto with_x_blocks = [&](bool as_stored) {
+    if (!may_be_blocks) return std::optional<Case>();
     return TakenWith(subject, gen::XInBlocks(drawn, seed, as_stored), {kInBlocks, kXInBlocks},
                      [](const Case& c) { return c.x_block != 0; });
   };

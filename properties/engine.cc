@@ -177,7 +177,6 @@ void MergeCounts(const CheckResult& from, CheckResult& into) {
     for (const auto& [why, count] : reasons) into.adapted[subject][why] += count;
   }
   for (const auto& [key, sums] : from.sums) into.sums[key].Add(sums);
-  for (const auto& [name, seconds] : from.seconds) into.seconds[name] += seconds;
   into.coverage.Merge(from.coverage);
 }
 
@@ -270,6 +269,7 @@ uint64_t CaseSeed(uint64_t seed, Op op, int64_t i) {
 void Totals::Merge(const Totals& other) {
   cases += other.cases;
   for (const auto& [judgement, count] : other.verdicts) verdicts[judgement] += count;
+  seconds += other.seconds;
 }
 
 int64_t Totals::of(Judgement judgement) const {
@@ -309,11 +309,12 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
           const Judgement judgement =
               Declared(c, property, *subject, memo, verdict, judging.attribute);
           const std::string name = FullName(c.op, property);
-          const auto now = std::chrono::steady_clock::now();
-          result.seconds[name] += std::chrono::duration<double>(now - before).count();
-          before = now;
           result.totals.Add(judgement);
-          result.by_property[name].Add(judgement);
+          Totals& of_property = result.by_property[name];
+          of_property.Add(judgement);
+          const auto now = std::chrono::steady_clock::now();
+          of_property.seconds += std::chrono::duration<double>(now - before).count();
+          before = now;
           result.by_subject[subject_name].Add(judgement);
           square.Add(judgement);
           if (verdict.sums) result.sums[{subject_name, c.op}].Add(*verdict.sums);

@@ -24,6 +24,9 @@ namespace qualm {
 struct Totals {
   int64_t cases = 0;  // drawn cases; the rest count verdicts
   std::map<Judgement, int64_t> verdicts;
+  // CheckResult::by_property alone: the time that judging took. An answer that several properties
+  // ask for counts for the first of them.
+  double seconds = 0;
   void Add(Judgement judgement) { ++verdicts[judgement]; }
   void Merge(const Totals& other);
   int64_t of(Judgement judgement) const;
@@ -92,9 +95,6 @@ struct CheckResult {
     std::map<std::string, int64_t> reasons;
   };
   std::map<std::pair<std::string, Op>, Unjudged> unjudged;
-  // Seconds that each property took, by full name. An answer that several ask for counts for the
-  // first of them.
-  std::map<std::string, double> seconds;
   // Outputs of cases that the contract "sum" judged, by subject and operation.
   std::map<std::pair<std::string, Op>, SumGrades> sums;
   // Cases that were adapted: subject -> why it did not take the drawn case -> count.

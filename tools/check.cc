@@ -302,8 +302,7 @@ std::vector<JUnitTest> JUnitTests(const CheckResult& result, const std::vector<F
                                   const KnownFindings& known) {
   std::vector<JUnitTest> tests;
   for (const auto& [name, totals] : result.by_property) {
-    JUnitTest test{"qualm", name, std::string(Name(Judgement::kPassed)), "",
-                   result.seconds.at(name)};
+    JUnitTest test{"qualm", name, std::string(Name(Judgement::kPassed)), "", totals.seconds};
     if (totals.of(Judgement::kPassed) == 0) {
       test.status = Name(Judgement::kSkipped);
       std::map<std::string, int64_t> reasons;

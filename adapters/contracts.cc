@@ -20,8 +20,7 @@ constexpr const char* kFbgemmPairs =
 constexpr const char* kGgmlLowest =
     "psignb gives activations the sign of the weight in 8 bits, where -128 has no negative: -128 "
     "times a negative weight has the wrong sign, so that q8_0 activations must be -127 to 127 "
-    "(ggml "
-    "src/ggml-cpu/arch/x86/quants.c, mul_sum_i8_pairs; ggml issue 1393)";
+    "(ggml src/ggml-cpu/arch/x86/quants.c, mul_sum_i8_pairs; ggml issue 1393)";
 constexpr const char* kOnednnPairs =
     "without VNNI, vpmaddubsw adds two u8*s8 products in a saturating int16 "
     "(oneDNN developer guide, Nuances of int8 Computations; oneDNN issue 476)";

@@ -404,6 +404,7 @@ inline int64_t RowBlocks(const Case& c) {
 }
 // The entry of w_q that weight k of channel n has, of a linear or dynamic_linear per channel.
 inline size_t WEntry(const Case& c, int64_t n, int64_t k) {
+  if (c.w_q.scale.size() == 1) return 0;
   return static_cast<size_t>(n * RowBlocks(c) + (c.w_block == 0 ? 0 : k / c.w_block));
 }
 // The entry of x_q that element k of row m of x has, of a linear.

@@ -158,10 +158,24 @@ void WriteElements(Writer& writer, const Tensor& tensor) {
   }
 }
 
-QParams ReadQParams(Reader& reader) {
-  const float scale = ScaleFrom(reader.Word());
-  return {{scale}, {reader.Int()}};
+// A scale and zero point for each channel, or for each block.
+QParams ReadEntries(Reader& reader, int64_t count) {
+  QParams q{{}, {}};
+  for (int64_t i = 0; i < count; ++i) {
+    q.scale.push_back(ScaleFrom(reader.Word()));
+    q.zero_point.push_back(reader.Int());
+  }
+  return q;
 }
+
+void WriteEntries(Writer& writer, const QParams& q) {
+  for (size_t i = 0; i < q.scale.size(); ++i) {
+    writer.Word(BitsOf(q.scale[i]));
+    writer.Int(q.zero_point[i]);
+  }
+}
+
+QParams ReadQParams(Reader& reader) { return ReadEntries(reader, 1); }
 
 // The place of one scale and zero point in the header. The reader ignores it if per_channel.
 void WriteQParams(Writer& writer, const QParams& q) {
@@ -263,19 +277,11 @@ void ReadBlocks(Reader& reader, Case& c) {
   c.per_channel = true;
   c.bias_i32.reset();
   c.requant = Requant::kExact;
-  c.w_q = {{}, {}};
-  for (int64_t i = 0; i < c.N * RowBlocks(c); ++i) {
-    c.w_q.scale.push_back(ScaleFrom(reader.Word()));
-    c.w_q.zero_point.push_back(reader.Int());
-  }
+  c.w_q = ReadEntries(reader, c.N * RowBlocks(c));
   const bool has_x = RowOf(c.op).x_blocks && c.M > 0 && c.out_dtype == DType::kF32;
   if (marker != kBothBlocks || !has_x) return;
   c.x_block = c.w_block;
-  c.x_q = {{}, {}};
-  for (int64_t i = 0; i < c.M * RowBlocks(c); ++i) {
-    c.x_q.scale.push_back(ScaleFrom(reader.Word()));
-    c.x_q.zero_point.push_back(reader.Int());
-  }
+  c.x_q = ReadEntries(reader, c.M * RowBlocks(c));
 }
 
 // Instead of the codes of x: the output is f32 too.
@@ -369,11 +375,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   ReadElements(reader, c.w);
   if (row.observer) FitCase(&c);  // not all values can be observed
   if (c.per_channel && HasChannelList(op)) {
-    QParams q{{}, {}};
-    for (int64_t n = 0; n < c.N; ++n) {
-      q.scale.push_back(ScaleFrom(reader.Word()));
-      q.zero_point.push_back(reader.Int());
-    }
+    QParams q = ReadEntries(reader, c.N);
     if (by_multiplier) {
       c.multiplier = std::move(q.scale);
     } else {
@@ -447,13 +449,7 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   }
   WriteElements(writer, stored.x);
   WriteElements(writer, narrow ? Reshaped(c.w, kWeightCodes.front(), c.w.shape()) : c.w);
-  if (c.per_channel && HasChannelList(c.op)) {
-    const QParams& q = ChannelQParams(stored);
-    for (size_t n = 0; n < q.scale.size(); ++n) {
-      writer.Word(BitsOf(q.scale[n]));
-      writer.Int(q.zero_point[n]);
-    }
-  }
+  if (c.per_channel && HasChannelList(c.op)) WriteEntries(writer, ChannelQParams(stored));
   if (c.bias) {
     for (const float value : *c.bias) writer.Word(BitsOf(value));
   }
@@ -469,13 +465,8 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   if (c.w_block != 0) {
     writer.Byte(c.x_block == 0 ? kBlocks : kBothBlocks);
     writer.Byte(static_cast<uint8_t>(c.w_block - 1));
-    for (const QParams* q : {&c.w_q, &c.x_q}) {
-      if (q == &c.x_q && c.x_block == 0) break;
-      for (size_t i = 0; i < q->scale.size(); ++i) {
-        writer.Word(BitsOf(q->scale[i]));
-        writer.Int(q->zero_point[i]);
-      }
-    }
+    WriteEntries(writer, c.w_q);
+    if (c.x_block != 0) WriteEntries(writer, c.x_q);
   }
   if (!HasFloatX(c)) return writer.Take();
   if (c.w_block == 0) writer.Byte(0);

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <string>
@@ -224,30 +225,11 @@ TEST(CaseCodecLimits, FittingEndsAtCasesThatHaveBytes) {
   }
 }
 
-TEST(CaseCodecLimits, WeightsInBlocksComeBack) {
-  for (const Op op : OpsWhere([](Op each) { return RowOf(each).blocks; })) {
-    test::RandomCase draw(3);
-    int within = 0;
-    for (int i = 0; i < 1000; ++i) {
-      const Case c = draw.DrawInBlocks(op);
-      if (!IsSmall(c)) continue;
-      ++within;
-      Case fitted = c;
-      FitCase(&fitted);
-      ASSERT_TRUE(fitted == c) << Text(c);
-      const auto encoded = EncodeCase(c);
-      ASSERT_TRUE(encoded.has_value()) << Text(c);
-      ASSERT_TRUE(DecodeCase(op, *encoded) == c) << Text(c);
-    }
-    EXPECT_GT(within, 100);
-  }
-}
-
-TEST(CaseCodecLimits, FloatXComesBack) {
-  test::RandomCase draw(4);
+// Of a thousand cases those within the limits, a hundred and more, are fitted and come back.
+void ComeBack(const std::function<Case()>& draw) {
   int within = 0;
   for (int i = 0; i < 1000; ++i) {
-    const Case c = draw.DrawFloatX();
+    const Case c = draw();
     if (!IsSmall(c)) continue;
     ++within;
     Case fitted = c;
@@ -258,6 +240,18 @@ TEST(CaseCodecLimits, FloatXComesBack) {
     ASSERT_TRUE(DecodeCase(c.op, *encoded) == c) << Text(c);
   }
   EXPECT_GT(within, 100);
+}
+
+TEST(CaseCodecLimits, WeightsInBlocksComeBack) {
+  for (const Op op : OpsWhere([](Op each) { return RowOf(each).blocks; })) {
+    test::RandomCase draw(3);
+    ComeBack([&] { return draw.DrawInBlocks(op); });
+  }
+}
+
+TEST(CaseCodecLimits, FloatXComesBack) {
+  test::RandomCase draw(4);
+  ComeBack([&] { return draw.DrawFloatX(); });
 }
 
 TEST(CaseCodecLimits, CasesBeyondAreRefused) {

@@ -325,15 +325,7 @@ class Plain {
       for (int64_t left = x.shape[axis], i = 0; i < parts; ++i, left -= sizes.back())
         sizes.push_back(std::min(each, left));
     }
-    Require(std::ssize(sizes) == parts, "it has another number of outputs than of sizes");
-    std::vector<Value> outputs;
-    int64_t begin = 0;
-    for (const int64_t size : sizes) {
-      Require(size >= 0 && size <= x.shape[axis] - begin, "its sizes do not fit");
-      outputs.push_back(Along(x, axis, Counted(begin, size)));
-      begin += size;
-    }
-    return outputs;
+    return InParts(x, static_cast<int64_t>(axis), sizes);
   }
 
   // ---- The same of TensorFlow Lite, where they say otherwise what goes where ----

@@ -55,10 +55,8 @@ Table SumOperands(const Case& c, int64_t index) {
       Table::Form::kNumbers};
   size_t zeros = 0, more = 0;
   for (const Term& term : TermsOf(c, index)) {
-    const int64_t zx = c.x_block == 0 ? c.x_q.zero_point_at(0)
-                                      : c.x_q.zero_point[XEntry(c, index / c.N, term.x % c.K)];
-    const int64_t zw =
-        c.w_block == 0 ? c.w_q.zero_point_at(n) : c.w_q.zero_point[WEntry(c, n, term.w - n * c.K)];
+    const int64_t zx = c.x_q.zero_point[XEntry(c, index / c.N, term.x % c.K)];
+    const int64_t zw = c.w_q.zero_point[WEntry(c, n, term.w - n * c.K)];
     const bool padding = term.x < 0;
     const int64_t x = padding ? zx : c.x.IntAt(term.x), w = c.w.IntAt(term.w);
     if (x * w == 0 && (x - zx) * (w - zw) == 0) {

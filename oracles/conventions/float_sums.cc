@@ -70,7 +70,7 @@ Terms TermsOf(const Case& c) {
     const bool inside =
         lists.taps == 0 ||
         lists.inside[static_cast<size_t>(at / c.K / lists.groups * lists.taps + at % c.K / depth)];
-    const int64_t zx = c.x_q.zero_point[c.x_block == 0 ? 0 : XEntry(c, at / c.K, at % c.K)];
+    const int64_t zx = c.x_q.zero_point[XEntry(c, at / c.K, at % c.K)];
     x[i] = inside ? std::abs(lists.x[i] - zx) : 0;  // real 0 in the padding
     terms.x_most = std::max(terms.x_most, x[i]);
   }
@@ -78,7 +78,7 @@ Terms TermsOf(const Case& c) {
     int64_t& most = terms.w_most.emplace_back(0);
     for (int64_t i = n * c.K; i < (n + 1) * c.K; ++i) {
       const auto at = static_cast<size_t>(i);
-      const size_t entry = c.w_q.zero_point.size() == 1 ? 0 : WEntry(c, n, i - n * c.K);
+      const size_t entry = WEntry(c, n, i - n * c.K);
       w[at] = std::abs(lists.w[at] - int64_t{c.w_q.zero_point[entry]});
       most = std::max(most, w[at]);
     }
@@ -146,7 +146,7 @@ class Channel {
     bias_size_ = c.bias ? std::abs((*c.bias)[static_cast<size_t>(n)]) : 0.0;
     unit_ = std::min(bias_.exponent, kLeastUnit - 1);
     for (int64_t b = 0; b < RowBlocks(c); ++b) {
-      const size_t entry = c.w_q.scale.size() == 1 ? 0 : WEntry(c, n, b * c.w_block);
+      const size_t entry = WEntry(c, n, b * c.w_block);
       const double sw = c.w_q.scale[entry], sx = c.x_q.scale[XEntry(c, m, b * c.w_block)];
       sw_.push_back(exact::Decode(static_cast<float>(sw)));
       sx_.push_back(exact::Decode(static_cast<float>(sx)));
@@ -368,7 +368,7 @@ class FloatOutputs {
       x_.push_back({std::abs(double{value}), number.exponent});
     }
     for (int64_t i = 0; i < c.N * c.K; ++i) {
-      const auto entry = Entry(i / c.K, i % c.K);
+      const auto entry = WEntry(c, i / c.K, i % c.K);
       w_.push_back(std::abs(static_cast<double>(c.w.IntAt(i)) - c.w_q.zero_point[entry]));
     }
     for (const float scale : c.w_q.scale) scales_.push_back(exact::Decode(scale));
@@ -411,10 +411,6 @@ class FloatOutputs {
   // Below everything: products of the least x and the least scale.
   static constexpr int kUnit = 2 * kLeastUnit - kGrowthBits;
 
-  size_t Entry(int64_t n, int64_t k) const {
-    return c_.w_q.scale.size() == 1 ? 0 : WEntry(c_, n, k);
-  }
-
   // The product with a weight that has been multiplied by its scale. Or: the product with an
   // integer, and that with the scale, of each or of the sum of a block.
   int64_t Roundings(const Extent& extent) const {
@@ -431,7 +427,7 @@ class FloatOutputs {
     for (int64_t k = 0; k < c_.K; ++k) {
       const Factor& x = x_[static_cast<size_t>(m * c_.K + k)];
       const double w = w_[static_cast<size_t>(n * c_.K + k)];
-      const size_t entry = Entry(n, k);
+      const size_t entry = WEntry(c_, n, k);
       const double scale = c_.w_q.scale[entry];
       if (entry != block) in_block = 0;
       block = entry;
@@ -453,7 +449,7 @@ class FloatOutputs {
     const int64_t blocks = RowBlocks(c_);
     auto at = static_cast<size_t>((m * c_.N + n) * blocks * sums.levels);
     for (int64_t block = 0; block < blocks; ++block) {
-      const Dyadic& scale = scales_[Entry(n, block * c_.w_block)];
+      const Dyadic& scale = scales_[WEntry(c_, n, block * c_.w_block)];
       for (int level = 0; level < sums.levels; ++level, ++at) {
         if (sums.values[at] == 0) continue;
         total +=

@@ -370,7 +370,20 @@ TEST(FloatSums, AcceptEveryHonestKernel) {
   EXPECT_GT(inexact, 10'000) << "or `exact` would do";
 }
 
-// Each fault, of ordinary layers: how many outputs it changes, and how many of these are noticed.
+// The answers of a wrong kernel: how many outputs it changes, and how many of these are noticed.
+struct Refused {
+  int64_t changed = 0, noticed = 0;
+  void Add(const Case& c, const Tensor& y) {
+    const Accepted right = AcceptedBy(kSum, c);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      if (y.SameAt(i, right.nominal())) continue;
+      ++changed;
+      noticed += right.Holds(y, i) ? 0 : 1;
+    }
+  }
+};
+
+// Each fault, of ordinary layers.
 TEST(FloatSums, RefuseWrongKernels) {
   struct Fault {
     const char* name;
@@ -398,20 +411,16 @@ TEST(FloatSums, RefuseWrongKernels) {
        [&](const Case& c) { return exact_of(c, [](Case& other) { other.bias.reset(); }); }, 0.95}};
   for (const DType out : {DType::kF32, DType::kU8}) {
     for (const Fault& fault : faults) {
-      int64_t changed = 0, noticed = 0;
+      Refused refused;
       for (uint64_t seed = 0; seed < 300; ++seed) {
         const Case c = Layer(seed, out);
-        const Accepted right = AcceptedBy(kSum, c);
-        const Tensor y = fault.run(c);
-        for (int64_t i = 0; i < y.size(); ++i) {
-          if (y.SameAt(i, right.nominal())) continue;
-          ++changed;
-          noticed += right.Holds(y, i) ? 0 : 1;
-        }
+        refused.Add(c, fault.run(c));
       }
-      EXPECT_GT(changed, out == DType::kF32 ? 1000 : 20) << fault.name;
-      EXPECT_GE(static_cast<double>(noticed), fault.least * static_cast<double>(changed))
-          << fault.name << " -> " << Name(out) << ": " << noticed << " of " << changed;
+      EXPECT_GT(refused.changed, out == DType::kF32 ? 1000 : 20) << fault.name;
+      EXPECT_GE(static_cast<double>(refused.noticed),
+                fault.least * static_cast<double>(refused.changed))
+          << fault.name << " -> " << Name(out) << ": " << refused.noticed << " of "
+          << refused.changed;
     }
   }
 }
@@ -446,21 +455,16 @@ TEST(FloatSums, RefuseWrongBlocks) {
          }
        }}};
   for (const auto& [name, plant] : faults) {
-    int64_t changed = 0, noticed = 0;
+    Refused refused;
     for (uint64_t seed = 0; seed < 200; ++seed) {
       const Case c = Layer(seed, DType::kF32, true);
       Case wrong = c;
       plant(wrong);
-      const Accepted right = AcceptedBy(kSum, c);
-      const Tensor y = exact::Evaluate(wrong);
-      for (int64_t i = 0; i < y.size(); ++i) {
-        if (y.SameAt(i, right.nominal())) continue;
-        ++changed;
-        noticed += right.Holds(y, i) ? 0 : 1;
-      }
+      refused.Add(c, exact::Evaluate(wrong));
     }
-    EXPECT_GT(changed, 1000) << name;
-    EXPECT_GE(noticed * 1000, changed * 995) << name << ": " << noticed << " of " << changed;
+    EXPECT_GT(refused.changed, 1000) << name;
+    EXPECT_GE(refused.noticed * 1000, refused.changed * 995)
+        << name << ": " << refused.noticed << " of " << refused.changed;
   }
 }
 
@@ -499,23 +503,18 @@ TEST(FloatSums, RefuseWrongFloats) {
        },
        0.97}};
   for (const auto& [name, plant, least] : faults) {
-    int64_t changed = 0, noticed = 0;
+    Refused refused;
     for (uint64_t seed = 0; seed < 300; ++seed) {
       const Case c = FloatLayer(seed);
       Case wrong = c;
       plant(wrong);
-      const Accepted right = AcceptedBy(kSum, c);
-      const Tensor y = exact::Evaluate(wrong);
-      for (int64_t i = 0; i < y.size(); ++i) {
-        if (y.SameAt(i, right.nominal())) continue;
-        ++changed;
-        noticed += right.Holds(y, i) ? 0 : 1;
-      }
+      refused.Add(c, exact::Evaluate(wrong));
     }
-    RecordProperty(name, std::to_string(noticed) + " of " + std::to_string(changed));
-    EXPECT_GT(changed, 300) << name;
-    EXPECT_GE(static_cast<double>(noticed), least * static_cast<double>(changed))
-        << name << ": " << noticed << " of " << changed;
+    RecordProperty(name,
+                   std::to_string(refused.noticed) + " of " + std::to_string(refused.changed));
+    EXPECT_GT(refused.changed, 300) << name;
+    EXPECT_GE(static_cast<double>(refused.noticed), least * static_cast<double>(refused.changed))
+        << name << ": " << refused.noticed << " of " << refused.changed;
   }
 }
 

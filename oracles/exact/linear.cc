@@ -37,22 +37,27 @@ Integer Sum(const Case& c, int64_t m, int64_t n) {
   return sum;
 }
 
-// The entries of block b of row m of x, and of channel n of w.
-struct BlockEntries {
-  size_t x = 0, w = 0;
-};
-BlockEntries EntriesOf(const Case& c, int64_t m, int64_t n, int64_t b) {
+// The entry that term k has of row n, each row of K terms having one for each of its blocks.
+size_t EntryInBlocks(const Case& c, int64_t n, int64_t k) {
   const int64_t blocks = c.K / c.w_block + (c.K % c.w_block != 0 ? 1 : 0);
-  return {c.x_block == 0 ? 0 : static_cast<size_t>(m * blocks + b),
-          static_cast<size_t>(n * blocks + b)};
+  return static_cast<size_t>(n * blocks + k / c.w_block);
+}
+// The entry of w_q that term k of channel n has, and that of x_q of row m.
+size_t EntryOf(const Case& c, int64_t n, int64_t k) {
+  if (!c.per_channel) return 0;
+  return c.w_block == 0 ? static_cast<size_t>(n) : EntryInBlocks(c, n, k);
+}
+size_t EntryOfX(const Case& c, int64_t m, int64_t k) {
+  return c.x_block == 0 ? 0 : EntryInBlocks(c, m, k);
 }
 
 // The sum of block b of row m and channel n.
 Integer BlockSum(const Case& c, int64_t m, int64_t n, int64_t b) {
-  const BlockEntries entry = EntriesOf(c, m, n, b);
-  const Integer zx = c.x_q.zero_point[entry.x], zw = c.w_q.zero_point[entry.w];
+  const int64_t first = b * c.w_block;
+  const Integer zx = c.x_q.zero_point[EntryOfX(c, m, first)];
+  const Integer zw = c.w_q.zero_point[EntryOf(c, n, first)];
   Integer sum = 0;
-  for (int64_t k = b * c.w_block; k < c.K && k < (b + 1) * c.w_block; ++k)
+  for (int64_t k = first; k < c.K && k < (b + 1) * c.w_block; ++k)
     sum += (c.x.IntAt(m * c.K + k) - zx) * (c.w.IntAt(n * c.K + k) - zw);
   return sum;
 }
@@ -61,20 +66,12 @@ Integer BlockSum(const Case& c, int64_t m, int64_t n, int64_t b) {
 Rational BlocksTotal(const Case& c, int64_t m, int64_t n) {
   Rational total = 0;
   for (int64_t b = 0; b * c.w_block < c.K; ++b) {
-    const BlockEntries entry = EntriesOf(c, m, n, b);
-    Rational term = Rational(BlockSum(c, m, n, b)) * ToRational(c.w_q.scale[entry.w]);
-    if (c.x_block != 0) term *= ToRational(c.x_q.scale[entry.x]);
+    const int64_t first = b * c.w_block;
+    Rational term = Rational(BlockSum(c, m, n, b)) * ToRational(c.w_q.scale[EntryOf(c, n, first)]);
+    if (c.x_block != 0) term *= ToRational(c.x_q.scale[EntryOfX(c, m, first)]);
     total += term;
   }
   return total;
-}
-
-// The entry of w_q that term k of channel n has.
-size_t EntryOf(const Case& c, int64_t n, int64_t k) {
-  if (!c.per_channel) return 0;
-  if (c.w_block == 0) return static_cast<size_t>(n);
-  const int64_t blocks = c.K / c.w_block + (c.K % c.w_block != 0 ? 1 : 0);
-  return static_cast<size_t>(n * blocks + k / c.w_block);
 }
 
 // Term k of a linear of f32 x.

@@ -248,7 +248,7 @@ FloatBlockSums SumsOfFloats(const Case& c, Signs signs) {
   const int64_t blocks = RowBlocks(c), size = c.w_block == 0 ? c.K : c.w_block;
   std::vector<int64_t> w(static_cast<size_t>(c.N * c.K));
   for (int64_t i = 0; i < c.N * c.K; ++i) {
-    const size_t entry = c.w_q.zero_point.size() == 1 ? 0 : WEntry(c, i / c.K, i % c.K);
+    const size_t entry = WEntry(c, i / c.K, i % c.K);
     const int64_t difference = int64_t{c.w.IntAt(i)} - c.w_q.zero_point[entry];
     w[static_cast<size_t>(i)] = dropped ? std::abs(difference) : difference;
   }

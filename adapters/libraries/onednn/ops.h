@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the files of the oneDNN plugin, and included nowhere else. Loaded only in the worker.
+// Shared by the files of the oneDNN plugin, which is loaded only in the worker, and by the bench.
 #ifndef QUALM_ADAPTERS_LIBRARIES_ONEDNN_OPS_H_
 #define QUALM_ADAPTERS_LIBRARIES_ONEDNN_OPS_H_
 

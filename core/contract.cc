@@ -32,7 +32,7 @@ std::vector<std::string_view> Pieces(std::string_view text) {
 
 std::string Contract::text() const {
   if (!convention.empty()) return "model:" + convention;
-  if (sum) return "sum";
+  if (sum) return offsets ? "sum+offsets" : "sum";
   std::string text = exact() ? "exact" : std::string(kWithin);
   for (const std::string& id : variations) text += (&id == &variations.front() ? "" : ",") + id;
   return text;
@@ -41,6 +41,7 @@ std::string Contract::text() const {
 Contract ParseContract(std::string_view text) {
   if (text == "exact") return {};
   if (text == "sum") return {.sum = true};
+  if (text == "sum+offsets") return {.sum = true, .offsets = true};
   if (text.starts_with(kWithin)) {
     Contract contract;
     for (const std::string_view id : Pieces(text.substr(kWithin.size()))) {

@@ -16,13 +16,15 @@ namespace qualm {
 struct Case;
 
 // What is promised for an operation: "exact"; "sum", each output where sums in float32 of some
-// order may bring it (oracles/conventions/float_sums.h); "model:NAME", bit-equal to that named
+// order may bring it (oracles/conventions/float_sums.h), "sum+offsets", where they take out the
+// zero points of weights too; "model:NAME", bit-equal to that named
 // convention of oracles/conventions; or "within:V1,V8", each output where these permitted
 // variations (oracles/conventions/variations.h) may bring it. oracles/accepted.h judges by it.
 struct Contract {
   std::string convention = {};               // of model:NAME
   std::vector<std::string> variations = {};  // of within:
   bool sum = false;
+  bool offsets = false;  // of sum+offsets
 
   bool exact() const { return convention.empty() && !permits_intervals(); }
   bool permits_intervals() const { return sum || !variations.empty(); }
@@ -31,7 +33,8 @@ struct Contract {
 };
 
 // The forms, for messages.
-inline constexpr std::string_view kContractForms = "exact, sum, model:NAME or within:V1,V8";
+inline constexpr std::string_view kContractForms =
+    "exact, sum, sum+offsets, model:NAME or within:V1,V8";
 
 // Parses the forms above; throws InputError for anything else.
 Contract ParseContract(std::string_view text);

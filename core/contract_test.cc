@@ -14,7 +14,8 @@ namespace qualm {
 namespace {
 
 TEST(Contract, ReadsItsOwnText) {
-  for (const char* text : {"exact", "sum", "model:fbgemm@avx2", "within:V8", "within:V1,V8"}) {
+  for (const char* text :
+       {"exact", "sum", "sum+offsets", "model:fbgemm@avx2", "within:V8", "within:V1,V8"}) {
     EXPECT_EQ(ParseContract(text).text(), text);
   }
   EXPECT_TRUE(ParseContract("exact").exact());
@@ -27,8 +28,8 @@ TEST(Contract, ReadsItsOwnText) {
 
 TEST(Contract, RefusesAnythingElse) {
   for (const char* text :
-       {"", "Exact", "exact ", "sums", "sum:8", "model", "model:", "within 1 lsb",
-        "within:", "within:8", "within:V1,", "within:V1,exact"}) {
+       {"", "Exact", "exact ", "sums", "sum:8", "sum+", "exact+offsets", "model",
+        "model:", "within 1 lsb", "within:", "within:8", "within:V1,", "within:V1,exact"}) {
     EXPECT_THROW(ParseContract(text), InputError) << text;
   }
 }
@@ -68,7 +69,8 @@ TEST(Contracts, SayNothingOfWhatOthersDecide) {
 
 TEST(Contracts, RefuseAnythingElse) {
   for (const auto& [text, says] :
-       {std::pair{"", "'' is no contract, expected exact, sum, model:NAME or within:V1,V8"},
+       {std::pair{
+            "", "'' is no contract, expected exact, sum, sum+offsets, model:NAME or within:V1,V8"},
         {"exact,", "'' is no contract"},
         {"linear=", "'' is no contract"},
         {"linear=add=exact", "'add=exact' is no contract"},

@@ -89,7 +89,7 @@ std::string WhyNotJudged(const Contract& contract, const Case& c) {
   }
   if ((c.w_block != 0 || HasFloatX(c)) && !contract.variations.empty())
     return "variations know no " + std::string(HasFloatX(c) ? kOfFloatX : kInBlocks);
-  if (contract.sum) return WhyNoFloatSums(c);
+  if (contract.sum) return WhyNoFloatSums(c, OffsetsOf(contract));
   if (contract.convention.empty()) return "";
   const Convention* const convention = FindConvention(contract.convention);
   if (convention == nullptr) return "there is no convention " + contract.convention;
@@ -105,7 +105,7 @@ Accepted AcceptedBy(const Contract& contract, const Case& c) {
     return Accepted::Only(convention->run(c).y);
   }
   if (contract.exact()) return Accepted::Only(exact::Evaluate(c));
-  if (contract.sum) return Accepted::Sums(exact::Evaluate(c), FloatSums(c));
+  if (contract.sum) return Accepted::Sums(exact::Evaluate(c), FloatSums(c, OffsetsOf(contract)));
   return Accepted::Within(exact::Evaluate(c), PermittedOutputs(contract.variations, c));
 }
 

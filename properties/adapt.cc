@@ -89,6 +89,19 @@ void CastFrom(Case& c, DType dtype) {
   c.x = std::move(x);
 }
 
+// The largest code of each block 127 or -127, as quantizers of blocks make it.
+void FullBlocks(Case& c) {
+  for (int64_t begin = 0, end = 0; c.x_block != 0 && begin < c.x.size(); begin = end) {
+    end = std::min(begin + c.x_block, (begin / c.K + 1) * c.K);
+    int64_t largest = begin;
+    for (int64_t i = begin; i < end; ++i) {
+      if (c.x.dtype() == DType::kS8) c.x.SetInt(i, std::max<int64_t>(c.x.IntAt(i), -127));
+      if (std::abs(c.x.IntAt(i)) > std::abs(c.x.IntAt(largest))) largest = i;
+    }
+    if (c.x.IntAt(largest) != 0) c.x.SetInt(largest, c.x.IntAt(largest) < 0 ? -127 : 127);
+  }
+}
+
 // Each change is one thing; changes that alter less of the problem come first. After all of these
 // AdaptTo gives each parameter its default, also one that nobody thought of here.
 std::vector<Change> ChangesOfAll() {
@@ -113,6 +126,7 @@ std::vector<Change> ChangesOfAll() {
       [](Case& c) { Symmetric(c.x_q); },
       [](Case& c) { Symmetric(c.w_q); },
       [](Case& c) { Symmetric(c.out_q); },
+      FullBlocks,
       [](Case& c) { c.w = InBytes(c.w); },
       SmallWeightsAsS8,
       [](Case& c) { OtherCodes(c.x, c.x_q); },
@@ -175,7 +189,7 @@ std::string WhyNot(const Subject& subject, const Case& c) {
   std::string reason = subject.CannotRun(c);
   const Contract& contract = subject.contract(c.op);
   if (!reason.empty() || contract.exact()) return reason;
-  if (contract.sum) return HasFloatSums(c.op) ? WhyNoFloatSums(c) : "";
+  if (contract.sum) return HasFloatSums(c.op) ? WhyNoFloatSums(c, OffsetsOf(contract)) : "";
   const Convention* const convention = FindConvention(contract.convention);
   return convention == nullptr ? "" : convention->cannot_run(c);
 }

@@ -43,7 +43,8 @@ void AddReportOptions(Verb& verb, CommonOptions& options) {
 
 void AddContractOption(Verb& verb, CommonOptions& options) {
   verb.Text("--contract", options.contract,
-            "judge against exact, sum, model:NAME or within:V1,V8 instead of each subject's own "
+            "judge against exact, sum, sum+offsets, model:NAME or within:V1,V8 instead of each "
+            "subject's own "
             "contract; OP=CONTRACT "
             "for one operation (repeatable)")
       .Joined();

@@ -83,6 +83,18 @@ TEST_F(OnnxruntimeNBits, SumsFloatsInSomeOrder) {
     qualm::ExpectContract({.subject = name, .ops = {Op::kLinear}, .cases = 300, .judged = 150});
 }
 
+// At accuracy level 4 it makes codes of x itself: it is given reals that have these codes.
+TEST(OnnxruntimeLevel4, TakesZeroPointsOutInFloats) {
+  std::string why;
+  const auto subject = MakeSubject("onnxruntime-py@nbits+level4", &why);
+  if (!subject) GTEST_SKIP() << why;
+  EXPECT_EQ(subject->contract().text(), "sum+offsets");
+  EXPECT_NE(subject->CannotRun(gen::Draw(Op::kLinear, 1)), "");
+  for (const char* const name :
+       {"onnxruntime-py@nbits+level4", "onnxruntime-py@constant+nbits+level4"})
+    qualm::ExpectContract({.subject = name, .ops = {Op::kLinear}, .cases = 300, .judged = 150});
+}
+
 // Reads of empty tensors and outputs left unwritten are upstream's (docs/onnxruntime.md): not asked
 // for.
 TEST_F(Onnxruntime, SkipsWhatItCannotDo) {

@@ -305,11 +305,11 @@ TEST(Pipe, WhatDoesNotIntroduceItselfIsUnavailable) {
                                       "'"));
     FAIL();
   } catch (const Unavailable& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "subject 'pipe:it': its contract 'fine' is none, expected exact, sum, model:NAME or "
-        "within:V1,V8, "
-        "and OP=CONTRACT for one operation");
+    EXPECT_STREQ(error.what(),
+                 "subject 'pipe:it': its contract 'fine' is none, expected exact, sum, "
+                 "sum+offsets, model:NAME or "
+                 "within:V1,V8, "
+                 "and OP=CONTRACT for one operation");
   }
   // Cut off it would be another one.
   EXPECT_THROW(

@@ -713,7 +713,7 @@ TEST(Plugin, ContractThatIsNoneIsTurnedAway) {
   } catch (const Unavailable& error) {
     EXPECT_STREQ(error.what(),
                  "subject 'plugin:broken': its contract 'mostly right' is none, expected exact, "
-                 "sum, model:NAME or within:V1,V8, and OP=CONTRACT for one operation");
+                 "sum, sum+offsets, model:NAME or within:V1,V8, and OP=CONTRACT for one operation");
   }
 }
 

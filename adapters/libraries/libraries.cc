@@ -40,8 +40,12 @@ std::vector<LibraryName> GgmlNames() {
   std::vector<LibraryName> names;
   for (const std::string_view text : texts) {
     const std::string_view value = text.substr(text.find('@') + 1);
-    names.push_back(
-        {text, "qualm_ggml.so", value.substr(0, value.find('+')), {{"QUALM_GGML", value}}});
+    names.push_back({text,
+                     "qualm_ggml.so",
+                     value.substr(0, value.find('+')),
+                     {{"QUALM_GGML", value}},
+                     {},
+                     WhyNotInGgml});
   }
   return names;
 }
@@ -98,8 +102,7 @@ std::vector<Library> Libraries() {
        .names = GgmlNames(),
        .why_absent = WhyNoGgml,
        .when_listed = "a shared object of ggml for each instruction set, loaded when it is asked",
-       .told = GgmlEnvironment,
-       .cannot_run = WhyNotInGgml},
+       .told = GgmlEnvironment},
       {.kind = "onnxruntime",
        .library = "ONNX Runtime",
        .help = "onnxruntime[@constant|@avx2[+constant]|@sse41]  ONNX Runtime's QLinear operators, "
@@ -119,12 +122,25 @@ std::vector<Library> Libraries() {
        .library = "ONNX Runtime",
        .help =
            "onnxruntime-py[@constant|@avx2[+constant]|@sse41]  the same of ONNX Runtime's wheel, "
-           "through Python; [@nbits|@constant+nbits|@avx2+constant+nbits]: MatMulNBits",
+           "through Python; [@nbits|@constant+nbits|@avx2+constant+nbits][+level4]: MatMulNBits",
        .names = {{"onnxruntime-py", ""},
                  {"onnxruntime-py@constant", "constant"},
                  {"onnxruntime-py@nbits", "nbits"},
                  {"onnxruntime-py@constant+nbits", "constant+nbits"},
                  {"onnxruntime-py@avx2+constant+nbits", "constant+nbits", "avx2", {}, kHaswell},
+                 {"onnxruntime-py@nbits+level4", "nbits+level4", {}, {}, {}, WhyNotAtLevel4},
+                 {"onnxruntime-py@constant+nbits+level4",
+                  "constant+nbits+level4",
+                  {},
+                  {},
+                  {},
+                  WhyNotAtLevel4},
+                 {"onnxruntime-py@avx2+constant+nbits+level4",
+                  "constant+nbits+level4",
+                  "avx2",
+                  {},
+                  kHaswell,
+                  WhyNotAtLevel4},
                  {"onnxruntime-py@avx2", "", "avx2", {}, kHaswell},
                  {"onnxruntime-py@avx2+constant", "constant", "avx2", {}, kHaswell},
                  {"onnxruntime-py@sse41", "", "sse41", {}, kNehalem}},
@@ -257,16 +273,17 @@ EnvironmentChanges EnvironmentOf(const LibraryName& name) {
   return {name.environment.begin(), name.environment.end()};
 }
 
-// A subject in a worker whose library lacks cases that no capability can name.
-class LimitedSubject : public PluginSubject {
+// A subject whose library may lack cases that no capability can name.
+template <class Base>
+class Limited : public Base {
  public:
-  LimitedSubject(std::string name, WorkerOptions options, std::string (*cannot_run)(const Case& c))
-      : PluginSubject(std::move(name), std::move(options)), cannot_run_(cannot_run) {}
+  template <class Options>
+  Limited(const LibraryName& name, Options options)
+      : Base(std::string(name.name), std::move(options)), cannot_run_(name.cannot_run) {}
 
- protected:
-  std::string CannotSend(const Case& c) const override {
-    if (std::string why = cannot_run_(c); !why.empty()) return why;
-    return PluginSubject::CannotSend(c);
+  std::string CannotRun(const Case& c) const override {
+    std::string why = Base::CannotRun(c);
+    return why.empty() && cannot_run_ != nullptr ? cannot_run_(c) : why;
   }
 
  private:
@@ -279,7 +296,7 @@ std::unique_ptr<ForeignSubject> Start(const Library& library, const LibraryName&
         library.child != nullptr ? library.child(name) : WheelChild(library.wheel, name);
     if (!name.processor.empty()) Emulate(name, options);
     options.environment = EnvironmentOf(name);
-    return std::make_unique<PipeSubject>(std::string(name.name), std::move(options));
+    return std::make_unique<Limited<PipeSubject>>(name, std::move(options));
   }
   WorkerOptions options;
   options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
@@ -291,10 +308,7 @@ std::unique_ptr<ForeignSubject> Start(const Library& library, const LibraryName&
   options.environment = EnvironmentOf(name);
   if (library.told != nullptr)
     std::ranges::copy(library.told(), std::back_inserter(options.environment));
-  if (library.cannot_run != nullptr)
-    return std::make_unique<LimitedSubject>(std::string(name.name), std::move(options),
-                                            library.cannot_run);
-  return std::make_unique<PluginSubject>(std::string(name.name), std::move(options));
+  return std::make_unique<Limited<PluginSubject>>(name, std::move(options));
 }
 
 }  // namespace

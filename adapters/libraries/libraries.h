@@ -28,6 +28,8 @@ struct LibraryName {
   // The processor, by its name in qemu-x86_64, on which a program behind a pipe runs: for libraries
   // that no variable holds to an instruction set. Haswell has AVX2 and FMA, Nehalem neither.
   std::string_view processor = {};
+  // Why it has no such case, "" if it has, where no capability can say so.
+  std::string (*cannot_run)(const Case& c) = nullptr;
 };
 
 struct Library {
@@ -48,10 +50,8 @@ struct Library {
   std::string_view when_listed = {};  // a program is not started to be listed
   // A Python package, as scripts/install-wheel calls it, instead of these two.
   std::string_view wheel = {};
-  // In a worker: what the plugin is told besides the environment of its name, and why it has no
-  // such case, where its capability cannot say so.
+  // In a worker: what the plugin is told besides the environment of its name.
   EnvironmentChanges (*told)() = nullptr;
-  std::string (*cannot_run)(const Case& c) = nullptr;
 };
 
 // Adds one kind of subject per row. A kind is absent, with the reason, where its library is.
@@ -81,6 +81,8 @@ std::string FindProgram(std::string_view name);
 // ONNX Runtime, in a Node process (onnxruntime_child.mjs).
 std::string WhyNoOnnxruntime();
 PipeOptions OnnxruntimeChild(const LibraryName& name);
+// Of MatMulNBits at accuracy level 4.
+std::string WhyNotAtLevel4(const Case& c);
 
 // ggml, in a worker (ggml_plugin.cc): where its shared objects are, and which cases it has.
 std::string WhyNoGgml();

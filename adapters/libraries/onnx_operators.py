@@ -90,8 +90,8 @@ class Operators:
         return self.run(single_node("QLinearMatMul", {"a": a, **x, "b": b, **w, **y},
                                     output_type=y["y_zp"].dtype.name))
 
-    def few_bits_linear(self, c, accuracy_level):
-        """MatMulNBits: f32 x, weights in blocks. Weights that have a sign are moved up, and their zero
+    def few_bits_linear(self, c, a, accuracy_level):
+        """MatMulNBits: f32 x [M,K], weights in blocks. Weights that have a sign are moved up, and their zero
         points with them."""
         import numpy
 
@@ -115,8 +115,7 @@ class Operators:
         codes = numpy.zeros((n, blocks * size), "int32")
         codes[:, :k] = array(c["w"], "s32", (n, k)) + up
         zero_points = listed(c["w_zp"], "s32") + up
-        inputs = {"a": array(c["x"], "f32", (c["M"], k)),
-                  "b": packed(codes.reshape(n, blocks, size), bits),
+        inputs = {"a": a, "b": packed(codes.reshape(n, blocks, size), bits),
                   "scales": listed(c["w_scale"], "f32").reshape(-1)}
         names = "a b scales"
         if (zero_points != 1 << bits - 1).any():  # what it takes for granted

@@ -6,6 +6,9 @@
 #include <cpuid.h>
 #endif
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <string>
 #include <string_view>
 
@@ -57,6 +60,32 @@ PipeOptions OnnxruntimeChild(const LibraryName& name) {
       name.instruction_set.empty() ? OwnInstructionSet() : std::string(name.instruction_set)};
   if (!name.option.empty()) options.command.emplace_back(name.option);
   return options;
+}
+
+// The child gives code * scale, of which MatMulNBits makes the scale max/127, and by it the codes:
+// these again, where a code of the block is 127 or -127 and no product with the scale is rounded.
+std::string WhyNotAtLevel4(const Case& c) {
+  constexpr uint32_t kFewBits = (1u << 8) - 1;  // a float32 whose lowest bits are 0 has 16
+  if (c.x_block == 0) return "accuracy level 4 is asked for x in blocks alone";
+  if (!std::has_single_bit(static_cast<uint32_t>(c.x_block)) || c.x_block < 16 || c.x_block > 256)
+    return "accuracy level 4 is asked for blocks of 16, 32, 64, 128 and 256";
+  const auto is_short = [](float scale) {
+    return std::isnormal(scale) && (std::bit_cast<uint32_t>(scale) & kFewBits) == 0 &&
+           scale < 0x1p100f && scale > 0x1p-100f;
+  };
+  if (!std::ranges::all_of(c.x_q.scale, is_short))
+    return "accuracy level 4 is asked with scales of x that have at most 16 bits";
+  for (int64_t begin = 0, end = 0; begin < c.x.size(); begin = end) {
+    end = std::min(begin + c.x_block, (begin / c.K + 1) * c.K);
+    int64_t largest = 0, lowest = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      lowest = std::min(lowest, c.x.IntAt(i));
+      largest = std::max(largest, std::abs(c.x.IntAt(i)));
+    }
+    if (lowest == -128 || (largest != 0 && largest != 127))
+      return "accuracy level 4 makes codes whose largest is 127 or -127 in each block";
+  }
+  return "";
 }
 
 }  // namespace qualm

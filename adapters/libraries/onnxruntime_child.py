@@ -2,13 +2,13 @@
 """ONNX Runtime's wheel behind qualm's pipe protocol: its quantized operators, as
 onnxruntime_child.mjs asks those of the Node package.
 
-    python3 onnxruntime_child.py ""|constant|nbits|constant+nbits [INSTRUCTION_SET]
+    python3 onnxruntime_child.py [constant+][nbits[+level4]] [INSTRUCTION_SET]
 
 A model has one node; of dynamic_linear the nodes that quantize_dynamic makes. Scales, zero points and
 weights are inputs of the model and shapes are left open, so that one session serves all cases of an
 operator, its types and attributes. With "constant" all but the first input are part of the model, and
 one session serves the cases that differ in the first input alone. With "nbits" linear is MatMulNBits,
-of f32 x, and nothing else is offered. Graph optimizations are off: each
+of f32 x, and nothing else is offered; with "level4" of codes in blocks. Graph optimizations are off: each
 answer is that of the operator's own kernel, not of a fusion. INSTRUCTION_SET (avx2, sse41) is that of
 the processor that is emulated; it names the contract.
 """
@@ -142,11 +142,33 @@ class NBits(Engine):
         return dict(super().hello(), contract="sum", ops={"linear": linear})
 
     def linear(self, c):
-        return self.few_bits_linear(c, accuracy_level=0)
+        return self.few_bits_linear(c, array(c["x"], "f32", (c["M"], c["K"])), accuracy_level=0)
+
+
+class NBitsOfCodes(NBits):
+    """accuracy_level 4: it makes codes of each block of x, scale max|x|/127, and takes out zero points
+    in float32 (core/mlas/lib/sqnbitgemm_kernel_avx512.cpp, QuantizeARow_CompInt8_avx512). x is given as
+    reals of which it makes the case's codes again (adapters/libraries/onnxruntime.cc)."""
+
+    def hello(self):
+        linear = {"x": ["s8"], "w": FEW_BITS, "out": ["f32"], "x_zp": [0, 0],
+                  "features": ["x_per_block", "per_block", "per_channel", "bias_f32"]}
+        return dict(super().hello(), contract="sum+offsets", ops={"linear": linear})
+
+    def linear(self, c):
+        import numpy
+
+        m, k = c["M"], c["K"]
+        block = min(c["x_block"], k)
+        scales = array(integers(c["x_scale"]), "f32", (m, -1))
+        reals = array(c["x"], "f32", (m, k)) * numpy.repeat(scales, block, axis=1)[:, :k]
+        return self.few_bits_linear(c, reals, accuracy_level=4)
 
 
 def engine(option, *more):
-    return (NBits if option.endswith("nbits") else Engine)(option, *more)
+    kinds = {"nbits": NBits, "level4": NBitsOfCodes}
+    return kinds.get(option.rpartition("+")[2], Engine)(option, *more)
 
 
-serve(engine, ("", "constant", "nbits", "constant+nbits"))
+serve(engine, [constant + kind for constant in ("", "constant+") for kind in ("nbits", "nbits+level4")] +
+      ["", "constant"])

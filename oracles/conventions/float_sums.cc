@@ -40,11 +40,11 @@ constexpr int kNoUnderflow = -125;
 
 // What the terms of the outputs are, in units of sx * sw.
 struct Terms {
-  // Of each output: the sum of |x - zx| * |w - zw| + |bias_i32|; of weights in blocks one for each
-  // block.
+  // Of each output: the sum of |x - zx| * |w - zw| + |bias_i32|, or of |x - zx| * (w + zw) where
+  // these are apart; of weights in blocks one for each block.
   std::vector<__int128> sizes;
   int64_t x_most = 0;           // the largest |x - zx|
-  std::vector<int64_t> w_most;  // of each channel, the largest |w - zw|
+  std::vector<int64_t> w_most;  // of each channel, the largest |w - zw|, or w + zw
 };
 
 // sum over k of a[k] * b[k], which `most_a` and `most_b` bound.
@@ -60,11 +60,12 @@ __int128 Dot(const int64_t* a, const int64_t* b, int64_t k, int64_t most_a, int6
   return sum;
 }
 
-Terms TermsOf(const Case& c) {
+Terms TermsOf(const Case& c, Offsets offsets) {
   const exact::Reduction lists = exact::ReductionOf(c, 0);
   Terms terms;
   std::vector<int64_t> x(lists.x.size()), w(lists.w.size());
   const int64_t depth = lists.taps == 0 ? c.K : c.K / lists.taps;
+  const int64_t lowest = RangeOf(c.w.dtype()).min;
   for (size_t i = 0; i < x.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
     const bool inside =
@@ -79,7 +80,9 @@ Terms TermsOf(const Case& c) {
     for (int64_t i = n * c.K; i < (n + 1) * c.K; ++i) {
       const auto at = static_cast<size_t>(i);
       const size_t entry = WEntry(c, n, i - n * c.K);
-      w[at] = std::abs(lists.w[at] - int64_t{c.w_q.zero_point[entry]});
+      const int64_t zw = c.w_q.zero_point[entry];
+      w[at] = offsets == Offsets::kFirst ? std::abs(lists.w[at] - zw)
+                                         : lists.w[at] - lowest + std::abs(zw - lowest);
       most = std::max(most, w[at]);
     }
   }
@@ -133,8 +136,9 @@ float Above(const Integer& value, int unit) { return -Below(-value, unit); }
 // x do too: of row m alone.
 class Channel {
  public:
-  Channel(const Case& c, const Terms& terms, int64_t m, int64_t n)
+  Channel(const Case& c, const Terms& terms, Offsets offsets, int64_t m, int64_t n)
       : c_(c),
+        offsets_(offsets),
         n_(n),
         codes_(IsCode(c.out_dtype)),
         x_most_(terms.x_most),
@@ -184,6 +188,9 @@ class Channel {
     // The reciprocal of the output's scale, and the product with it. A float bias may be divided by
     // the product of the scales first, where there is one.
     if (codes_) roundings += 2 + (DividesBias() ? 2 : 0);
+    // A block's sum of x is converted, and so is its zero point; then there are two scales as
+    // above, and one term more of each block.
+    if (offsets_ == Offsets::kApart) roundings += 2 + RowBlocks(c_);
     return roundings;
   }
 
@@ -305,6 +312,7 @@ class Channel {
   }
 
   const Case& c_;
+  Offsets offsets_;
   int64_t n_;
   bool codes_;
   int64_t x_most_, w_most_;
@@ -317,14 +325,14 @@ class Channel {
   Integer growth_;
 };
 
-std::vector<FloatSum> OfCodes(const Case& c) {
+std::vector<FloatSum> OfCodes(const Case& c, Offsets offsets) {
   std::vector<FloatSum> list;
   const std::vector<__int128> sums = c.w_block == 0 ? exact::CorrectedSums(c) : exact::BlockSums(c);
-  const Terms terms = TermsOf(c);
+  const Terms terms = TermsOf(c, offsets);
   std::vector<Channel> channels;
   const int64_t rows = c.x_block == 0 ? 1 : c.M;
   for (int64_t m = 0; m < rows; ++m) {
-    for (int64_t n = 0; n < c.N; ++n) channels.emplace_back(c, terms, m, n);
+    for (int64_t n = 0; n < c.N; ++n) channels.emplace_back(c, terms, offsets, m, n);
   }
   const auto blocks = static_cast<size_t>(RowBlocks(c));
   for (size_t at = 0; at < sums.size(); at += blocks) {
@@ -335,7 +343,7 @@ std::vector<FloatSum> OfCodes(const Case& c) {
 }
 
 // dynamic_linear: its codes and its scale of x are those of the rule.
-std::vector<FloatSum> OfRows(const Case& c) {
+std::vector<FloatSum> OfRows(const Case& c, Offsets offsets) {
   std::vector<FloatSum> list;
   const int64_t rows = RowsShareQParams(c) ? std::max<int64_t>(c.M, 1) : 1;
   for (int64_t first = 0; first < c.M; first += rows) {
@@ -343,7 +351,7 @@ std::vector<FloatSum> OfRows(const Case& c) {
         c.x.as<float>().subspan(static_cast<size_t>(first * c.K), static_cast<size_t>(rows * c.K)));
     const exact::ChosenQParams chosen = exact::ChosenFor(c, range);
     Tensor codes = exact::Evaluate(exact::QuantizeOf(c, first, rows, chosen));
-    std::ranges::copy(OfCodes(exact::SumsCaseOf(c, std::move(codes), chosen)),
+    std::ranges::copy(OfCodes(exact::SumsCaseOf(c, std::move(codes), chosen), offsets),
                       std::back_inserter(list));
   }
   return list;
@@ -485,18 +493,24 @@ std::vector<FloatSum> OfFloats(const Case& c) {
 
 bool HasFloatSums(Op op) { return HasWeights(op); }
 
-std::string WhyNoFloatSums(const Case& c) {
+Offsets OffsetsOf(const Contract& contract) {
+  return contract.offsets ? Offsets::kApart : Offsets::kFirst;
+}
+
+std::string WhyNoFloatSums(const Case& c, Offsets offsets) {
   if (!HasFloatSums(c.op)) return "sum judges sums of products, not " + std::string(Name(c.op));
   if (c.out_dtype == DType::kS32) return "sum judges f32 outputs and codes; an s32 sum is exact";
   if (c.requant != Requant::kExact)
     return "sum judges no requantization mode, which says the bits itself";
+  if (offsets == Offsets::kApart && HasFloatX(c))
+    return "sum+offsets judges codes of x; f32 x has no sum that is exact";
   return "";
 }
 
-std::vector<FloatSum> FloatSums(const Case& c) {
-  QUALM_CHECK(WhyNoFloatSums(c).empty());
+std::vector<FloatSum> FloatSums(const Case& c, Offsets offsets) {
+  QUALM_CHECK(WhyNoFloatSums(c, offsets).empty());
   if (HasFloatX(c)) return OfFloats(c);
-  return RowOf(c.op).dynamic ? OfRows(c) : OfCodes(c);
+  return RowOf(c.op).dynamic ? OfRows(c, offsets) : OfCodes(c, offsets);
 }
 
 SumGrades CountGrades(const std::vector<FloatSum>& sums) {

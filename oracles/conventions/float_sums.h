@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a sum of products may be if it is computed in float32, in whatever order (docs/sums.md). The
-// contract "sum" accepts these outputs and no others.
+// contracts "sum" and "sum+offsets" accept these outputs and no others.
 #ifndef QUALM_ORACLES_CONVENTIONS_FLOAT_SUMS_H_
 #define QUALM_ORACLES_CONVENTIONS_FLOAT_SUMS_H_
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/case.h"
+#include "core/contract.h"
 #include "core/verdict.h"
 #include "oracles/conventions/variations.h"
 
@@ -20,6 +21,11 @@ enum class SumGrade : uint8_t {
   kUndecided,  // something may overflow, or underflow where nothing bounds it: all is accepted
 };
 
+// How zero points of weights are taken out: of each weight, exactly; or of the sums, in float32
+// too: then x * w and x * zw, with codes without a sign, are terms of their own.
+enum class Offsets : bool { kFirst, kApart };
+Offsets OffsetsOf(const Contract& contract);
+
 struct FloatSum {
   Permitted permitted;  // as of PermittedOutputs; zeros have either sign
   SumGrade grade = SumGrade::kUndecided;
@@ -28,9 +34,9 @@ struct FloatSum {
 // Whether `sum` judges any case of the operation.
 bool HasFloatSums(Op op);
 // "" if it judges this case, else why not.
-std::string WhyNoFloatSums(const Case& c);
+std::string WhyNoFloatSums(const Case& c, Offsets offsets = Offsets::kFirst);
 // Of each output, in order.
-std::vector<FloatSum> FloatSums(const Case& c);
+std::vector<FloatSum> FloatSums(const Case& c, Offsets offsets = Offsets::kFirst);
 
 SumGrades CountGrades(const std::vector<FloatSum>& sums);
 

@@ -370,11 +370,66 @@ TEST(FloatSums, AcceptEveryHonestKernel) {
   EXPECT_GT(inexact, 10'000) << "or `exact` would do";
 }
 
+// Weights without a sign, and their zero points as terms of their own, as MatMulNBits at accuracy
+// level 4 adds them; in blocks, of f32 outputs.
+Tensor WithOffsetsApart(const Case& c, uint64_t seed) {
+  Rng rng(seed);
+  Tensor y(c.out_dtype, c.output_shape());
+  const int64_t lowest = RangeOf(c.w.dtype()).min;
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int64_t m = i / c.N, n = i % c.N;
+    std::vector<std::pair<float, float>> terms;
+    for (int64_t from = 0; from < c.K; from += c.w_block) {
+      const size_t entry = WEntry(c, n, from), x_entry = XEntry(c, m, from);
+      const float sx = c.x_q.scale[x_entry], sw = c.w_q.scale[entry];
+      int64_t sum = 0, x_sum = 0;
+      for (int64_t k = from; k < std::min<int64_t>(c.K, from + c.w_block); ++k) {
+        const int64_t x = c.x.IntAt(m * c.K + k) - int64_t{c.x_q.zero_point[x_entry]};
+        sum += x * (c.w.IntAt(n * c.K + k) - lowest);
+        x_sum += x;
+      }
+      terms.emplace_back(static_cast<float>(sum), sx * sw);
+      terms.emplace_back(sx * static_cast<float>(x_sum),
+                         -sw * static_cast<float>(c.w_q.zero_point[entry] - lowest));
+    }
+    if (c.bias) terms.emplace_back((*c.bias)[static_cast<size_t>(n)], 1.0f);
+    float total = 0;
+    while (!terms.empty()) {
+      const auto at = terms.begin() + static_cast<int64_t>(rng.Below(terms.size()));
+      total = rng.Chance(1, 2) ? std::fma(at->first, at->second, total)
+                               : total + at->first * at->second;
+      terms.erase(at);
+    }
+    y.as<float>()[static_cast<size_t>(i)] = c.relu ? std::max(total, 0.0f) : total;
+  }
+  return y;
+}
+
+TEST(FloatSums, ZeroPointsMayBeTermsOfTheirOwn) {
+  const Contract apart = ParseContract("sum+offsets");
+  int64_t outputs = 0, beyond_sum = 0;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    const Case c = Layer(seed, DType::kF32, true);
+    const Accepted right = AcceptedBy(apart, c), strict = AcceptedBy(kSum, c);
+    EXPECT_FALSE(right.First(HonestKernel(c, seed).Run())) << "what sum accepts, seed " << seed;
+    const Tensor y = WithOffsetsApart(c, seed);
+    const auto first = right.First(y);
+    ASSERT_FALSE(first) << "seed " << seed << ": " << first->actual << " is not in "
+                        << first->expected;
+    for (int64_t i = 0; i < y.size(); ++i) beyond_sum += strict.Holds(y, i) ? 0 : 1;
+    outputs += y.size();
+  }
+  EXPECT_GT(outputs, 5000);
+  EXPECT_GT(beyond_sum, outputs / 10) << "or `sum` would do";
+  EXPECT_EQ(WhyNotJudged(apart, FloatLayer(1)),
+            "sum+offsets judges codes of x; f32 x has no sum that is exact");
+}
+
 // The answers of a wrong kernel: how many outputs it changes, and how many of these are noticed.
 struct Refused {
   int64_t changed = 0, noticed = 0;
-  void Add(const Case& c, const Tensor& y) {
-    const Accepted right = AcceptedBy(kSum, c);
+  void Add(const Case& c, const Tensor& y, const Contract& contract = kSum) {
+    const Accepted right = AcceptedBy(contract, c);
     for (int64_t i = 0; i < y.size(); ++i) {
       if (y.SameAt(i, right.nominal())) continue;
       ++changed;
@@ -454,17 +509,19 @@ TEST(FloatSums, RefuseWrongBlocks) {
              c.x.SetInt(m * c.K + k, c.x_q.zero_point[XEntry(c, m, k)]);
          }
        }}};
-  for (const auto& [name, plant] : faults) {
-    Refused refused;
-    for (uint64_t seed = 0; seed < 200; ++seed) {
-      const Case c = Layer(seed, DType::kF32, true);
-      Case wrong = c;
-      plant(wrong);
-      refused.Add(c, exact::Evaluate(wrong));
+  for (const char* const contract : {"sum", "sum+offsets"}) {
+    for (const auto& [name, plant] : faults) {
+      Refused refused;
+      for (uint64_t seed = 0; seed < 200; ++seed) {
+        const Case c = Layer(seed, DType::kF32, true);
+        Case wrong = c;
+        plant(wrong);
+        refused.Add(c, exact::Evaluate(wrong), ParseContract(contract));
+      }
+      EXPECT_GT(refused.changed, 1000) << name;
+      EXPECT_GE(refused.noticed * 1000, refused.changed * 995)
+          << contract << ", " << name << ": " << refused.noticed << " of " << refused.changed;
     }
-    EXPECT_GT(refused.changed, 1000) << name;
-    EXPECT_GE(refused.noticed * 1000, refused.changed * 995)
-        << name << ": " << refused.noticed << " of " << refused.changed;
   }
 }
 

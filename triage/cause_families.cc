@@ -12,8 +12,6 @@
 #include <string>
 #include <utility>
 
-#include "core/slice.h"
-
 namespace qualm::triage {
 namespace {
 
@@ -302,6 +300,8 @@ __int128 InBits(__int128 sum) {
   return ((sum + kHalf) & (2 * kHalf - 1)) - kHalf;
 }
 
+__int128 Difference(int32_t code, int64_t zero_point) { return code - zero_point; }
+
 void AddSums(std::vector<Cause>& rows) {
   const auto products = [&](Kind kind, std::string name, std::string sentence, auto edit,
                             Applies applies = SumsOfCodes) {
@@ -348,7 +348,7 @@ void AddSums(std::vector<Cause>& rows) {
                    const __int128 first = from_bias ? t.bias : 0;
                    __int128 sum = first;
                    for (size_t k = 0; k < t.x.size(); ++k)
-                     sum = keep(sum + (t.x[k] - t.zx) * (t.w[k] - t.zw));
+                     sum = keep(sum + Difference(t.x[k], t.zx) * Difference(t.w[k], t.zw));
                    return sum - first;
                  };
                });
@@ -359,17 +359,23 @@ void AddSums(std::vector<Cause>& rows) {
   differences(Kind::kPairSaturation, "an int16 that saturates", InBits<16, false>);
   differences(Kind::kPairSaturation, "an int16 that wraps", InBits<16, true>);
   differences(Kind::kInt32Overflow, "an int32 that saturates", InBits<32, false>);
+  const auto channels = [](const Case& c) { return c.window.in_c / c.window.groups; };
   for (const int64_t lanes : {4, 8, 16, 32}) {
     rows.push_back(
         {Stage::kTail, Kind::kTail, fmt::format("channel tail of {} dropped", lanes),
          fmt::format("drops the last C % {} input channels behind whole blocks of them", lanes),
-         [lanes](const Case& c) {
-           const Window& v = c.window;
-           return IsConv(c.op) && v.groups == 1 && v.in_c > lanes && v.in_c % lanes != 0;
+         [=](const Case& c) {
+           return IsConv(c.op) && channels(c) > lanes && channels(c) % lanes != 0;
          },
-         Sets([lanes](Stages& s) {
-           const int64_t channels = s.c.window.in_c;
-           s.c = slice::Terms(s.c, slice::Range(0, channels - channels % lanes));
+         Sets([=](Stages& s) {
+           s.Sums().add_differences = [lanes, all = channels(s.c)](const SumTerms& t) {
+             __int128 sum = 0;
+             for (int64_t k = 0; k < std::ssize(t.x); ++k) {
+               const auto at = static_cast<size_t>(k);
+               if (k % all < all - all % lanes) sum += Difference(t.x[at], t.zx) * Difference(t.w[at], t.zw);
+             }
+             return sum;
+           };
          })});
   }
   const auto rounded = [&](int64_t block, std::string name, std::string sentence,

@@ -755,12 +755,14 @@ RoundedOutput FactorRoundedFirst(const RealOutput& o) {
                          o.c.out_q.scale_at(0))};
 }
 
-// Code and zero point in output steps, each rounded. Beyond 2^53 both lose their difference.
+// Code and zero point in output steps, each rounded to an integer, which saturates where a double
+// has no units any more.
 RoundedOutput ZeroPointRescaledToo(const RealOutput& o) {
   const double scale = o.c.x_q.scale_at(0), of_output = o.c.out_q.scale_at(0);
-  const auto steps = [&](double code) { return std::nearbyint(code * scale / of_output); };
-  const double code = steps(o.c.x.IntAt(o.index)), zero = steps(o.c.x_q.zero_point_at(0));
-  return {std::max(std::abs(code), std::abs(zero)) < 0x1p52 ? code - zero : o.rounded()};
+  const auto steps = [&](double code) {
+    return std::clamp(std::nearbyint(code * scale / of_output), -0x1p53, 0x1p53);
+  };
+  return {steps(o.c.x.IntAt(o.index)) - steps(o.c.x_q.zero_point_at(0))};
 }
 
 // x * (x + 3) / 6 where x is 3 or more: the fast part of the function goes on.

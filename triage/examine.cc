@@ -36,7 +36,7 @@ constexpr int kReduced = 24;
 // The properties of a case on which a fault may depend: sizes, and modes such as types.
 struct Shape {
   int64_t k = 0, n = 0, m = 0;
-  std::array<std::string, 20> modes;
+  std::array<std::string, 21> modes;
 };
 constexpr std::array<std::pair<const char*, int64_t Shape::*>, 3> kSizes{
     {{"K", &Shape::k}, {"N", &Shape::n}, {"M", &Shape::m}}};
@@ -73,6 +73,7 @@ Shape ShapeOf(const Case& c) {
        fmt::format("where the output is {}", Name(c.out_dtype)), flag("per_channel", c.per_channel),
        flag("ceil_mode", c.window.ceil_mode), flag("count_include_pad", c.window.count_include_pad),
        whether("there is a bias", "there is no bias", c.bias || c.bias_i32),
+       whether("the bias is int32", "there is no int32 bias", c.bias_i32.has_value()),
        whether("there is a relu", "there is no relu", c.relu),
        whether("M is 1", "M is 2 or more", c.M == 1),
        whether("N is 1", "N is 2 or more", c.N == 1),
@@ -134,7 +135,7 @@ struct Candidate {
 // bound open, so that the sentence says no more than was asked.
 std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
-  constexpr double kBitsOfMode = 5;  // one of 20, few of which differ among cases of an operation
+  constexpr double kBitsOfMode = 5;  // one of 21, few of which differ among cases of an operation
   for (size_t i = 0; i < base.modes.size(); ++i) {
     candidates.push_back({base.modes[i], kBitsOfMode, [i, mode = base.modes[i]](const Shape& s) {
                             return s.modes[i] == mode;

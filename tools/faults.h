@@ -34,6 +34,10 @@ struct Diagnosed {
   triage::Condition where;               // under which the causes act
 };
 
+// Whether a failure of the same subject and operation shows the causes that were told outside of
+// the condition that was told with them.
+bool Refutes(const Diagnosed& failure, const Diagnosed& told);
+
 struct FaultOfRun {
   std::vector<size_t> findings;  // indices; the first one shows the fault best
   std::string cause;             // "" where none is named

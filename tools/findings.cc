@@ -19,7 +19,6 @@
 #include "tools/progress.h"
 #include "tools/stop.h"
 #include "triage/causes.h"
-#include "triage/cover.h"
 #include "triage/identify.h"
 #include "triage/triage.h"
 #include "triage/triaged.h"
@@ -262,18 +261,6 @@ void FindingsFolder::Remember(const triage::Triaged& triaged, const Case& answer
   diagnosed.divergence = triaged.small()->verdict.divergence;
 }
 
-bool FindingsFolder::IsRefuted(const Finding& finding, const Diagnosed& diagnosed) const {
-  return std::ranges::any_of(diagnoses_, [&](const auto& other) {
-    const Diagnosed& of = other.second;
-    if (of.by != finding.subject || of.found.op != diagnosed.found.op) return false;
-    const auto shows = [&](const Case& c) {
-      const Case* const one = &c;
-      return !diagnosed.where.holds(c) && triage::Covers(diagnosed.causes, {&one, 1}, of.model);
-    };
-    return shows(of.found) || (of.small && shows(*of.small));
-  });
-}
-
 std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std::string& contract,
                                             const KnownFindings& known, Deferred& deferred,
                                             const std::function<bool()>& stop) {
@@ -359,7 +346,8 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     ++effort_.findings;
     effort_.cut_short += cut_short ? 1 : 0;
     kept.emplace_back(item.number, found);
-    if (!triaged.attribution().where.text.empty() && diagnoses_.contains(found.fingerprint())) continue;
+    if (!triaged.attribution().where.text.empty() && diagnoses_.contains(found.fingerprint()))
+      continue;
     item.triaged.reset();
     item.subject.reset();
   }
@@ -368,7 +356,9 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     if (!item.triaged) continue;
     triage::Triaged& triaged = *item.triaged;
     const Diagnosed& diagnosed = diagnoses_.at(triaged.finding().fingerprint());
-    if (!IsRefuted(triaged.finding(), diagnosed)) continue;
+    if (std::ranges::none_of(diagnoses_,
+                             [&](const auto& other) { return Refutes(other.second, diagnosed); }))
+      continue;
     triaged.DropCondition();
     const Case answered = triaged.Answered();
     deferred.Try([&] { Write(triaged, answered); });

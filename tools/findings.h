@@ -94,8 +94,6 @@ class FindingsFolder {
   // `answered`: the case of the finding, with the subject's answer.
   void Remember(const triage::Triaged& triaged, const Case& answered, const Subject& subject,
                 bool cut_short);
-  // Whether a failure of the same subject and operation shows the causes outside of their condition.
-  bool IsRefuted(const Finding& finding, const Diagnosed& diagnosed) const;
   void Keep(const Finding& finding);
   void Write(triage::Triaged& triaged, const Case& answered) const;
   void RemoveKept() const;

@@ -372,7 +372,8 @@ void AddSums(std::vector<Cause>& rows) {
              __int128 sum = 0;
              for (int64_t k = 0; k < std::ssize(t.x); ++k) {
                const auto at = static_cast<size_t>(k);
-               if (k % all < all - all % lanes) sum += Difference(t.x[at], t.zx) * Difference(t.w[at], t.zw);
+               if (k % all < all - all % lanes)
+                 sum += Difference(t.x[at], t.zx) * Difference(t.w[at], t.zw);
              }
              return sum;
            };
@@ -913,8 +914,7 @@ void AddChannels(std::vector<Cause>& rows) {
   });
   by_input(Stage::kIndex, "weight zero point",
            [](Case& c, const auto& at) { return Reindex(c.w_q.zero_point, at); });
-  by_input(Stage::kIndex, "scale",
-           [](Case& c, const auto& at) { return ReindexScales(c, at); });
+  by_input(Stage::kIndex, "scale", [](Case& c, const auto& at) { return ReindexScales(c, at); });
 
   const auto bias = [&](Kind kind, std::string name, std::string sentence, auto times,
                         Applies applies) {
@@ -1141,8 +1141,8 @@ std::vector<Cause> Places() {
   const auto place = [&](Kind kind, std::string text, Applies applies, auto is_at) {
     rows.push_back({Stage::kPlace, kind, text, text, std::move(applies), [is_at](Stages& s) {
                       const int64_t rows_of = s.c.M, columns = s.c.N;
-                      s.only_at = [=, images = std::max<int64_t>(s.c.window.batch, 1)](
-                                      int64_t m, int64_t n) {
+                      s.only_at = [=, images = std::max<int64_t>(s.c.window.batch, 1)](int64_t m,
+                                                                                       int64_t n) {
                         if constexpr (requires { is_at(m, n, rows_of, columns, images); })
                           return is_at(m, n, rows_of, columns, images);
                         else

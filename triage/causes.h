@@ -64,8 +64,8 @@ struct Cause {
   bool (*repeats)(const Case&) = nullptr;
   bool IsLookedFor(const Case& c) const { return repeats == nullptr || !repeats(c); }
 
-  static constexpr double kBitsOfMistake = 8, kBitsOfFamily = 12, kBitsOfRare = 15, kBitsOfPlace = 9,
-                          kBitsOfConvention = 6;
+  static constexpr double kBitsOfMistake = 8, kBitsOfFamily = 12, kBitsOfRare = 15,
+                          kBitsOfPlace = 9, kBitsOfConvention = 6;
   // Says something about numbers, not about places: rounding, overflow, saturation, zero points,
   // clamp.
   bool is_arithmetic() const;

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "core/layer_test_util.h"
+#include "oracles/exact/exact.h"
 #include "tools/faults.h"
+#include "triage/causes.h"
 
 namespace qualm::tools {
 namespace {
@@ -38,6 +40,36 @@ TEST(FaultOfRun, IsShownByAFindingThatFailedAgain) {
   EXPECT_EQ(SpokenForBy(findings,
                         {{findings[0].fingerprint(), again}, {findings[1].fingerprint(), again}}),
             "matches_exact");
+}
+
+// A condition was fitted to the cases that were asked; what else fails may lie outside of it.
+TEST(Refutes, AFailureOutsideOfAConditionThatTheCausesGive) {
+  const auto failing = [](int32_t zero_point) {
+    Diagnosed diagnosed;
+    diagnosed.by = "native";
+    Case& c = diagnosed.found = ZeroLayer(1, 1, 1);
+    c.w_q = {{1}, {zero_point}};
+    c.out_dtype = DType::kS32;
+    OpenClamp(&c);
+    c.x.SetInt(0, 1);
+    c.observed = Observed{"native", exact::Evaluate(c)};
+    c.observed->y.SetInt(0, 0);  // as if the zero point of the weights were 0
+    return diagnosed;
+  };
+  Diagnosed told = failing(5);
+  told.causes = {&triage::CauseNamed("weight zero point ignored")};
+  told.where = {"where the zero point is 5",
+                [](const Case& c) { return c.w_q.zero_point_at(0) == 5; }};
+  EXPECT_FALSE(Refutes(told, told)) << "inside";
+  EXPECT_TRUE(Refutes(failing(7), told));
+  Diagnosed other = failing(7);
+  other.by = "another";
+  EXPECT_FALSE(Refutes(other, told)) << "another subject";
+  other = failing(7);
+  other.found.observed->y.SetInt(0, 3);
+  EXPECT_FALSE(Refutes(other, told)) << "another fault";
+  other.small = failing(7).found;
+  EXPECT_TRUE(Refutes(other, told)) << "in its smallest case";
 }
 
 }  // namespace

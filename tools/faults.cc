@@ -64,6 +64,15 @@ void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& fin
 
 }  // namespace
 
+bool Refutes(const Diagnosed& failure, const Diagnosed& told) {
+  if (failure.by != told.by || failure.found.op != told.found.op) return false;
+  const auto shows = [&](const Case& c) {
+    const Case* const one = &c;
+    return !told.where.holds(c) && triage::Covers(told.causes, {&one, 1}, failure.model);
+  };
+  return shows(failure.found) || (failure.small && shows(*failure.small));
+}
+
 std::vector<FaultOfRun> FaultsOf(const std::vector<Finding>& findings, const Diagnoses& diagnoses,
                                  const KnownFindings& known, const CheckResult& result) {
   std::map<std::pair<std::string, std::string>, std::vector<size_t>> groups;

@@ -25,12 +25,18 @@ struct Diagnosed {
   triage::Hypothesis causes;
   std::string sentence;               // what is wrong, as far as it is known
   Case found;                         // with the subject's answer
+  std::string by;                     // the subject
   const Convention* model = nullptr;  // the subject's promised convention, null: exact
   std::optional<Case> small;
   std::optional<Divergence> divergence;  // in the smallest case
   bool cut_short = false;                // the time was up before the search ended
   bool of_subject = false;               // triage::Attribution::of_subject
+  triage::Condition where;               // under which the causes act
 };
+
+// Whether a failure of the same subject and operation shows the causes that were told outside of
+// the condition that was told with them.
+bool Refutes(const Diagnosed& failure, const Diagnosed& told);
 
 struct FaultOfRun {
   std::vector<size_t> findings;  // indices; the first one shows the fault best

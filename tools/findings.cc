@@ -248,7 +248,9 @@ void FindingsFolder::Remember(const triage::Triaged& triaged, const Case& answer
   diagnosed.found = answered;
   diagnosed.model = triage::ModelOf(subject.contract());
   diagnosed.cut_short = cut_short;
+  diagnosed.by = finding.subject;
   diagnosed.of_subject = triaged.attribution().of_subject;
+  diagnosed.where = triaged.attribution().where;
   // A claim may fail on another case than its own.
   const std::optional<Case>& looked_at = triaged.attribution().looked_at;
   if (looked_at && answered.observed &&
@@ -344,8 +346,25 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     ++effort_.findings;
     effort_.cut_short += cut_short ? 1 : 0;
     kept.emplace_back(item.number, found);
+    if (!triaged.attribution().where.text.empty() && diagnoses_.contains(found.fingerprint()))
+      continue;
     item.triaged.reset();
     item.subject.reset();
+  }
+  // A condition was fitted to the cases that were asked. All failures are known by now.
+  for (Item& item : items) {
+    if (!item.triaged) continue;
+    triage::Triaged& triaged = *item.triaged;
+    const Diagnosed& diagnosed = diagnoses_.at(triaged.finding().fingerprint());
+    if (std::ranges::none_of(diagnoses_,
+                             [&](const auto& other) { return Refutes(other.second, diagnosed); }))
+      continue;
+    triaged.DropCondition();
+    const Case answered = triaged.Answered();
+    deferred.Try([&] { Write(triaged, answered); });
+    Remember(triaged, answered, *item.subject, diagnosed.cut_short);
+    for (auto& [number, finding] : kept)
+      if (number == item.number) finding = triaged.finding();
   }
   if (!deferred.failed()) RemoveKept();
   effort_.seconds += since.seconds();

@@ -135,6 +135,7 @@ class Evidence {
   }
 
   int64_t departures() const { return departures_; }
+  bool LooksFor(const Cause& cause) const { return cause.IsLookedFor(c_); }
   // The whole case, or two rows of it if it is long; and what the subject answered.
   const Case& SmallCase() const { return IsCutDown() ? *two_rows_ : c_; }
   const Tensor& ActualOfSmallCase() const { return IsCutDown() ? actual_rows_ : actual_; }
@@ -255,6 +256,7 @@ std::vector<Hypothesis> SingleCauses(const Evidence& evidence, bool of_family = 
   std::vector<Hypothesis> fit;
   for (const Cause& cause : AllCauses()) {
     if (cause.of_family != of_family || evidence.work() > kMostWork) continue;
+    if (!evidence.LooksFor(cause)) continue;
     if (evidence.Reproduced(Hypothesis{&cause})) fit.push_back({&cause});
   }
   return fit;
@@ -267,6 +269,7 @@ std::vector<Hypothesis> CausesInPlaces(const Evidence& evidence, size_t most,
   std::vector<Hypothesis> fit, tails;
   for (const Cause& cause : AllCauses()) {
     if (evidence.work() > kMostWork) break;
+    if (!evidence.LooksFor(cause)) continue;
     const bool is_whole = std::ranges::count(whole, Hypothesis{&cause}) > 0;
     std::vector<Hypothesis>& into = is_whole ? tails : fit;
     const size_t room = is_whole ? 3 * most : most;  // one narrow row is in the tail of many widths
@@ -349,6 +352,7 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
   for (const Cause& cause : AllCauses()) {
     if (bits == INFINITY ? cause.of_family && !(slips && of_zero_point(cause)) : cause.bits >= bits)
       continue;
+    if (!evidence.LooksFor(cause)) continue;
     if (Work(c) <= kSmall || evidence.Explained(cause)) usable.push_back(&cause);
   }
   std::vector<Hypothesis> pairs;
@@ -372,7 +376,8 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
 std::vector<Hypothesis> WithAnother(Op op, const Hypothesis& causes, const Evidence& evidence) {
   std::vector<Hypothesis> fit;
   for (const Cause& cause : AllCauses()) {
-    if (cause.of_family || cause.stage == causes.front()->stage || evidence.work() > kMostWork)
+    if (cause.of_family || cause.stage == causes.front()->stage || evidence.work() > kMostWork ||
+        !evidence.LooksFor(cause))
       continue;
     Hypothesis both{causes.front(), &cause};
     if (evidence.Reproduced(both)) fit.push_back(std::move(both));
@@ -464,7 +469,7 @@ std::pair<const Cause*, Agreement> NearestCause(const Evidence& evidence, bool m
   std::pair<const Cause*, Agreement> nearest;
   Agreement& most = nearest.second;
   for (const Cause& cause : AllCauses()) {
-    if (cause.of_family) continue;
+    if (cause.of_family || !evidence.LooksFor(cause)) continue;
     const Agreement agreement = evidence.Explained(cause).value_or(Agreement{});
     if (agreement.spoiled > 0 && !may_spoil) continue;
     if (agreement.explained > most.explained ||
@@ -510,6 +515,8 @@ Attribution Unexplained(Op op, const Evidence& evidence) {
 }
 
 // ---- Which of the explanations that give every output is named.
+
+constexpr const char* kInSomeCases = "in some cases";
 
 // What the sums of a convention that saturates pairs are told by.
 const Cause& Pairs() { return CauseNamed("pair saturation"); }
@@ -631,7 +638,8 @@ class Decision {
     // Cases near the one found share its scales, so that the same columns depart for other reasons
     // too.
     if (place && (each.drawn < 2 || !HoldsEverywhere(each))) return false;
-    return each.bearing_out >= std::min<int64_t>(asked_, place                    ? 6
+    const bool library = IsConvention(each.causes);
+    return each.bearing_out >= std::min<int64_t>(asked_, place || library         ? 6
                                                          : each.causes.size() > 1 ? 4
                                                                                   : 2);
   }
@@ -751,7 +759,14 @@ class Decision {
   }
 
   static std::string WhereText(const Weighed& each) {
-    return each.where.text.empty() && each.against > 0 ? "in some cases" : each.where.text;
+    return each.where.text.empty() && each.against > 0 ? kInSomeCases : each.where.text;
+  }
+  // With the share of those that were asked.
+  static std::string ShareText(const Weighed& each) {
+    const std::string where = WhereText(each);
+    return where != kInSomeCases ? where
+                                 : fmt::format("{} ({} of {} asked)", where, each.bearing_out,
+                                               each.bearing_out + each.against);
   }
 
   std::string Either(const std::vector<const Weighed*>& alike) const {
@@ -759,7 +774,7 @@ class Decision {
     for (const Weighed* each : alike) {
       sentences.push_back(
           Sentence(c_.op, each->causes).substr(std::string_view("the subject ").size()));
-      if (const std::string where = WhereText(*each); !where.empty())
+      if (const std::string where = ShareText(*each); !where.empty())
         sentences.back() += ", " + where;
     }
     return ListOf(sentences, 3, ", or ");
@@ -1308,6 +1323,15 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
 }
 
 }  // namespace
+
+void DropCondition(Attribution& attribution) {
+  const std::string said = ", " + attribution.where.text;
+  if (attribution.diagnosis.ends_with(said))
+    attribution.diagnosis.resize(attribution.diagnosis.size() - said.size());
+  attribution.where = {};
+  attribution.where.text = kInSomeCases;
+  attribution.diagnosis += ", " + attribution.where.text;
+}
 
 Attribution Named(Op op, Hypothesis causes) {
   const FindingKind kind = KindOf(causes);

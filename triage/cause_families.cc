@@ -27,6 +27,9 @@ bool RoundsSums(const Case& c) {
          RowOf(c.op).x_qparams && !RowOf(c.op).function;
 }
 
+// The same, of any real value that the case rounds.
+bool RoundsValues(const Case& c) { return RoundsSums(c) || c.op == Op::kQuantize; }
+
 bool RoundsSumsOrRequantizes(const Case& c) {
   return RoundsSums(c) ||
          (c.op == Op::kRequantize && IsCode(c.out_dtype) && c.requant == Requant::kExact);
@@ -297,6 +300,8 @@ __int128 InBits(__int128 sum) {
   return ((sum + kHalf) & (2 * kHalf - 1)) - kHalf;
 }
 
+__int128 Difference(int32_t code, int64_t zero_point) { return code - zero_point; }
+
 void AddSums(std::vector<Cause>& rows) {
   const auto products = [&](Kind kind, std::string name, std::string sentence, auto edit,
                             Applies applies = SumsOfCodes) {
@@ -331,6 +336,48 @@ void AddSums(std::vector<Cause>& rows) {
         }
       }
     }
+  }
+  const auto differences = [&](Kind kind, std::string_view what, auto keep) {
+    for (const bool from_bias : {false, true}) {
+      const std::string where = from_bias ? ", bias first" : "";
+      products(kind, fmt::format("products of differences in {}{}", what, where),
+               fmt::format("adds products of codes less their zero points one by one in {}{}", what,
+                           from_bias ? ", from the bias on" : ""),
+               [keep, from_bias](SumSteps& steps, const Case&) {
+                 steps.add_differences = [keep, from_bias](const SumTerms& t) {
+                   const __int128 first = from_bias ? t.bias : 0;
+                   __int128 sum = first;
+                   for (size_t k = 0; k < t.x.size(); ++k)
+                     sum = keep(sum + Difference(t.x[k], t.zx) * Difference(t.w[k], t.zw));
+                   return sum - first;
+                 };
+               });
+      rows.back().bits = Cause::kBitsOfRare;
+      if (from_bias) rows.back().repeats = [](const Case& c) { return !c.bias_i32; };
+    }
+  };
+  differences(Kind::kPairSaturation, "an int16 that saturates", InBits<16, false>);
+  differences(Kind::kPairSaturation, "an int16 that wraps", InBits<16, true>);
+  differences(Kind::kInt32Overflow, "an int32 that saturates", InBits<32, false>);
+  const auto channels = [](const Case& c) { return c.window.in_c / c.window.groups; };
+  for (const int64_t lanes : {4, 8, 16, 32}) {
+    rows.push_back(
+        {Stage::kTail, Kind::kTail, fmt::format("channel tail of {} dropped", lanes),
+         fmt::format("drops the last C % {} input channels behind whole blocks of them", lanes),
+         [=](const Case& c) {
+           return IsConv(c.op) && channels(c) > lanes && channels(c) % lanes != 0;
+         },
+         Sets([=](Stages& s) {
+           s.Sums().add_differences = [lanes, all = channels(s.c)](const SumTerms& t) {
+             __int128 sum = 0;
+             for (int64_t k = 0; k < std::ssize(t.x); ++k) {
+               const auto at = static_cast<size_t>(k);
+               if (k % all < all - all % lanes)
+                 sum += Difference(t.x[at], t.zx) * Difference(t.w[at], t.zw);
+             }
+             return sum;
+           };
+         })});
   }
   const auto rounded = [&](int64_t block, std::string name, std::string sentence,
                            int64_t (*add)(int64_t block, Codes x, Codes w)) {
@@ -664,6 +711,11 @@ void AddRows(std::vector<Cause>& rows) {
          fmt::format("divides by a sum without the last N % {} of a row", block),
          [block](const Case& c) { return c.op == Op::kSoftmax && c.N > block && c.N % block != 0; },
          Sets([block](Stages& s) { s.softmax.whole_blocks = block; })});
+    rows.push_back(
+        {Stage::kOffset, Kind::kTail, fmt::format("largest code without the last N % {}", block),
+         fmt::format("looks for the largest code of a row without the last N % {}", block),
+         [block](const Case& c) { return c.op == Op::kSoftmax && c.N > block && c.N % block != 0; },
+         Sets([block](Stages& s) { s.softmax.largest_of_blocks = block; })});
   }
   for (const int64_t block : {256, 512, 1024, 2048, 4096, 8192}) {
     rows.push_back({Stage::kAccumulate, Kind::kIndex,
@@ -778,6 +830,7 @@ void AddChannels(std::vector<Cause>& rows) {
     std::string name, sentence;
     std::function<int64_t(int64_t n, int64_t channels)> at;
     int64_t more_than;
+    double bits = Cause::kBitsOfFamily;
   };
   std::vector<From> all;
   for (const int64_t modulo : {1, 4, 8, 16, 32, 64, 128, 256})
@@ -788,9 +841,22 @@ void AddChannels(std::vector<Cause>& rows) {
                  [](int64_t n, int64_t channels) { return (n + 1) % channels; }, 1});
   all.push_back({"the channel before", "channel n-1",
                  [](int64_t n, int64_t channels) { return (n + channels - 1) % channels; }, 1});
+  for (const int64_t lanes : {4, 8, 16})
+    all.push_back({fmt::format("channel n - n % {}", lanes),
+                   fmt::format("channel n - n % {}", lanes),
+                   [lanes](int64_t n, int64_t) { return n - n % lanes; }, 1, Cause::kBitsOfRare});
+  for (const int64_t lanes : {4, 8, 16})
+    all.push_back({fmt::format("channel n - {} from {} on", lanes, lanes),
+                   fmt::format("channel n - {} from {} on", lanes, lanes),
+                   [lanes](int64_t n, int64_t) { return n < lanes ? n : n - lanes; }, lanes,
+                   Cause::kBitsOfRare});
+  all.push_back({"the other channel of a pair", "the other channel of its pair",
+                 [](int64_t n, int64_t channels) { return (n ^ 1) < channels ? n ^ 1 : n; }, 1,
+                 Cause::kBitsOfRare});
   all.push_back({"the opposite channel", "channel N-1-n",
                  [](int64_t n, int64_t channels) { return channels - 1 - n; }, 1});
   for (const From& from : all) {
+    const size_t first = rows.size();
     const Applies several = [more = from.more_than](const Case& c) { return c.N > more; };
     const std::string sentence = " of channel n from " + from.sentence;
     rows.push_back({Stage::kBias, Kind::kIndex, "bias of " + from.name, "takes the bias" + sentence,
@@ -808,12 +874,13 @@ void AddChannels(std::vector<Cause>& rows) {
                         changes |= Reindex(q->zero_point, at);
                       return changes;
                     }});
-    const bool has_row = from.more_than == 1 ? from.name == "channel n % 1"
-                                             : from.more_than == 8 || from.more_than == 16;
-    if (has_row) continue;
-    rows.push_back({Stage::kIndex, Kind::kIndex, "scale of " + from.name,
-                    "takes the scale" + sentence, several,
-                    [at = from.at](Stages& s) { return ReindexScales(s.c, at); }});
+    constexpr std::array<std::string_view, 3> kHaveRows{"channel n % 1", "channel n % 8",
+                                                        "channel n % 16"};
+    if (!std::ranges::count(kHaveRows, from.name))
+      rows.push_back({Stage::kIndex, Kind::kIndex, "scale of " + from.name,
+                      "takes the scale" + sentence, several,
+                      [at = from.at](Stages& s) { return ReindexScales(s.c, at); }});
+    for (Cause& row : std::span(rows).subspan(first)) row.bits = from.bits;
   }
 
   const Applies any = [](const Case&) { return true; };
@@ -829,6 +896,25 @@ void AddChannels(std::vector<Cause>& rows) {
   rows.push_back({Stage::kIndex, Kind::kIndex, "weight zero point within group",
                   "indexes the weight zero point within the group", any,
                   [in_group](Stages& s) { return Reindex(s.c.w_q.zero_point, in_group(s.c)); }});
+
+  // As a depthwise convolution that indexes a list by the input channel.
+  const auto of_input = [](const Case& c) {
+    const int64_t outputs = std::max<int64_t>(c.N / c.window.groups, 1);
+    return [outputs](int64_t n, int64_t) { return n / outputs; };
+  };
+  const auto by_input = [&](Stage stage, std::string_view what, auto reindex) {
+    rows.push_back({stage, Kind::kIndex, fmt::format("{} of the input channel", what),
+                    fmt::format("indexes the {} by the input channel", what),
+                    [](const Case& c) { return c.op == Op::kDepthwise; },
+                    [=](Stages& s) { return reindex(s.c, of_input(s.c)); }});
+  };
+  by_input(Stage::kBias, "bias", [](Case& c, const auto& at) {
+    const bool real = Reindex(c.bias, at);
+    return Reindex(c.bias_i32, at) || real;
+  });
+  by_input(Stage::kIndex, "weight zero point",
+           [](Case& c, const auto& at) { return Reindex(c.w_q.zero_point, at); });
+  by_input(Stage::kIndex, "scale", [](Case& c, const auto& at) { return ReindexScales(c, at); });
 
   const auto bias = [&](Kind kind, std::string name, std::string sentence, auto times,
                         Applies applies) {
@@ -931,6 +1017,10 @@ RoundedOutput HalfAddedAndCut(const RealOutput& o) {
   return {up + (up < 0 && !o.is_tie() ? 1 : 0)};
 }
 
+RoundedOutput TruncatedBelowZero(const RealOutput& o) {
+  return {o.rounded() + (o.rounded() < 0 && o.exact.rest > 0 ? 1 : 0)};
+}
+
 // A value half a code from a bound counts as beyond it: v >= max - 0.5.
 RoundedOutput HalfToBound(const RealOutput& o) {
   const auto other = o.exact.value + o.exact.rest;
@@ -965,13 +1055,15 @@ void AddRounding(std::vector<Cause>& rows) {
   const auto round = [&](Kind kind, const char* name, const char* sentence,
                          RoundedOutput (*hook)(const RealOutput&)) {
     const Stage stage = kind == Kind::kClamp ? Stage::kClamp : Stage::kRound;
-    rows.push_back({stage, kind, name, sentence, RoundsSums,
+    rows.push_back({stage, kind, name, sentence, RoundsValues,
                     Sets([hook](Stages& s) { s.codes.round = hook; })});
   };
   round(Kind::kRounding, "floor", "rounds down", Floor);
   round(Kind::kRounding, "ceiling", "rounds up", Ceil);
   round(Kind::kRounding, "half added and cut", "adds a half and cuts, also below zero",
         HalfAddedAndCut);
+  round(Kind::kRounding, "truncation below zero",
+        "truncates negative values, and rounds the others", TruncatedBelowZero);
   round(Kind::kTie, "half down", "rounds ties down", HalfDown);
   round(Kind::kTie, "half towards zero", "rounds ties towards zero", HalfToZero);
   rows.push_back({Stage::kRound, Kind::kInt32Overflow, "half that wraps",
@@ -1049,12 +1141,27 @@ std::vector<Cause> Places() {
   const auto place = [&](Kind kind, std::string text, Applies applies, auto is_at) {
     rows.push_back({Stage::kPlace, kind, text, text, std::move(applies), [is_at](Stages& s) {
                       const int64_t rows_of = s.c.M, columns = s.c.N;
-                      s.only_at = [=](int64_t m, int64_t n) {
-                        return is_at(m, n, rows_of, columns);
+                      s.only_at = [=, images = std::max<int64_t>(s.c.window.batch, 1)](int64_t m,
+                                                                                       int64_t n) {
+                        if constexpr (requires { is_at(m, n, rows_of, columns, images); })
+                          return is_at(m, n, rows_of, columns, images);
+                        else
+                          return is_at(m, n, rows_of, columns);
                       };
                       return true;
                     }});
   };
+  // The outputs of an image are M / batch rows.
+  const auto of_images = [&](std::string text, bool first) {
+    place(
+        Kind::kIndex, std::move(text),
+        [](const Case& c) { return HasWindow(c.op) && c.window.batch > 1; },
+        [first](int64_t m, int64_t, int64_t rows_of, int64_t, int64_t images) {
+          return (m < rows_of / images) == first;
+        });
+  };
+  of_images("only in images behind the first", false);
+  of_images("only in the first image", true);
   struct Axis {
     std::string_view one, all;
     bool of_columns;

@@ -47,6 +47,14 @@ bool HasBias(const Case& c) { return c.bias.has_value() && RowOf(c.op).bias_i32;
 bool ChoosesForRows(const Case& c) { return c.x_gran == Granularity::kRow && c.M > 1; }
 bool Quantizes(const Case& c) { return c.op == Op::kQuantize || ChoosesScales(c); }
 bool CodesOfInput(const Case& c) { return IsCode(c.x.dtype()); }
+template <DType kType>
+bool InputOf(const Case& c) {
+  return c.x.dtype() == kType && HasXQParams(c);
+}
+// A depthwise convolution with several output channels of each input channel.
+bool HasMultiplier(const Case& c) {
+  return c.op == Op::kDepthwise && c.window.groups > 1 && c.N > c.window.groups;
+}
 bool Weights(const Case& c) { return !c.w.empty(); }
 bool HasCodesOut(const Case& c) { return IsCode(c.out_dtype); }
 bool SumsToCodes(const Case& c) {
@@ -62,6 +70,11 @@ bool RoundsReal(const Case& c) {
 }
 // The rounding happens while the case runs; a table is rounded in advance.
 bool Converts(const Case& c) { return RoundsReal(c) && !RowOf(c.op).function; }
+// And the codes of the output have the other sign than those of the input.
+template <DType kFrom>
+bool ChangesSign(const Case& c) {
+  return c.x.dtype() == kFrom && c.out_dtype != kFrom && IsCode(c.out_dtype) && Converts(c);
+}
 // The operation multiplies an integer by scales.
 bool Multiplies(const Case& c) { return Converts(c) && RowOf(c.op).x_qparams; }
 
@@ -293,14 +306,16 @@ bool LoseSignOfLowest(Stages& s) {
 
 // ---- Tail.
 
-// Whether dropping the last terms % lanes terms is a row of its own: the row of the last term, or
-// the row with half as many lanes, may drop the same.
-bool HasOwnTail(int64_t terms, int64_t lanes) { return terms % lanes != terms % (lanes / 2); }
-
 template <int64_t kLanes>
 bool HasTail(const Case& c) {
   if ((c.op != Op::kLinear && !ChoosesScales(c)) || c.K == 0) return false;
-  return kLanes == 1 || HasOwnTail(c.K, kLanes);
+  return kLanes == 1 || c.K % kLanes != 0;
+}
+
+// The row of the last term, or the row with half as many lanes, may drop the same.
+template <int64_t kLanes>
+bool DropsTheSameAsFewerLanes(const Case& c) {
+  return c.K % kLanes == c.K % (kLanes / 2);
 }
 
 // With one lane the tail is the last term.
@@ -370,6 +385,8 @@ int32_t Negated(int32_t z) { return z == INT32_MIN ? z : -z; }
 int32_t OneMore(int32_t z) { return z == INT32_MAX ? z : z + 1; }
 int32_t OneLess(int32_t z) { return z == INT32_MIN ? z : z - 1; }
 int32_t InInt8(int32_t z) { return static_cast<int8_t>(z); }
+int32_t Raised(int32_t z) { return z > INT32_MAX - 128 ? z : z + 128; }
+int32_t Lowered(int32_t z) { return z < INT32_MIN + 128 ? z : z - 128; }
 int32_t NegatedInInt8(int32_t z) { return -int32_t{static_cast<int8_t>(-int64_t{z})}; }
 
 template <auto kQ, int32_t (*kWrong)(int32_t)>
@@ -377,6 +394,14 @@ bool EditZeroPoint(Stages& s) {
   std::vector<int32_t> wrong = (s.c.*kQ).zero_point;
   for (int32_t& z : wrong) z = kWrong(z);
   return Replace((s.c.*kQ).zero_point, std::move(wrong));
+}
+
+template <auto kTensor, auto kQ>
+bool ZeroPointInOwnType(Stages& s) {
+  const bool is_signed = (s.c.*kTensor).dtype() == DType::kS8;
+  std::vector<int32_t> kept = (s.c.*kQ).zero_point;
+  for (int32_t& z : kept) z = is_signed ? int32_t{static_cast<int8_t>(z)} : static_cast<uint8_t>(z);
+  return IsCode((s.c.*kTensor).dtype()) && Replace((s.c.*kQ).zero_point, std::move(kept));
 }
 
 bool SwapZeroPoints(Stages& s) {
@@ -686,14 +711,14 @@ float OperandsInFloat(const RealOutput& o) {
          static_cast<float>(f.y);
 }
 
-// Both ratios of scales with so many bits behind the point, half up.
-template <int kBits>
+// Both ratios of scales with so many bits behind the point, and ties up, or to even.
+template <int kBits, bool kUp = true>
 RoundedOutput RatiosInBits(const RealOutput& o) {
   const Factors f = FactorsOf(o);
   const double scale = o.c.w_q.scale_at(0), unit = std::ldexp(1.0, kBits);
   const double sum = f.sum * std::nearbyint(f.multiplier / f.y * unit) +
                      f.offset / scale * std::nearbyint(scale / f.y * unit);
-  return {std::floor(sum / unit + 0.5)};
+  return {kUp ? std::floor(sum / unit + 0.5) : std::nearbyint(sum / unit)};
 }
 
 // An average that is a whole number of input steps before it is rescaled.
@@ -730,6 +755,25 @@ RoundedOutput FactorRoundedFirst(const RealOutput& o) {
                          o.c.out_q.scale_at(0))};
 }
 
+// Code and zero point in output steps, each rounded to an integer, which saturates where a double
+// has no units any more.
+RoundedOutput ZeroPointRescaledToo(const RealOutput& o) {
+  const double scale = o.c.x_q.scale_at(0), of_output = o.c.out_q.scale_at(0);
+  const auto steps = [&](double code) {
+    return std::clamp(std::nearbyint(code * scale / of_output), -0x1p53, 0x1p53);
+  };
+  return {steps(o.c.x.IntAt(o.index)) - steps(o.c.x_q.zero_point_at(0))};
+}
+
+// x * (x + 3) / 6 where x is 3 or more: the fast part of the function goes on.
+RoundedOutput HardSwishWithoutLimit(const RealOutput& o) {
+  const double x = RealAt(o.c.x, o.index, o.c.x_q);
+  if (x <= 3) return {o.rounded()};
+  const long double value = static_cast<long double>(x) * (static_cast<long double>(x) + 3) / 6 /
+                            static_cast<long double>(o.c.out_q.scale_at(0));
+  return {static_cast<double>(std::nearbyint(value))};
+}
+
 // Elements of the second input are codes of the first one's parameters for a while.
 RoundedOutput ThroughCodesOfTheFirst(const RealOutput& o) {
   const Case& c = o.c;
@@ -742,6 +786,36 @@ RoundedOutput ThroughCodesOfTheFirst(const RealOutput& o) {
   const double code =
       std::clamp<double>(std::nearbyint(value / scale) + zero, range.min, range.max);
   return {std::nearbyint((code - zero) * scale / c.out_q.scale_at(0))};
+}
+
+bool CopyOfOneZeroPoint(Stages& s) {
+  const std::vector<int32_t>& zero = s.c.out_q.zero_point;
+  const bool both = HasTwoInputs(s.c.op);
+  if (s.c.x_q.zero_point != zero || (both && s.c.w_q.zero_point != zero)) return false;
+  const bool of_x = Replace(s.c.x_q.scale, s.c.out_q.scale);
+  return (both && Replace(s.c.w_q.scale, s.c.out_q.scale)) || of_x;
+}
+
+// As a table of scales that are stored in half the space.
+template <int kBits>
+bool WeightScalesIn(Stages& s) {
+  bool changes = false;
+  for (float& scale : s.c.w_q.scale) {
+    int exponent = 0;
+    const float mantissa = std::nearbyint(std::ldexp(std::frexp(scale, &exponent), kBits));
+    const float kept = std::ldexp(mantissa, exponent - kBits);
+    if (!std::isnormal(kept)) return false;
+    changes |= Replace(scale, kept);
+  }
+  return changes;
+}
+
+bool WeightsOfOtherMajor(Stages& s) {
+  const int64_t channels = s.c.window.groups, multiplier = s.c.N / channels, row = s.c.K;
+  const Tensor old = s.c.w;
+  for (int64_t n = 0; n < s.c.N; ++n)
+    s.c.w.CopyFrom(old, (n % channels * multiplier + n / channels) * row, row, n * row);
+  return s.c.w != old;
 }
 
 bool DropLowestBitOfWeights(Stages& s) {
@@ -777,6 +851,8 @@ float TwoProducts(const Case& c, int64_t channel, __int128 integer) {
   const int32_t zero = c.x_q.zero_point_at(channel);
   return scale * static_cast<float>(integer + zero) - scale * static_cast<float>(zero);
 }
+
+__int128 InInt16(__int128 value) { return std::clamp<__int128>(value, INT16_MIN, INT16_MAX); }
 
 __int128 InFloat32(__int128 value) { return static_cast<__int128>(static_cast<float>(value)); }
 
@@ -901,6 +977,11 @@ bool ClampToType(Stages& s) {
 }
 
 double HugeBecomesMinimum(double value) { return std::abs(value) < 0x1p31 ? value : -0x1p31; }
+
+template <int kBy>
+double MovedBy(DType, double code) {
+  return code + kBy;
+}
 
 double KeepLowByte(DType dtype, double code) {
   const auto whole = static_cast<int64_t>(std::clamp(code, -0x1p62, 0x1p62));
@@ -1340,8 +1421,52 @@ const Cause kMistakes[] = {
      "counts the taps in the padding in the product of the two zero points", Of<IsConv>,
      Set<&SumSteps::edit_terms, CountPaddedTaps>},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "zero point of the first operand for both",
-     "takes the zero point of the first operand for both", Is<Op::kConcat>,
+     "takes the zero point of the first operand for both", Of<HasTwoInputs>,
      [](Stages& s) { return Replace(s.c.w_q.zero_point, s.c.x_q.zero_point); }},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "zero point of the second operand for both",
+     "takes the zero point of the second operand for both", Of<HasTwoInputs>,
+     [](Stages& s) { return Replace(s.c.x_q.zero_point, s.c.w_q.zero_point); }},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} in the type of the codes",
+     "keeps the {w_zero_point} in 8 bits that wrap, those of the codes", Weights,
+     ZeroPointInOwnType<&Case::w, &Case::w_q>, Cause::kBitsOfFamily},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} in the type of the codes",
+     "keeps the {x_zero_point} in 8 bits that wrap, those of the codes", CodesOfInput,
+     ZeroPointInOwnType<&Case::x, &Case::x_q>, Cause::kBitsOfFamily},
+    {Stage::kClamp, Kind::kZeroPoint, "result raised by 128",
+     "adds 128 to the codes between s8 inputs and u8 outputs", ChangesSign<DType::kS8>,
+     Set<&CodeHooks::narrow, MovedBy<128>>, Cause::kBitsOfFamily},
+    {Stage::kClamp, Kind::kZeroPoint, "result lowered by 128",
+     "takes 128 from the codes between u8 inputs and s8 outputs", ChangesSign<DType::kU8>,
+     Set<&CodeHooks::narrow, MovedBy<-128>>, Cause::kBitsOfFamily},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "input codes 128 too large",
+     "reads each s8 input code 128 too large", InputOf<DType::kS8>,
+     EditZeroPoint<&Case::x_q, Lowered>, Cause::kBitsOfRare},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "input codes 128 too small",
+     "reads each u8 input code 128 too small", InputOf<DType::kU8>,
+     EditZeroPoint<&Case::x_q, Raised>, Cause::kBitsOfRare},
+    {Stage::kAccumulate, Kind::kInt32Overflow, "int16 product that saturates",
+     "keeps the product of the two differences in an int16 that saturates", Is<Op::kMul>,
+     Set<&Stages::integer, InInt16>},
+    {Stage::kOperands, Kind::kRounding, "copied where zero points are equal",
+     "copies the codes of inputs whose zero points are all that of the output, whatever the scales",
+     Is<Op::kConcat, Op::kRescale>, CopyOfOneZeroPoint},
+    {Stage::kScale, Kind::kRounding, "weight scales in float16",
+     "rounds the weight scales to the 11 bits of a float16", SumsOfCodes, WeightScalesIn<11>},
+    {Stage::kScale, Kind::kRounding, "weight scales in bfloat16",
+     "rounds the weight scales to the 8 bits of a bfloat16", SumsOfCodes, WeightScalesIn<8>},
+    {Stage::kOperands, Kind::kIndex, "weights of multiplier-major channels",
+     "takes the weights of output channel n from channel n % C * multiplier + n / C", HasMultiplier,
+     WeightsOfOtherMajor},
+    {Stage::kRound, Kind::kRounding, "zero point rescaled on its own",
+     "rescales code and zero point each on its own, and rounds both", Is<Op::kRescale>,
+     Set<&CodeHooks::round, ZeroPointRescaledToo>},
+    {Stage::kRound, Kind::kClamp, "hardswish without its limit",
+     "computes hardswish as x * max(x + 3, 0) / 6, without the 6 from above",
+     [](const Case& c) { return c.op == Op::kTable && c.function == Function::kHardSwish; },
+     Set<&CodeHooks::round, HardSwishWithoutLimit>},
+    {Stage::kRound, Kind::kRounding, "average truncated first",
+     "truncates the average to a whole number of input steps before it rescales",
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&CodeHooks::round, AverageFirst<CutDouble>>},
     {Stage::kClamp, Kind::kZeroPoint, "input zero point in place of the output's",
      "adds the {x_zero_point} instead of the output zero point",
      [](const Case& c) { return HasCodesOut(c) && RowOf(c.op).x_qparams && !HasSums(c); },
@@ -1385,6 +1510,18 @@ const Cause kMistakes[] = {
      "rounds the ratios of scales to 20 bits behind the point",
      [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
      Set<&CodeHooks::round, RatiosInBits<20>>},
+    {Stage::kRound, Kind::kRounding, "ratios to 10 bits, half to even",
+     "rounds the ratios of scales to 10 bits behind the point, and ties to even",
+     [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
+     Set<&CodeHooks::round, RatiosInBits<10, false>>, Cause::kBitsOfFamily},
+    {Stage::kRound, Kind::kRounding, "ratios to 8 bits, half to even",
+     "rounds the ratios of scales to 8 bits behind the point, and ties to even",
+     [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
+     Set<&CodeHooks::round, RatiosInBits<8, false>>, Cause::kBitsOfFamily},
+    {Stage::kRound, Kind::kRounding, "ratios to 16 bits, half to even",
+     "rounds the ratios of scales to 16 bits behind the point, and ties to even",
+     [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
+     Set<&CodeHooks::round, RatiosInBits<16, false>>, Cause::kBitsOfFamily},
     {Stage::kRound, Kind::kRounding, "average rounded first",
      "rounds the average to a whole number of input steps, half away from zero, before it rescales",
      Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&CodeHooks::round, AverageFirst<HalfAwayOfDouble>>},
@@ -1649,13 +1786,30 @@ constexpr std::array<std::string_view, 56> kOfBlocksToo{
 
 }  // namespace
 
+namespace {
+
+// Of rows that differ in a number of lanes.
+decltype(Cause::repeats) RepeatsOf(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, decltype(Cause::repeats)>, 4> kTails{
+      {{" tail of 4 dropped", DropsTheSameAsFewerLanes<4>},
+       {" tail of 8 dropped", DropsTheSameAsFewerLanes<8>},
+       {" tail of 16 dropped", DropsTheSameAsFewerLanes<16>},
+       {" tail of 32 dropped", DropsTheSameAsFewerLanes<32>}}};
+  for (const auto& [ending, repeats] : kTails)
+    if (name.ends_with(ending)) return repeats;
+  return nullptr;
+}
+
+}  // namespace
+
 std::span<const Cause> AllCauses() {
   static const std::vector<Cause> all = [] {
     std::vector<Cause> list(std::begin(kCauses), std::end(kCauses));
+    for (Cause& cause : list) cause.repeats = RepeatsOf(cause.name);
     for (const Cause& cause : kMistakes) list.emplace_back(cause).of_family = true;
     for (Cause& cause : CausesOfFamilies()) {
       cause.of_family = true;
-      cause.bits = Cause::kBitsOfFamily;
+      cause.bits = std::max(cause.bits, Cause::kBitsOfFamily);
       list.push_back(std::move(cause));
     }
     AddCausesOfTerms(list);

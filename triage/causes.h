@@ -60,9 +60,12 @@ struct Cause {
   // Means the same of weights in blocks: it edits codes, zero points or what follows the sum. Of
   // such cases all other causes leave the output as it is.
   bool knows_blocks = false;
+  // Whether another cause does the same to a case, and is looked for in the place of this one.
+  bool (*repeats)(const Case&) = nullptr;
+  bool IsLookedFor(const Case& c) const { return repeats == nullptr || !repeats(c); }
 
-  static constexpr double kBitsOfMistake = 8, kBitsOfFamily = 12, kBitsOfPlace = 9,
-                          kBitsOfConvention = 6;
+  static constexpr double kBitsOfMistake = 8, kBitsOfFamily = 12, kBitsOfRare = 15,
+                          kBitsOfPlace = 9, kBitsOfConvention = 6;
   // Says something about numbers, not about places: rounding, overflow, saturation, zero points,
   // clamp.
   bool is_arithmetic() const;

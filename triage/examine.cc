@@ -36,7 +36,7 @@ constexpr int kReduced = 24;
 // The properties of a case on which a fault may depend: sizes, and modes such as types.
 struct Shape {
   int64_t k = 0, n = 0, m = 0;
-  std::array<std::string, 16> modes;
+  std::array<std::string, 21> modes;
 };
 constexpr std::array<std::pair<const char*, int64_t Shape::*>, 3> kSizes{
     {{"K", &Shape::k}, {"N", &Shape::n}, {"M", &Shape::m}}};
@@ -69,12 +69,21 @@ Shape ShapeOf(const Case& c) {
       c.K,
       c.N,
       c.M,
-      {type(x.c_str(), c.x), type(w.c_str(), c.w),
-       fmt::format("where the output is {}", Name(c.out_dtype)), flag("per_channel", c.per_channel),
-       flag("ceil_mode", c.window.ceil_mode), flag("count_include_pad", c.window.count_include_pad),
+      {type(x.c_str(), c.x),
+       type(w.c_str(), c.w),
+       fmt::format("where the output is {}", Name(c.out_dtype)),
+       flag("per_channel", c.per_channel),
+       flag("ceil_mode", c.window.ceil_mode),
+       flag("count_include_pad", c.window.count_include_pad),
        whether("there is a bias", "there is no bias", c.bias || c.bias_i32),
+       whether("the bias is int32", "there is no int32 bias", c.bias_i32.has_value()),
        whether("there is a relu", "there is no relu", c.relu),
        whether("M is 1", "M is 2 or more", c.M == 1),
+       whether("N is 1", "N is 2 or more", c.N == 1),
+       whether("K is 1", "K is 2 or more", c.K == 1),
+       whether("the output is codes", "the output is " + std::string(Name(c.out_dtype)),
+               IsCode(c.out_dtype)),
+       whether("there is padding", "there is no padding", c.window.has_padding()),
        whether("the zero point of " + x + " is 0", "the zero point of " + x + " is not 0",
                AllZero(c.x_q.zero_point)),
        whether(pair ? "the zero point of b is 0" : "the zero points of w are 0",
@@ -95,6 +104,7 @@ struct Answered {
   bool departs = false;  // the hypothesis predicts so
   bool near = false;
   bool bears_out = false, against = false, otherwise = false;
+  bool may_hide = false;  // other faults that are known act there too
 };
 
 struct Tested {
@@ -128,7 +138,7 @@ struct Candidate {
 // bound open, so that the sentence says no more than was asked.
 std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
-  constexpr double kBitsOfMode = 5;  // one of 15, or its contrary
+  constexpr double kBitsOfMode = 5;  // one of 21, few of which differ among cases of an operation
   for (size_t i = 0; i < base.modes.size(); ++i) {
     candidates.push_back({base.modes[i], kBitsOfMode, [i, mode = base.modes[i]](const Shape& s) {
                             return s.modes[i] == mode;
@@ -315,6 +325,7 @@ class Examiner {
     answered.near = near;
     answered.departs = given + right + other > 0;
     answered.against = right > 0;
+    answered.may_hide = without.together != without.alone;
     // "Only there" is told by answers that are right elsewhere, where the cause acts everywhere
     // else: in a row of 7 columns all are among the last N % 16.
     const bool gives = given > 0 && right == 0 && other == 0;
@@ -345,7 +356,7 @@ class Examiner {
       // How much shorter all answers become where the hypothesis is applied as the condition says.
       Examination::Weighed weighed{.causes = tested.causes,
                                    .bits = found - where.bits - BitsOf(tested.causes)};
-      int64_t outside = 0, lost = 0;
+      int64_t outside = 0, lost = 0, certain = 0;
       std::set<int64_t> sizes_in, sizes_out;
       for (const Answered& each : tested.answers) {
         const bool holds = where.holds(each.shape);
@@ -354,6 +365,7 @@ class Examiner {
         weighed.drawn += holds && each.bears_out && !each.near;
         weighed.against += holds && each.against;
         weighed.otherwise += holds && each.otherwise;
+        certain += holds && each.against && !each.may_hide;
         outside += !holds && each.against;
         lost += !holds && each.bears_out;
         if (where.size_of == nullptr) continue;
@@ -370,7 +382,7 @@ class Examiner {
         const int64_t out = of_size ? std::ssize(sizes_out) : outside;
         // Faults that are known beside it hide it now and then.
         const int64_t hidden = established_.empty() ? 0 : weighed.bearing_out / 10;
-        if (weighed.against > hidden || lost > hidden ||
+        if (certain > 0 || weighed.against > hidden || lost > hidden ||
             Log2Choose(in + out, out) < where.bits + kMargin)
           continue;
         weighed.where.text = where.text;

@@ -136,13 +136,17 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
       terms.zx = c.x_q.zero_point_at(0);
       terms.zw = c.w_q.zero_point_at(n);
       if (c.bias_i32) terms.bias = (*c.bias_i32)[channel];
-      if (steps.edit_terms || steps.edit_bias) {
+      if (steps.edit_terms || steps.edit_bias || steps.add_differences) {
         terms.x_dtype = c.x.dtype(), terms.w_dtype = c.w.dtype();
         terms.x = x.row(row), terms.w = w.row(n);
         terms.x_sums = x_sums;
         terms.row = row, terms.channel = n;
         terms.padding_w_sum = PaddingWeights(x, row, terms.w);
         terms.padding_taps = PaddingWeights(x, row, ones);
+      }
+      if (steps.add_differences) {
+        terms.products = static_cast<int64_t>(steps.add_differences(terms));
+        terms.x_sum = terms.w_sum = terms.count = 0;
       }
       if (steps.edit_terms) steps.edit_terms(terms);
       if (steps.edit_bias) steps.edit_bias(terms);
@@ -201,7 +205,8 @@ PoolWindow WindowUnder(const Case& c, int64_t m, int64_t n) {
 
 int32_t LargestOf(const Case& c, int64_t m, const SoftmaxHooks& hooks) {
   int32_t largest = hooks.largest_of_type ? RangeOf(c.x.dtype()).max : hooks.least_largest;
-  for (int64_t n = 0; n < c.N; ++n) largest = std::max(largest, c.x.IntAt(m * c.N + n));
+  const int64_t left_out = hooks.largest_of_blocks == 0 ? 0 : c.N % hooks.largest_of_blocks;
+  for (int64_t n = 0; n < c.N - left_out; ++n) largest = std::max(largest, c.x.IntAt(m * c.N + n));
   return largest;
 }
 
@@ -271,7 +276,8 @@ exact::Integers Stages::IntegersOfStages() const {
       const int32_t largest = LargestOf(c, m, softmax);
       int64_t sum = 0;
       for (int64_t n = 0; n < c.N; ++n) {
-        const int32_t below = std::min(largest - c.x.IntAt(m * c.N + n), softmax.most_distance);
+        const int32_t below =
+            std::clamp(largest - c.x.IntAt(m * c.N + n), 0, softmax.most_distance);
         std::optional<uint32_t>& t = known[static_cast<size_t>(below)];
         if (!t) t = exact::SoftmaxNumerator(c.x_q.scale_at(0), below, c.N);
         integers.values.push_back(*t);

@@ -60,6 +60,8 @@ struct SumSteps {
   // Which of the K terms are read and added otherwise, from the first to before the second number;
   // all others are as they should be.
   std::function<std::pair<int64_t, int64_t>(int64_t terms)> changed_terms;
+  // Adds products of codes less their zero points instead: what it gives is the corrected sum.
+  std::function<__int128(const SumTerms& terms)> add_differences;
   std::function<void(SumTerms& terms)> edit_terms;
   std::function<void(SumTerms& terms)> edit_bias;
   // The places from which the products take the codes of row `row` and term `term`: an index into
@@ -118,12 +120,13 @@ struct PoolHooks {
   void (*window_padding)(PoolWindow& window) = nullptr;
   friend bool operator==(const PoolHooks&, const PoolHooks&) = default;
 };
-// With the first three hooks distances are measured from the largest code of the type, or from no
-// code below `least_largest`, not from the largest code of the row; and no distance is larger than
-// most_distance.
+// With the first four hooks distances are measured from the largest code of the type, or from no
+// code below `least_largest`, not from the largest code of the row, and codes above it count as
+// equal to it; and no distance is larger than most_distance.
 struct SoftmaxHooks {
   bool largest_of_type = false;
   int32_t least_largest = std::numeric_limits<int32_t>::min();
+  int64_t largest_of_blocks = 0;  // the largest code of whole blocks of so many; 0: of all
   int32_t most_distance = 255;
   int64_t summed_block = 0;  // the sum begins anew every so many codes; 0: never
   int64_t whole_blocks = 0;  // the sum is that of so many codes as make whole blocks; 0: of all

@@ -58,6 +58,8 @@ struct Attribution {
 // found for. A convention departs in several ways, and does not say which of them the fault is.
 Attribution Named(Op op, Hypothesis causes);
 Attribution Named(Op op, Hypothesis causes, FindingKind kind);
+// Says "in some cases" instead of a condition that a failure outside of it has refuted.
+void DropCondition(Attribution& attribution);
 // Adds what was found of a subject and operation, in the place of what it says better. What is not
 // complete, or has neither causes nor was shown of the subject, is not added.
 void Establish(const Attribution& found, std::vector<Attribution>& established);

@@ -695,7 +695,7 @@ TEST_P(CauseOf, IsNamed) {
   std::string others;
   for (uint64_t seed = 0; seed < 6000 && tried < 12; ++seed) {
     const Case c = gen::Draw(op, seed);
-    if (c.x.size() + c.w.size() > 3000) continue;
+    if (c.x.size() + c.w.size() > 3000 || !cause.IsLookedFor(c)) continue;
     const std::optional<Tensor> y = Counterfactual(c, cause);
     if (!y || *y == exact::Evaluate(c)) continue;
     ++tried;

@@ -120,6 +120,16 @@ void Triaged::Minimize(const MinimizeOptions& options) {
   }
 }
 
+void Triaged::DropCondition() {
+  triage::DropCondition(attribution_);
+  Complete(finding_, verdict_, attribution_);
+  if (!small_) return;
+  triage::DropCondition(small_->attribution);
+  small_->minimized.note = attribution_.diagnosis;
+  if (small_->minimized.observed && !small_->minimized.observed->why.kind.empty())
+    small_->minimized.observed->why = ExplanationOf(attribution_, small_->minimized.op);
+}
+
 std::string Triaged::Text() const {
   std::string text = FindingText(finding_);
   if (!small_) return text;

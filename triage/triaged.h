@@ -47,6 +47,9 @@ class Triaged {
   // The result of Minimize, if it was called and the finding failed again.
   const std::optional<MinimizeResult>& small() const { return small_; }
 
+  // Takes back the condition of the cause, which another failure has refuted.
+  void DropCondition();
+
   // FindingText. After Minimize also the parameters that did not matter, and the derivation of the
   // small case.
   std::string Text() const;

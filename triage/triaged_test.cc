@@ -49,6 +49,24 @@ TEST(Triaged, TwoCausesAreNotSure) {
   EXPECT_FALSE(triaged.sure()) << "a smaller case may tell which of them it is";
 }
 
+TEST(Triaged, AConditionThatAnotherFailureRefutesIsTakenBack) {
+  const Hypothesis cause = Named({"weight zero point ignored"});
+  TestSubject subject = Answers([&](const Case& of) {
+    return of.N == 1 ? Counterfactual(of, cause).value_or(Right(of)) : Right(of);
+  });
+  Triaged triaged(Found(Layer(2, 1, 5)), subject);
+  const std::string told = "the subject ignores the weight zero point, ";
+  EXPECT_EQ(triaged.attribution().diagnosis, told + "where N is 1");
+  EXPECT_FALSE(triaged.attribution().where.holds(Layer(2, 3, 5)));
+  triaged.Minimize();
+  triaged.DropCondition();
+  EXPECT_EQ(triaged.attribution().diagnosis, told + "in some cases");
+  EXPECT_TRUE(triaged.attribution().where.holds(Layer(2, 3, 5)));
+  ASSERT_TRUE(triaged.small());
+  EXPECT_EQ(triaged.small()->minimized.note, told + "in some cases");
+  EXPECT_FALSE(Has(triaged.Text(), "where N is 1"));
+}
+
 TEST(Triaged, AGuessIsNotSureAndNoCause) {
   const Case c = Layer(2, 6, 1);
   const Tensor y = Plus(Plus(Right(c), 0, 1'234'567), 10, 7'654'321);

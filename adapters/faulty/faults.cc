@@ -17,6 +17,7 @@
 #include "adapters/host/threads.h"
 #include "adapters/kinds.h"
 #include "adapters/registry.h"
+#include "core/status.h"
 
 namespace qualm {
 namespace {
@@ -389,6 +390,31 @@ const std::vector<Planted>& Table() {
         "in blocks, -128 times a negative weight has the wrong sign", linear, Kind::kIndex,
         "sign of -128 lost"},
        IsInBlocksOfCodes},
+      {{"operand-zero-point", "a sum of two tensors that reads one zero point",
+        "the zero point of the first operand is taken out of both", two_operands, Kind::kZeroPoint,
+        "zero point of the first operand for both"}},
+      {{"half-added-and-cut", "(int)(x / s + 0.5)",
+        "a half is added and the fraction cut, also below zero", quantize, Kind::kRounding,
+        "half added and cut"}},
+      {{"one-column-zero-point", "a path for products of a matrix and a vector",
+        "with one output channel the weight zero point is not taken out", linear, Kind::kZeroPoint,
+        "weight zero point ignored"},
+       [](const Case& c) { return c.N == 1; }},
+      {{"hardswish-limit", "x * relu(x + 3) / 6 with a relu in the place of relu6",
+        "hardswish grows with the square of x", tables, Kind::kClamp,
+        "hardswish without its limit"}},
+      {{"average-truncated", "sum / count in integers",
+        "an average is cut to a whole number of input steps before it is rescaled", avg_pool,
+        Kind::kRounding, "average truncated first"}},
+      {{"int16-differences", "saturating multiply-accumulate instructions of 16 bits",
+        "products of codes less their zero points are added in an int16 that saturates", products,
+        Kind::kPairSaturation, "products of differences in an int16 that saturates"}},
+      {{"softmax-largest-tail", "a loop for the maximum that leaves out what fills no vector",
+        "the largest code of a row is looked for without the last N % 16", softmax, Kind::kTail,
+        "largest code without the last N % 16"}},
+      {{"image-bias-twice", "a bias that stays in the accumulators from image to image",
+        "images behind the first add the bias twice", conv2d, Kind::kIndex,
+        "bias twice + only in images behind the first"}},
   };
   return table;
 }
@@ -407,11 +433,15 @@ Faults FaultsOf(const std::vector<const Planted*>& planted) {
       faults.own.set(static_cast<size_t>(one->own));
       continue;
     }
-    triage::Cause cause = triage::CauseNamed(one->info.cause);
-    cause.applies = [where = one->where, applies = cause.applies](const Case& c) {
-      return where(c) && applies(c);
-    };
-    faults.causes.push_back(std::move(cause));
+    const auto causes = triage::CausesNamed(one->info.cause, one->info.ops.front());
+    QUALM_CHECK(!causes.empty());
+    for (const triage::Cause* named : causes) {
+      triage::Cause cause = *named;
+      cause.applies = [where = one->where, applies = cause.applies](const Case& c) {
+        return where(c) && applies(c);
+      };
+      faults.causes.push_back(std::move(cause));
+    }
   }
   return faults;
 }

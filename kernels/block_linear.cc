@@ -107,13 +107,16 @@ void PackedBlockLinear::Impl::PackPanel(const ConstBlocks& weights, int64_t pane
   uint8_t* const to = bytes.data() + first * blocks * block_bytes;
   // Channels beyond the last one have scale 0 and codes 0: they are computed, and not written.
   for (int64_t n = 0; n < std::min(width, channels - first); ++n) {
-    const uint8_t* from = RowOf(weights, first + n);
-    for (int64_t b = 0; b < blocks; ++b, from += block_bytes) {
-      uint8_t* const at = to + b * width * block_bytes;
-      std::memcpy(at + n * kScaleBytes, from, kScaleBytes);
-      for (int64_t k = 0; k < block_bytes - kScaleBytes; ++k) {
-        at[width * kScaleBytes + k / 4 * 4 * width + 4 * n + k % 4] =
-            static_cast<uint8_t>(from[kScaleBytes + k] ^ traits.flip);
+    const uint8_t* const row = RowOf(weights, first + n);
+    uint8_t* at = to;
+    for (int64_t lane = 0; lane < kBlockLanes; ++lane) {
+      for (int64_t b = lane; b < blocks; b += kBlockLanes, at += width * block_bytes) {
+        const uint8_t* const from = row + b * block_bytes;
+        std::memcpy(at + n * kScaleBytes, from, kScaleBytes);
+        for (int64_t k = 0; k < block_bytes - kScaleBytes; ++k) {
+          at[width * kScaleBytes + k / 4 * 4 * width + 4 * n + k % 4] =
+              static_cast<uint8_t>(from[kScaleBytes + k] ^ traits.flip);
+        }
       }
     }
   }

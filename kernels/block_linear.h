@@ -6,14 +6,14 @@
 //   Q4_0  18 bytes: the scale d, a float16; 32 codes q of 4 bits, of    value = d * (q - 8)
 //         which byte j has code j in its low half and code j + 16 in its high half
 //
-//   y = ((t_0 + t_1) + t_2) + ..., t_b = fl(s_b * (dw_b * dx_b)), s_b = sum over block b of
-//   (code of w) * (code of x)
+//   y = ((l_0 + l_1) + l_2) + l_3, l_i = (t_i + t_(i+4)) + t_(i+8) + ..., from left to right,
+//   t_b = fl(s_b * (dw_b * dx_b)), s_b = sum over block b of (code of w) * (code of x)
 //
 // s_b is an exact integer of at most 20 bits, whatever the codes (-128 is one like others). The
-// product of two float16 is exact in float32. So each block rounds twice: its term, and its sum
-// with those before it, in the order of the blocks. No float32 can overflow or become denormal on
-// the way: where scales are finite, every output is. A scale that is infinite or NaN makes what
-// IEEE 754 says: an infinite one times s_b = 0 is NaN. Without blocks y is +0.
+// product of two float16 is exact in float32. So each block rounds its term, and its sum with those
+// before it. No float32 can overflow or become denormal on the way: where scales are finite, every
+// output is. A scale that is infinite or NaN makes what IEEE 754 says: an infinite one times s_b =
+// 0 is NaN. Without blocks y is +0, and so is every sum that is 0.
 //
 // The bits of an output are the same on every instruction set, for a dot product and for any
 // matrix around it, and with any number of threads; of a NaN, only that it is one.
@@ -31,6 +31,7 @@ namespace qualm::kernels {
 
 enum class BlockFormat : uint8_t { kQ8_0, kQ4_0 };
 inline constexpr int64_t kBlockCodes = 32;
+inline constexpr int64_t kBlockLanes = 4;  // the sums l_i
 constexpr int64_t BlockBytes(BlockFormat format) { return format == BlockFormat::kQ8_0 ? 34 : 18; }
 
 // Rows of blocks: row i begins at data + i * row_stride, and its blocks follow one another. The

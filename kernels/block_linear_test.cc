@@ -101,15 +101,15 @@ std::vector<float> Expected(Problem& p) {
   std::vector<float> y;
   for (int64_t m = 0; m < p.x.rows; ++m) {
     for (int64_t n = 0; n < p.w.rows; ++n) {
-      float sum = 0;
+      float lanes[4] = {};
       for (int64_t b = 0; b < p.x.blocks; ++b) {
         int32_t products = 0;
         for (int64_t k = b * kBlockCodes; k < (b + 1) * kBlockCodes; ++k)
           products += p.x.code(m, k) * p.w.code(n, k);
         const float scale = ValueOfHalf(p.w.scale(n, b)) * ValueOfHalf(p.x.scale(m, b));
-        sum += static_cast<float>(products) * scale;
+        lanes[b % 4] += static_cast<float>(products) * scale;
       }
-      y.push_back(sum);
+      y.push_back(((lanes[0] + lanes[1]) + lanes[2]) + lanes[3]);
     }
   }
   return y;

@@ -45,39 +45,44 @@ int32_t CodeOfQ4(uint8_t byte, int64_t k) { return k < 16 ? byte & 15 : byte >> 
 
 void MultiplyTileImpl(const BlockTile& t) {
   const bool nibbles = t.format == BlockFormat::kQ4_0;
-  const int64_t code_bytes = kLanes * (BlockBytes(t.format) - kScaleBytes);
+  const int64_t block_bytes = kLanes * BlockBytes(t.format);
   for (int64_t n = 0; n < t.columns; ++n) {
-    float sum = 0;
     const uint8_t* at = t.panel;
-    for (int64_t b = 0; b < t.blocks; ++b, at += kLanes * kScaleBytes + code_bytes) {
-      const ArrangedBlock& x = t.x[0][b];
-      const uint8_t* const codes = at + kLanes * kScaleBytes;
-      int32_t products = x.initial;
-      for (int64_t k = 0; k < kBlockCodes; ++k) {
-        const int64_t byte = nibbles ? k % 16 : k;
-        const uint8_t packed = codes[byte / 4 * 4 * kLanes + 4 * n + byte % 4];
-        products += (nibbles ? CodeOfQ4(packed, k) : packed) * x.codes[k];
+    for (int64_t lane = 0; lane < kBlockLanes; ++lane) {
+      float sum = 0;
+      for (int64_t b = lane; b < t.blocks; b += kBlockLanes, at += block_bytes) {
+        const ArrangedBlock& x = t.x[0][b];
+        const uint8_t* const codes = at + kLanes * kScaleBytes;
+        int32_t products = x.initial;
+        for (int64_t k = 0; k < kBlockCodes; ++k) {
+          const int64_t byte = nibbles ? k % 16 : k;
+          const uint8_t packed = codes[byte / 4 * 4 * kLanes + 4 * n + byte % 4];
+          products += (nibbles ? CodeOfQ4(packed, k) : packed) * x.codes[k];
+        }
+        const float scale = FloatOfHalf(HalfAt(at + n * kScaleBytes)) * x.scale;
+        sum += static_cast<float>(products) * scale;
       }
-      const float scale = FloatOfHalf(HalfAt(at + n * kScaleBytes)) * x.scale;
-      sum += static_cast<float>(products) * scale;
+      t.y[n] = lane == 0 ? sum : t.y[n] + sum;
     }
-    t.y[n] = sum;
   }
 }
 
 float DotImpl(BlockFormat format, const uint8_t* w, const uint8_t* x, int64_t blocks) {
   const bool nibbles = format == BlockFormat::kQ4_0;
-  float sum = 0;
-  for (; blocks > 0; --blocks, w += BlockBytes(format), x += BlockBytes(BlockFormat::kQ8_0)) {
+  float sums[kBlockLanes] = {};
+  for (int64_t b = 0; b < blocks; ++b) {
     int32_t products = 0;
     for (int64_t k = 0; k < kBlockCodes; ++k) {
       const uint8_t packed = w[kScaleBytes + (nibbles ? k % 16 : k)];
       products += (nibbles ? CodeOfQ4(packed, k) - 8 : static_cast<int8_t>(packed)) *
                   static_cast<int8_t>(x[kScaleBytes + k]);
     }
-    sum += static_cast<float>(products) * (FloatOfHalf(HalfAt(w)) * FloatOfHalf(HalfAt(x)));
+    sums[b % kBlockLanes] +=
+        static_cast<float>(products) * (FloatOfHalf(HalfAt(w)) * FloatOfHalf(HalfAt(x)));
+    w += BlockBytes(format);
+    x += BlockBytes(BlockFormat::kQ8_0);
   }
-  return sum;
+  return ((sums[0] + sums[1]) + sums[2]) + sums[3];
 }
 
 #else  // HWY_TARGET != HWY_SCALAR
@@ -203,22 +208,28 @@ HWY_INLINE void AddBlocks(std::index_sequence<kSum...> all, const BlockTile& t,
                           typename OfTile<kSum>::Floats... sums) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(DI32()));
   constexpr int64_t kBytes = kNibbles ? 18 : 34;
-  const uint8_t* panel = t.panel;
-  for (int64_t block = 0; block < t.blocks; ++block, panel += kVectors * lanes * kBytes) {
-    AddBlock<kQuadSum, kNibbles, kVectors>(all, t.x, block, panel, sums...,
-                                           hn::Set(DI32(), t.x[kSum / kVectors][block].initial)...);
-  }
   const DF df;
-  const auto store = [&](size_t row, int64_t first, VF sum) HWY_ATTR {
+  // Adds the sum of a lane to the output, or begins it.
+  const auto store = [&](int64_t lane, size_t row, int64_t first, VF sum) HWY_ATTR {
     float* const y = t.y + static_cast<int64_t>(row) * t.y_stride + first;
     const int64_t count = t.columns - first;
     if (count >= lanes) {
-      hn::StoreU(sum, df, y);
+      hn::StoreU(lane == 0 ? sum : hn::Add(hn::LoadU(df, y), sum), df, y);
     } else if (count > 0) {
-      hn::StoreN(sum, df, y, static_cast<size_t>(count));
+      const auto some = static_cast<size_t>(count);
+      hn::StoreN(lane == 0 ? sum : hn::Add(hn::LoadN(df, y, some), sum), df, y, some);
     }
   };
-  (store(kSum / kVectors, static_cast<int64_t>(kSum % kVectors) * lanes, sums), ...);
+  const uint8_t* panel = t.panel;
+  for (int64_t lane = 0; lane < std::min(kBlockLanes, std::max<int64_t>(t.blocks, 1)); ++lane) {
+    ((sums = hn::Zero(df)), ...);
+    for (int64_t block = lane; block < t.blocks; block += kBlockLanes) {
+      AddBlock<kQuadSum, kNibbles, kVectors>(
+          all, t.x, block, panel, sums..., hn::Set(DI32(), t.x[kSum / kVectors][block].initial)...);
+      panel += kVectors * lanes * kBytes;
+    }
+    (store(lane, kSum / kVectors, static_cast<int64_t>(kSum % kVectors) * lanes, sums), ...);
+  }
 }
 
 template <QuadSum kQuadSum, bool kNibbles, int kVectors, size_t... kSum>
@@ -258,8 +269,8 @@ void MultiplyTileImpl(const BlockTile& t) {
   });
 }
 
-// One dot product: the four-code sums of a block lie in the lanes of a vector, and those of as many
-// blocks as it has lanes are added up together, pair by pair.
+// One dot product: the sums of four codes of a block lie in the lanes of a vector, and those of as
+// many blocks as it has lanes are added up together.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 constexpr int64_t kTogether = 8;
 #else
@@ -267,83 +278,92 @@ constexpr int64_t kTogether = 4;
 #endif
 using GI32 = hn::FixedTag<int32_t, kTogether>;
 using GI8 = hn::Repartition<int8_t, GI32>;
+using GU8 = hn::Repartition<uint8_t, GI32>;
 using GF = hn::FixedTag<float, kTogether>;
 using GVI32 = hn::Vec<GI32>;
-using GVI8 = hn::Vec<GI8>;
+using GVU8 = hn::Vec<GU8>;
+constexpr int64_t kGroupBytes = kTogether * 4;
 
-// sum + four products in each lane.
+// Whether one instruction adds four products of u8 and s8, and none does so for s8 and s8.
 template <QuadSum kQuadSum>
-HWY_INLINE GVI32 AddDot(GVI32 sum, GVI8 w, GVI8 x) {
-  const GI32 d;
-  [[maybe_unused]] const hn::Repartition<uint8_t, GI32> d8;
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
-  const auto flip = hn::Set(d8, 0x80);
-  const auto products = hn::SumOfMulQuadAccumulate(d, hn::Xor(hn::BitCast(d8, w), flip), x, sum);
-  return hn::Sub(products, hn::SumOfMulQuadAccumulate(d, flip, x, hn::Zero(d)));
-#else
-  if constexpr (kQuadSum == QuadSum::kVnniVex || kQuadSum == QuadSum::kVnniEvex) {
-    const auto flip = hn::Set(d8, 0x80);
-    GVI32 flipped = hn::Zero(d);
-    quads::Add<kQuadSum>(sum, hn::Xor(hn::BitCast(d8, w), flip), x);
-    quads::Add<kQuadSum>(flipped, flip, x);
-    return hn::Sub(sum, flipped);
-  } else {
-    return hn::SumOfMulQuadAccumulate(d, w, x, sum);
-  }
-#endif
+constexpr bool IsOfUnsigned() {
+  return HWY_ARCH_X86 && (HWY_TARGET <= HWY_AVX3_DL || kQuadSum == QuadSum::kVnniVex ||
+                          kQuadSum == QuadSum::kVnniEvex);
 }
 
-// The products of a block, somehow spread over the lanes.
+// Codes of w as a block has them: q of Q8_0, q + 8 of Q4_0, the codes from 16 * part on.
+template <bool kNibbles>
+HWY_INLINE GVU8 PackedCodes(const uint8_t* w, [[maybe_unused]] int64_t part) {
+  const GU8 d8;
+  if constexpr (!kNibbles) {
+    return hn::LoadU(d8, w + kScaleBytes + part * 16);
+  } else {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+    const hn::Repartition<uint32_t, GU8> d32;
+    const auto twice = hn::BitCast(d32, hn::LoadDup128(d8, w + kScaleBytes));
+    const auto shifts = hn::ConcatUpperLower(d32, hn::Set(d32, 4), hn::Zero(d32));
+    return hn::And(hn::BitCast(d8, hn::Shr(twice, shifts)), hn::Set(d8, 15));
+#else
+    const hn::Repartition<uint16_t, GU8> d16;
+    const auto bytes = hn::LoadU(d8, w + kScaleBytes);
+    const auto high = hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, bytes)));
+    return hn::And(part == 0 ? bytes : high, hn::Set(d8, 15));
+#endif
+  }
+}
+
+// The products of a block, somehow spread over the lanes. With c for the packed code and z for
+// what it is of 0, sum (c - z) x = sum c x + z sum ~x + z * 32, because -x = ~x + 1.
 template <QuadSum kQuadSum, bool kNibbles>
 HWY_INLINE GVI32 DotOfBlock(const uint8_t* w, const uint8_t* x) {
-  const GI8 d8;
   const GI32 d;
-  const auto* const codes = reinterpret_cast<const int8_t*>(w + kScaleBytes);
-  const auto* const of_x = reinterpret_cast<const int8_t*>(x + kScaleBytes);
-  const auto from_nibbles = [&](auto bytes) HWY_ATTR {
-    return hn::Sub(hn::BitCast(d8, bytes), hn::Set(d8, 8));
-  };
-  const hn::FixedTag<uint8_t, 16> d16;
-  const auto low_half = [&](auto bytes) HWY_ATTR { return hn::And(bytes, hn::Set(d16, 15)); };
-  const auto high_half = [&](auto bytes) HWY_ATTR {
-    const hn::FixedTag<uint16_t, 8> pairs;
-    return low_half(hn::BitCast(d16, hn::ShiftRight<4>(hn::BitCast(pairs, bytes))));
-  };
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  GVI8 all;
-  if constexpr (kNibbles) {
-    const auto bytes = hn::LoadU(d16, w + kScaleBytes);
-    const hn::Repartition<uint8_t, GI8> du8;
-    all = from_nibbles(hn::Combine(du8, high_half(bytes), low_half(bytes)));
-  } else {
-    all = hn::LoadU(d8, codes);
-  }
-  return AddDot<kQuadSum>(hn::Zero(d), all, hn::LoadU(d8, of_x));
+  const GI8 d8;
+  const GU8 du8;
+  constexpr int kZero = kNibbles ? 8 : 128;
+  GVI32 sum = IsOfUnsigned<kQuadSum>() ? hn::Set(d, kZero * 32 / kTogether) : hn::Zero(d);
+  const auto add = [&](GVU8 packed, const uint8_t* codes) HWY_ATTR {
+    const auto of_x = hn::BitCast(d8, hn::LoadU(du8, codes));
+    if constexpr (IsOfUnsigned<kQuadSum>()) {
+      const auto zero = hn::Set(du8, kZero);
+      if constexpr (!kNibbles) packed = hn::Xor(packed, zero);
+#if HWY_TARGET == HWY_AVX2
+      quads::Add<kQuadSum>(sum, packed, of_x);
+      quads::Add<kQuadSum>(sum, zero, hn::Not(of_x));
 #else
-  GVI8 first = hn::Zero(d8), second = first;
-  if constexpr (kNibbles) {
-    const auto bytes = hn::LoadU(d16, w + kScaleBytes);
-    first = from_nibbles(low_half(bytes));
-    second = from_nibbles(high_half(bytes));
-  } else {
-    first = hn::LoadU(d8, codes);
-    second = hn::LoadU(d8, codes + 16);
-  }
-  const GVI32 sum = AddDot<kQuadSum>(hn::Zero(d), first, hn::LoadU(d8, of_x));
-  return AddDot<kQuadSum>(sum, second, hn::LoadU(d8, of_x + 16));
+      sum = hn::SumOfMulQuadAccumulate(d, packed, of_x, sum);
+      sum = hn::SumOfMulQuadAccumulate(d, zero, hn::Not(of_x), sum);
 #endif
+    } else {
+      auto code = hn::BitCast(d8, packed);
+      if constexpr (kNibbles) code = hn::Sub(code, hn::Set(d8, kZero));
+      sum = hn::SumOfMulQuadAccumulate(d, code, of_x, sum);
+    }
+  };
+  for (int64_t part = 0; part < kBlockCodes / kGroupBytes; ++part)
+    add(PackedCodes<kNibbles>(w, part), x + kScaleBytes + part * 16);
+  return sum;
 }
 
-// Sums of neighbours, those of a before those of b.
+// Sums of pairs of neighbours, in turn of a and b.
 HWY_INLINE GVI32 AddPairs(GVI32 a, GVI32 b) {
   const GI32 d;
-  return hn::Add(hn::ConcatEven(d, b, a), hn::ConcatOdd(d, b, a));
+  return hn::Add(hn::InterleaveEven(d, a, b), hn::InterleaveOdd(d, a, b));
 }
 
-// The float16 at every `step` bytes, as many as a group has.
-HWY_INLINE hn::Vec<GF> ScalesAt(const uint8_t* at, int64_t step, int64_t last) {
-  const auto half = [&](int64_t i) { return uint64_t{HalfAt(at + std::min(i, last) * step)}; };
+// Four blocks: in each 128 bits the sums of these over what they had there.
+HWY_INLINE GVI32 AddFours(GVI32 a, GVI32 b, GVI32 c, GVI32 e) {
+  const GI32 d;
+  const hn::Repartition<int64_t, GI32> d64;
+  const auto ab = hn::BitCast(d64, AddPairs(a, b)), ce = hn::BitCast(d64, AddPairs(c, e));
+  return hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, ab, ce)),
+                 hn::BitCast(d, hn::InterleaveUpper(d64, ab, ce)));
+}
+
+// The scales of a whole group.
+template <int64_t kStep>
+HWY_INLINE hn::Vec<GF> ScalesOfGroup(const uint8_t* at) {
   const auto four = [&](int64_t i) {
+    const auto half = [&](int64_t block) { return uint64_t{HalfAt(at + block * kStep)}; };
     return half(i) | half(i + 1) << 16 | half(i + 2) << 32 | half(i + 3) << 48;
   };
   const hn::FixedTag<uint64_t, 2> d64;
@@ -356,40 +376,39 @@ HWY_INLINE hn::Vec<GF> ScalesAt(const uint8_t* at, int64_t step, int64_t last) {
 #endif
 }
 
-// The terms of blocks 0 .. last of a group. Behind them there is nothing to read: block `last`
-// again stands for those.
-template <QuadSum kQuadSum, bool kNibbles>
-HWY_INLINE hn::Vec<GF> TermsOf(const uint8_t* w, const uint8_t* x, int64_t last) {
-  constexpr int64_t kW = kNibbles ? 18 : 34, kX = 34;
-  const auto of_block = [&](int64_t i) HWY_ATTR {
-    i = std::min(i, last);
-    return DotOfBlock<kQuadSum, kNibbles>(w + i * kW, x + i * kX);
-  };
-  const auto of_four = [&](int64_t i) HWY_ATTR {
-    return AddPairs(AddPairs(of_block(i), of_block(i + 1)),
-                    AddPairs(of_block(i + 2), of_block(i + 3)));
-  };
-  GVI32 products = of_four(0);
-  if constexpr (kTogether == 8) products = AddPairs(products, of_four(4));
-  const GF df;
-  const auto scales = hn::Mul(ScalesAt(w, kW, last), ScalesAt(x, kX, last));
-  return hn::Mul(hn::ConvertTo(df, products), scales);
-}
-
 template <QuadSum kQuadSum, bool kNibbles>
 HWY_INLINE float Dot(const uint8_t* w, const uint8_t* x, int64_t blocks) {
   constexpr int64_t kW = kNibbles ? 18 : 34, kX = 34;
-  HWY_ALIGN float terms[kTogether];
-  float sum = 0;
+  const GI32 d;
+  const GF df;
+  const hn::FixedTag<float, kBlockLanes> dl;
+  auto lanes = hn::Zero(dl);
   for (; blocks >= kTogether; blocks -= kTogether, w += kTogether * kW, x += kTogether * kX) {
-    hn::Store(TermsOf<kQuadSum, kNibbles>(w, x, kTogether - 1), GF(), terms);
-    for (const float term : terms) sum += term;
+    const auto of_block = [&](int64_t i) HWY_ATTR {
+      return DotOfBlock<kQuadSum, kNibbles>(w + i * kW, x + i * kX);
+    };
+    GVI32 products = AddFours(of_block(0), of_block(1), of_block(2), of_block(3));
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+    const GVI32 more = AddFours(of_block(4), of_block(5), of_block(6), of_block(7));
+    products =
+        hn::Add(hn::ConcatLowerLower(d, more, products), hn::ConcatUpperUpper(d, more, products));
+#endif
+    const auto scales = hn::Mul(ScalesOfGroup<kW>(w), ScalesOfGroup<kX>(x));
+    const auto terms = hn::Mul(hn::ConvertTo(df, products), scales);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+    lanes = hn::Add(hn::Add(lanes, hn::LowerHalf(dl, terms)), hn::UpperHalf(dl, terms));
+#else
+    lanes = hn::Add(lanes, terms);
+#endif
   }
-  if (blocks > 0) {
-    hn::Store(TermsOf<kQuadSum, kNibbles>(w, x, blocks - 1), GF(), terms);
-    for (int64_t i = 0; i < blocks; ++i) sum += terms[i];
+  HWY_ALIGN float sums[kBlockLanes];
+  hn::Store(lanes, dl, sums);
+  for (int64_t lane = 0; lane < blocks; ++lane, w += kW, x += kX) {
+    const int32_t products = hn::ReduceSum(d, DotOfBlock<kQuadSum, kNibbles>(w, x));
+    sums[lane % kBlockLanes] +=
+        static_cast<float>(products) * (FloatOfHalf(HalfAt(w)) * FloatOfHalf(HalfAt(x)));
   }
-  return sum;
+  return ((sums[0] + sums[1]) + sums[2]) + sums[3];
 }
 
 float DotImpl(BlockFormat format, const uint8_t* w, const uint8_t* x, int64_t blocks) {

@@ -21,8 +21,9 @@ struct ArrangedBlock {
 };
 
 // The facts about the current thread's target, for weights of one format. A panel has so many
-// channels, the last one of a matrix perhaps only one vector of them, `lanes`. Of each block it
-// holds, one behind the other:
+// channels, the last one of a matrix perhaps only one vector of them, `lanes`. It holds the blocks
+// in the order in which they are added, those of the first of kBlockLanes first, and of each, one
+// behind the other:
 //
 //   a float16 scale of each channel; then, for each four codes k .. k + 3 of the block, these of
 //   each channel. Of Q8_0 a code is q ^ flip; of Q4_0 the four bytes as they are stored, with codes

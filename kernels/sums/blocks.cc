@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/targets.h"
@@ -412,12 +413,19 @@ HWY_INLINE float Dot(const uint8_t* w, const uint8_t* x, int64_t blocks) {
 }
 
 float DotImpl(BlockFormat format, const uint8_t* w, const uint8_t* x, int64_t blocks) {
-  float sum = 0;
-  quads::ForQuadSum(internal::TargetQuadSum(), [&](auto quad_sum) {
-    sum = format == BlockFormat::kQ4_0 ? Dot<quad_sum(), true>(w, x, blocks)
-                                       : Dot<quad_sum(), false>(w, x, blocks);
-  });
-  return sum;
+  const auto dot = [&](auto quad_sum) HWY_ATTR {
+    return format == BlockFormat::kQ4_0 ? Dot<quad_sum(), true>(w, x, blocks)
+                                        : Dot<quad_sum(), false>(w, x, blocks);
+  };
+  using Highway = std::integral_constant<QuadSum, QuadSum::kHighway>;
+#if HWY_TARGET == HWY_AVX2
+  const QuadSum quad_sum = internal::TargetQuadSum();
+  if (quad_sum == QuadSum::kVnniVex)
+    return dot(std::integral_constant<QuadSum, QuadSum::kVnniVex>());
+  if (quad_sum == QuadSum::kVnniEvex)
+    return dot(std::integral_constant<QuadSum, QuadSum::kVnniEvex>());
+#endif
+  return dot(Highway());
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR

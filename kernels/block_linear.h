@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of rows that are stored in blocks of 32 codes with a scale of their own, as llama.cpp
-// stores them: weights Q8_0 or Q4_0, activations Q8_0 (its quantize_row_q8_0 makes them).
-//
-//   Q8_0  34 bytes: the scale d, a float16; 32 codes q, int8.           value = d * q
-//   Q4_0  18 bytes: the scale d, a float16; 32 codes q of 4 bits, of    value = d * (q - 8)
-//         which byte j has code j in its low half and code j + 16 in its high half
+// stores them (block_format.h): weights Q8_0 or Q4_0, activations Q8_0 (its quantize_row_q8_0 makes
+// them).
 //
 //   y = ((l_0 + l_1) + l_2) + l_3, l_i = (t_i + t_(i+4)) + t_(i+8) + ..., from left to right,
 //   t_b = fl(s_b * (dw_b * dx_b)), s_b = sum over block b of (code of w) * (code of x)
@@ -25,24 +22,10 @@
 #include <memory>
 #include <span>
 
+#include "kernels/block_format.h"
 #include "kernels/types.h"
 
 namespace qualm::kernels {
-
-enum class BlockFormat : uint8_t { kQ8_0, kQ4_0 };
-inline constexpr int64_t kBlockCodes = 32;
-inline constexpr int64_t kBlockLanes = 4;  // the sums l_i
-constexpr int64_t BlockBytes(BlockFormat format) { return format == BlockFormat::kQ8_0 ? 34 : 18; }
-
-// Rows of blocks: row i begins at data + i * row_stride, and its blocks follow one another. The
-// stride in bytes, >= blocks * BlockBytes(format). At any alignment.
-struct ConstBlocks {
-  const void* data = nullptr;
-  BlockFormat format = BlockFormat::kQ8_0;
-  int64_t rows = 0;
-  int64_t blocks = 0;  // of a row
-  int64_t row_stride = 0;
-};
 
 // *y = the product of two rows of so many blocks, the second one Q8_0. Checks nothing but the
 // pointers: this is for one output, where a call is short.

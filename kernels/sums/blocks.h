@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/block_linear.h"
+#include "kernels/block_format.h"
 #include "kernels/common/quad_sum.h"
 
 namespace qualm::kernels::internal {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cctype>
 #include <cstring>
 #include <deque>
@@ -17,8 +18,10 @@
 #include "adapters/host/threads.h"
 #include "adapters/kinds.h"
 #include "core/enclosure.h"
+#include "core/float_format.h"
 #include "core/status.h"
 #include "kernels/binary.h"
+#include "kernels/block_linear.h"
 #include "kernels/cast.h"
 #include "kernels/common/fused.h"
 #include "kernels/concat.h"
@@ -237,6 +240,49 @@ kernels::QParamsRule RuleOf(QParamsRule rule) {
   return kernels::QParamsRule::kObserver;
 }
 
+// Why the kernels take no linear with x and w in blocks like this one; "" if they do. They take
+// what kernels/block_linear.h stores: Q8_0 times Q8_0, or Q4_0 where codes have 4 bits.
+std::string WhyNotInBlocks(const Case& c) {
+  if (c.x_block != kernels::kBlockCodes) return "the kernels multiply blocks of 32 by blocks of 32";
+  if (c.x.dtype() != DType::kS8) return "the kernels take s8 x in blocks";
+  const DType w = c.w.dtype();
+  if (w != DType::kS8 && w != DType::kS4 && w != DType::kU4)
+    return "the kernels take s8, s4 or u4 w beside x in blocks";
+  const auto all = [](const std::vector<int32_t>& list, int32_t zero_point) {
+    return std::ranges::all_of(list, [=](int32_t z) { return z == zero_point; });
+  };
+  if (!all(c.x_q.zero_point, 0) || !all(c.w_q.zero_point, w == DType::kU4 ? 8 : 0))
+    return "beside x in blocks the zero points of the kernels are 0, of u4 w 8";
+  const auto is_half = [](float scale) {
+    return DecodeFloat(DType::kF16, EncodeFloat(DType::kF16, scale)) == static_cast<double>(scale);
+  };
+  if (!std::ranges::all_of(c.x_q.scale, is_half) || !std::ranges::all_of(c.w_q.scale, is_half))
+    return "beside x in blocks the scales of the kernels are f16";
+  if (c.bias || c.relu) return "the kernels take no bias and no relu beside x in blocks";
+  return "";
+}
+
+// Writes a row of codes as blocks of kernels/block_linear.h. A last block that is shorter is filled
+// with codes of 0.
+void WriteBlocks(kernels::BlockFormat format, const uint8_t* codes, int64_t count, uint8_t zero,
+                 const float* scales, uint8_t* to) {
+  constexpr int64_t kBlock = kernels::kBlockCodes;
+  for (int64_t first = 0; first < count; first += kBlock, ++scales) {
+    const auto half = static_cast<uint16_t>(EncodeFloat(DType::kF16, *scales));
+    std::memcpy(to, &half, sizeof half);
+    to += sizeof half;
+    std::array<uint8_t, kBlock> block;
+    block.fill(zero);
+    std::copy_n(codes + first, std::min(kBlock, count - first), block.begin());
+    if (format == kernels::BlockFormat::kQ8_0) {
+      to = std::ranges::copy(block, to).out;
+    } else {
+      for (size_t j = 0; j < kBlock / 2; ++j)
+        *to++ = static_cast<uint8_t>(block[j] | block[j + kBlock / 2] << 4);
+    }
+  }
+}
+
 // The problem for which the kernels' source is evaluated on intervals.
 intervals::Problem IntervalProblemOf(const Case& c) {
   intervals::Problem problem{.quantize = c.op == Op::kQuantize,
@@ -266,7 +312,12 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   // Tables of real functions are refused where double does not decide an entry.
   std::string CannotRun(const Case& c) const override {
     if (HasFloatX(c)) return "the kernels take no " + std::string(kOfFloatX);
-    if (c.w_block != 0) return "the kernels take no " + std::string(kInBlocks);
+    // Their sums are in float32: nothing that the contract exact could judge.
+    if (c.w_block != 0 && (c.x_block == 0 || !contract(c.op).sum)) {
+      return "the kernels take no " + std::string(kInBlocks) +
+             " but beside x in blocks, under contract sum";
+    }
+    if (c.x_block != 0) return WhyNotInBlocks(c);
     return c.op == Op::kTable || c.op == Op::kSoftmax ? packed_.For(c).status.error : "";
   }
   std::string InstructionSet() const override {
@@ -332,6 +383,9 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
     const auto of = QuantizationOf;
     scratch_.Drop();
     multipliers_.Drop();
+    x_blocks_.Drop();
+    w_blocks_.Drop();
+    if (c.x_block != 0) return BlockLinear(placed, context, y);
     switch (c.op) {
       case Op::kQuantize:
         return kernels::Quantize(x, placed.scale, placed.zero_point, range, y).error;
@@ -376,6 +430,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
 
   std::string TouchedOutside() const override {
     if (!scratch_.OutsideIntact()) return "the scratch memory";
+    if (!x_blocks_.OutsideIntact() || !w_blocks_.OutsideIntact()) return "the blocks";
     return multipliers_.OutsideIntact() ? "" : "the multipliers";
   }
 
@@ -477,6 +532,55 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
     return RunPacked(packed, placed, x, y, {scratch, bytes}, pool, context);
   }
 
+  // By the packed matrix, and each output once more as a dot product, which has the same bits.
+  std::string BlockLinear(const Placed& placed, const RunContext& context, const MutableMatrix& y) {
+    using kernels::BlockFormat;
+    const Case& c = *placed.problem;
+    const bool nibbles = BitsOf(c.w.dtype()) == 4;
+    // s4 codes are of 0 what u4 codes are of 8.
+    const uint8_t flip = c.w.dtype() == DType::kS4 ? 8 : 0;
+    const int64_t count = RowBlocks(c);
+    const auto blocks = [&](GuardedBuffer& buffer, BlockFormat format, int64_t rows,
+                            const void* codes, int64_t stride, std::span<const float> scales) {
+      const int64_t row_bytes = count * BlockBytes(format);
+      uint8_t* const to = buffer.Prepare(static_cast<size_t>(rows * row_bytes), 0, 1, context);
+      const bool of_w = format == BlockFormat::kQ4_0;
+      std::vector<uint8_t> row(static_cast<size_t>(c.K));
+      for (int64_t i = 0; i < rows; ++i) {
+        std::copy_n(static_cast<const uint8_t*>(codes) + i * stride, c.K, row.begin());
+        if (of_w)
+          std::ranges::transform(row, row.begin(), [&](uint8_t code) {
+            return static_cast<uint8_t>((code ^ flip) & 15);
+          });
+        WriteBlocks(format, row.data(), c.K, of_w ? 8 : 0, scales.data() + i * count,
+                    to + i * row_bytes);
+      }
+      return kernels::ConstBlocks{to, format, rows, count, row_bytes};
+    };
+    const kernels::ConstBlocks x =
+        blocks(x_blocks_, BlockFormat::kQ8_0, c.M, placed.x, placed.x_stride, c.x_q.scale);
+    const kernels::ConstBlocks w =
+        blocks(w_blocks_, nibbles ? BlockFormat::kQ4_0 : BlockFormat::kQ8_0, c.N, placed.w,
+               placed.w_stride, placed.scale);
+    kernels::PackedBlockLinear packed;
+    const kernels::Status status = kernels::PackedBlockLinear::Pack(w, &packed);
+    if (!status.ok()) return status.error;
+    Pool pool(context.threads);
+    const size_t bytes = packed.ScratchBytes(c.M, &pool);
+    uint8_t* const scratch = scratch_.Prepare(bytes, 0, 1, context);
+    std::string error = RunPacked(packed, placed, x, y, {scratch, bytes}, pool, context);
+    for (int64_t i = 0; error.empty() && i < c.M * c.N; ++i) {
+      const float of_matrix = static_cast<const float*>(y.data)[i / c.N * y.row_stride + i % c.N];
+      const auto* const row = static_cast<const uint8_t*>(x.data) + i / c.N * x.row_stride;
+      const auto* const channel = static_cast<const uint8_t*>(w.data) + i % c.N * w.row_stride;
+      float dot = 0;
+      error = kernels::BlockDot(w.format, channel, row, count, &dot).error;
+      if (error.empty() && std::bit_cast<uint32_t>(dot) != std::bit_cast<uint32_t>(of_matrix))
+        error = "output " + std::to_string(i) + " is another one as a dot product";
+    }
+    return error;
+  }
+
   std::string DynamicLinear(const Placed& placed, const RunContext& context, const ConstMatrix& x,
                             const MutableMatrix& y) {
     const Case& c = *placed.problem;
@@ -575,6 +679,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   std::vector<uint8_t> unpacked_;  // weights
   GuardedBuffer scratch_;
   GuardedBuffer multipliers_;
+  GuardedBuffer x_blocks_, w_blocks_;
 };
 
 // Names of targets (kernels/targets.h), to tell an instruction set that is not to be had from a

@@ -62,6 +62,17 @@ const std::vector<Pool> kPool = {
     {"max-3x3s2-3", true, 112, 3, 3, 2, 1},   {"mean-3x3-128", false, 28, 128, 3, 1, 1},
     {"mean-2x2s2-3", false, 112, 3, 2, 2, 0}, {"mean-7x7-512", false, 7, 512, 7, 1, 0}};
 
+const std::vector<BlockWork> kBlockWork = [] {
+  std::vector<BlockWork> rows;
+  for (const bool nibbles : {false, true}) {
+    for (const int64_t k : {1024, 4096, 16384}) rows.push_back({nibbles, {1, 1, k}});
+    for (const Linear& shape : {Linear{1, 1024, 1024}, Linear{1, 4096, 4096}, Linear{8, 1024, 1024},
+                                Linear{64, 512, 512}, Linear{256, 1024, 1024}})
+      rows.push_back({nibbles, shape});
+  }
+  return rows;
+}();
+
 const std::vector<int64_t> kElements = {1, 16, 63, 100, 1000, 1023, 1024, 65536, 16777216};
 
 float WeightScale(int64_t channel) { return 0.0021f + 0.00017f * static_cast<float>(channel % 23); }
@@ -115,6 +126,15 @@ Buffer<int8_t> Weights(const Linear& shape, uint32_t seed) {
   }
   return codes;
 }
+Buffer<uint8_t> Blocks(int64_t count, int64_t bytes, uint32_t seed) {
+  const Buffer<uint8_t> blocks = Codes(count * bytes, seed);
+  for (int64_t i = 0; i < count * bytes; ++i) {
+    uint8_t& byte = (*blocks)[static_cast<size_t>(i)];
+    if (i % bytes < 2) byte = i % bytes == 0 ? 0 : 0x1C;
+    if (byte == 0x80) byte = 0x81;
+  }
+  return blocks;
+}
 Buffer<int32_t> Sums(int64_t count, int32_t largest, uint32_t seed) {
   const auto range = static_cast<uint32_t>(2 * largest + 1);
   return Filled<int32_t>(count, seed,
@@ -166,6 +186,9 @@ int main(int argc, char** argv) {
 #endif
 #ifdef QUALM_BENCH_GEMMLOWP
   qualm::bench::JoinGemmlowp();
+#endif
+#ifdef QUALM_BENCH_GGML
+  qualm::bench::JoinGgml();
 #endif
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

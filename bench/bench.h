@@ -26,6 +26,7 @@ void JoinNative();
 void JoinOneDnn();
 void JoinXnnpack();
 void JoinGemmlowp();
+void JoinGgml();
 
 // Activations u8 with a zero point, weights s8, a bias, a scale per channel, outputs u8 with a zero
 // point. A side that cannot have one of these says so in its name.
@@ -76,6 +77,23 @@ struct Pool {
 extern const std::vector<Pool> kPool;
 
 extern const std::vector<int64_t> kElements;
+
+// Products of rows stored in blocks of 32: weights q8_0 or q4_0, activations q8_0
+// (kernels/block_linear.h). Of one row and one channel one call of a dot product, else a matrix.
+struct BlockWork {
+  bool nibbles;
+  Linear shape;
+  bool IsDot() const { return shape.m * shape.n == 1; }
+  std::string Name() const {
+    return std::string(nibbles ? "q4_0" : "q8_0") +
+           (IsDot() ? "-dot/" + std::to_string(shape.k) : "/" + shape.Name());
+  }
+  int64_t Blocks() const { return shape.k / 32; }  // of a row
+  int64_t WeightBytes() const { return nibbles ? 18 : 34; }
+};
+extern const std::vector<BlockWork> kBlockWork;
+// So many blocks of so many bytes, a float16 of 2^-8 first; without -128, where ggml is wrong.
+std::shared_ptr<std::vector<uint8_t>> Blocks(int64_t count, int64_t bytes, uint32_t seed);
 
 inline constexpr int32_t kXZero = 113, kYZero = 7, kBZero = 9;
 inline constexpr float kXScale = 0.0473f, kBScale = 0.0291f, kYScale = 0.1137f;

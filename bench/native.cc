@@ -10,6 +10,7 @@
 
 #include "bench/bench.h"
 #include "kernels/binary.h"
+#include "kernels/block_linear.h"
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/linear.h"
@@ -330,7 +331,27 @@ void JoinThreads(const std::string& target) {
   }
 }
 
+Run PrepareBlocks(const BlockWork& work) {
+  const auto& [m, n, depth, kind] = work.shape;
+  const k::BlockFormat format = work.nibbles ? k::BlockFormat::kQ4_0 : k::BlockFormat::kQ8_0;
+  const int64_t blocks = work.Blocks();
+  const auto x = Blocks(m * blocks, 34, 1), w = Blocks(n * blocks, work.WeightBytes(), 2);
+  const auto y = Zeros<float>(m * n);
+  if (work.IsDot())
+    return [=] { Require(k::BlockDot(format, w->data(), x->data(), blocks, y->data())); };
+  const auto packed = std::make_shared<k::PackedBlockLinear>();
+  Require(k::PackedBlockLinear::Pack({w->data(), format, n, blocks, blocks * work.WeightBytes()},
+                                     packed.get()));
+  const auto scratch = Zeros<uint8_t>(static_cast<int64_t>(packed->ScratchBytes(m)));
+  return [=, rows = m, columns = n] {
+    Require(packed->Run({x->data(), k::BlockFormat::kQ8_0, rows, blocks, blocks * 34},
+                        {y->data(), Type::kF32, rows, columns, columns}, *scratch));
+  };
+}
+
 void JoinAll(const Side& side) {
+  for (const BlockWork& work : kBlockWork)
+    side.Join(work.Name(), work.shape.Items(), [=] { return PrepareBlocks(work); });
   for (const Linear& shape : kLinear) {
     side.Join("linear/" + shape.Name(), shape.Items(), [=] { return PrepareLinear(shape, false); });
     side.Join("linear-with-packing/" + shape.Name(), shape.Items(),

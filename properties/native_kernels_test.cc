@@ -5,6 +5,7 @@
 // packing, refusals) is tested beside it, in kernels/.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "core/op.h"
 #include "core/subject.h"
 #include "properties/engine.h"
+#include "properties/gen/gen.h"
 
 namespace qualm {
 namespace {
@@ -27,12 +29,12 @@ void PrintTo(const Kernel& kernel, std::ostream* out) {
   *out << Name(kernel.op) << " of " << kernel.subject;
 }
 
-std::vector<Kernel> Kernels() {
+std::vector<Kernel> Kernels(bool (*of)(Op)) {
   RegisterAllSubjects();
   std::vector<Kernel> kernels;
   for (const std::string& name : SubjectRegistry::Get().Expand("native@all")) {
     const std::string instruction_set = SubjectRegistry::Get().Make(name)->InstructionSet();
-    for (const Op op : AllOps()) kernels.push_back({op, name, instruction_set});
+    for (const Op op : OpsWhere(of)) kernels.push_back({op, name, instruction_set});
   }
   return kernels;
 }
@@ -57,9 +59,41 @@ TEST_P(Judged, ByEveryProperty) {
   EXPECT_GE(judged->second, QUALM_KERNEL_CASES * 9 / 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Judged, testing::ValuesIn(Kernels()), [](const auto& info) {
+// Products of blocks are sums in float32: no contract but `sum` judges them.
+class JudgedInBlocks : public testing::TestWithParam<Kernel> {};
+
+TEST_P(JudgedInBlocks, BySums) {
+  const Kernel& kernel = GetParam();
+  const auto subjects = MakeSubjects({kernel.subject}, "sum");
+  CheckResult result;
+  int64_t narrow = 0, lowest = 0;
+  for (uint64_t seed = 0; seed < QUALM_KERNEL_CASES / 2; ++seed) {
+    const std::optional<Case> c = gen::XInBlocks(gen::Draw(kernel.op, seed), seed, true);
+    if (!c) continue;
+    ASSERT_EQ(subjects.front()->CannotRun(*c), "");
+    CheckCase(*c, {subjects.front().get()}, "*", result, {});
+    narrow += BitsOf(c->w.dtype()) == 4 ? 1 : 0;
+    for (int64_t i = 0; i < c->x.size(); ++i) lowest += c->x.IntAt(i) == -128 ? 1 : 0;
+  }
+  for (const Finding& finding : result.findings) {
+    ADD_FAILURE() << finding.full_property() << ": " << finding.explanation << "\n"
+                  << CaseToJson(finding.test_case);
+  }
+  EXPECT_GE(
+      result.by_property[std::string(Name(kernel.op)) + ".matches_model"].of(Judgement::kPassed),
+      QUALM_KERNEL_CASES * 4 / 10);
+  EXPECT_GT(narrow, QUALM_KERNEL_CASES / 10);
+  EXPECT_GT(lowest, QUALM_KERNEL_CASES / 10);
+}
+
+std::string NameOf(const testing::TestParamInfo<Kernel>& info) {
   return std::string(Name(info.param.op)) + "_" + info.param.instruction_set;
-});
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, Judged, testing::ValuesIn(Kernels([](Op) { return true; })),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Kernels, JudgedInBlocks,
+                         testing::ValuesIn(Kernels([](Op op) { return RowOf(op).x_blocks; })),
+                         NameOf);
 
 }  // namespace
 }  // namespace qualm

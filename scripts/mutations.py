@@ -53,6 +53,9 @@ softmax = of("softmax.cc", "softmax")
 observer = of("observer.cc", "choose_qparams")
 dynamic = of("dynamic_linear.cc", "dynamic_linear")
 cast = of("cast.cc", "cast")
+block_tiles = of("sums/blocks.cc")
+block_linear = of("block_linear.cc")
+of_blocks = {"test": ("block_linear_test", "BlockLinear.*")}
 parallel = of("common/parallel.cc", "linear")
 unpack = of("unpack.cc", "linear")
 
@@ -738,6 +741,40 @@ MUTATIONS = [
     dynamic("dynamic-tasks", "keys.max = std::max(keys.max, keys_of(task)->max);",
             "keys.max = keys_of(task)->max;", "the largest value is that of the last thread",
             test=("dynamic_linear_test", "DynamicLinear.AnyNumberOfThreads*")),
+
+    block_tiles("blocks-quad", "quad = BroadcastQuad(x[kPlace / kVectors][block].codes + k);",
+                "quad = BroadcastQuad(x[0][block].codes + k);",
+                "every row of a tile has the codes of the first", **of_blocks),
+    block_tiles("blocks-scale", "const VF of_row = hn::Set(df, x[kPlace / kVectors][block].scale);",
+                "const VF of_row = hn::Set(df, x[kPlace / kVectors][0].scale);",
+                "every block has the scale of the first", **of_blocks),
+    block_tiles("blocks-second-scale", "const VF scale0 = scales(0), scale1 = scales(kVectors - 1);",
+                "const VF scale0 = scales(0), scale1 = scales(0);",
+                "the second vector of channels has the scales of the first", **of_blocks),
+    block_tiles("blocks-nibbles", "AddQuads<kQuadSum, kVectors>(all, x, block, k + 16, high(w0), high(w1), products...);",
+                "AddQuads<kQuadSum, kVectors>(all, x, block, k, high(w0), high(w1), products...);",
+                "the high halves of bytes meet the first half of a block", **of_blocks),
+    block_tiles("blocks-term", "sum = hn::Add(sum, hn::Mul(hn::ConvertTo(df, product), scale));",
+                "sum = hn::MulAdd(hn::ConvertTo(df, product), scale, sum);",
+                "terms are not rounded where the target can fuse", **of_blocks),
+    block_tiles("blocks-lanes", "for (int64_t block = lane; block < t.blocks; block += kBlockLanes) {",
+                "for (int64_t block = lane; block + 3 < t.blocks; block += kBlockLanes) {",
+                "the last blocks of a row are left out", **of_blocks),
+    block_tiles("blocks-lowest", "quads::Add<kQuadSum>(sum, zero, hn::Not(of_x));",
+                "quads::Add<kQuadSum>(sum, zero, hn::Neg(of_x));",
+                "-128 of the activations has no negative in 8 bits", **of_blocks),
+    block_tiles("blocks-rest", "sums[lane % kBlockLanes] +=", "sums[0] +=",
+                "a dot product adds its last blocks to the first lane", **of_blocks),
+    block_tiles("blocks-infinity", "return hn::BitCast(d, hn::Or(hn::Or(hn::BitCast(du, value), special), sign));",
+                "return hn::BitCast(d, hn::Or(hn::BitCast(du, value), sign));",
+                "an infinite float16 becomes 65536", **of_blocks),
+    block_linear("blocks-initial", "to->initial = -zero * sum;", "to->initial = -zero * (sum & 0xFFF);",
+                 "the correction of negative sums is wrong", **of_blocks),
+    block_linear("blocks-order", "for (int64_t b = lane; b < blocks; b += kBlockLanes, at += width * block_bytes) {",
+                 "for (int64_t b = lane * blocks / 4; b < (lane + 1) * blocks / 4; ++b, at += width * block_bytes) {",
+                 "blocks are packed in their order, not in that of the lanes", **of_blocks),
+    block_linear("blocks-panel", "const int64_t from = block % plan.panel_blocks * plan.panels_of_block;",
+                 "const int64_t from = 0;", "cut panels: only the first ones are computed", **of_blocks),
 
     parallel("parallel-target", "const ScopedTarget target(SupportedTargets()[static_cast<size_t>(job.target)]);",
              'const ScopedTarget target("");', "other threads run the best instruction set"),

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights are packed into panels of channels, one behind the other (sums/blocks.h). A block of
+// outputs is some rows times some panels: its rows are arranged once, then every panel meets them a
+// tile at a time, so that a panel is read from memory once for all of these rows. Each output is
+// computed in one tile from its own row and channel alone, so that no cut matters to its bits.
+#include "kernels/block_linear.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernels/common/fp_environment.h"
+#include "kernels/common/parallel.h"
+#include "kernels/common/validate.h"
+#include "kernels/sums/accumulate.h"
+#include "kernels/sums/blocks.h"
+#include "kernels/sums/layer_validate.h"
+#include "kernels/sums/row_block.h"
+
+namespace qualm::kernels {
+namespace {
+
+using internal::ArrangedBlock;
+using internal::BlockTile;
+using internal::BlockTraits;
+
+// Arranged rows of one block of outputs should stay in the L2 cache beside a panel.
+constexpr int64_t kArrangedBytes = 256 * 1024;
+constexpr int64_t kMostBlocks = int64_t{1} << 40;  // their bytes fit int64
+
+Status CheckBlocks(std::string_view name, const ConstBlocks& m) {
+  const auto of = [&](const char* what) { return std::string(name) + what; };
+  if (m.format != BlockFormat::kQ8_0 && m.format != BlockFormat::kQ4_0)
+    return {of(".format is unknown, expected one of BlockFormat")};
+  if (m.rows < 0) return internal::IsButExpected(of(".rows"), m.rows, "0 or more");
+  if (m.blocks < 0 || m.blocks > kMostBlocks)
+    return internal::IsButExpected(of(".blocks"), m.blocks, "0 to 2^40");
+  if (m.rows == 0 || m.blocks == 0) return {};
+  const int64_t bytes = m.blocks * BlockBytes(m.format);
+  if (m.row_stride < bytes)
+    return internal::IsButExpected(of(".row_stride"), m.row_stride,
+                                   "the bytes of a row, " + std::to_string(bytes) + ", or more");
+  if (m.rows > 1 && m.row_stride > INT64_MAX / m.rows)
+    return internal::IsButExpected(of(".row_stride"), m.row_stride, "a matrix of fewer bytes");
+  if (m.data == nullptr) return {of(".data is null, expected the blocks")};
+  return {};
+}
+
+const uint8_t* RowOf(const ConstBlocks& m, int64_t row) {
+  return static_cast<const uint8_t*>(m.data) + (m.blocks == 0 ? 0 : row * m.row_stride);
+}
+
+void ArrangeRow(const uint8_t* from, int64_t blocks, int32_t zero, ArrangedBlock* to) {
+  for (int64_t b = 0; b < blocks; ++b, from += BlockBytes(BlockFormat::kQ8_0), ++to) {
+    to->scale = internal::FloatOfHalf(internal::HalfAt(from));
+    std::memcpy(to->codes, from + sizeof(uint16_t), kBlockCodes);
+    int32_t sum = 0;
+    for (const int8_t code : to->codes) sum += code;
+    to->initial = -zero * sum;
+  }
+}
+
+}  // namespace
+
+struct PackedBlockLinear::Impl {
+  // How the outputs are cut into blocks.
+  struct Plan {
+    Plan(const Impl& impl, int64_t rows, const ThreadPool* pool);
+    size_t bytes() const { return scratch.bytes() * static_cast<size_t>(tasks); }
+
+    ScratchLayout scratch;
+    int64_t rows_of_block = 0, row_blocks = 0;
+    int64_t panels_of_block = 0, panel_blocks = 0;
+    int64_t tasks = 0;
+  };
+
+  int64_t PanelWidth() const { return traits.lanes * traits.panel_vectors; }
+  int64_t Panels() const { return (channels + PanelWidth() - 1) / PanelWidth(); }
+  // The vectors of a panel: of the last one, as many as it needs.
+  int64_t Vectors(int64_t panel) const {
+    const int64_t left = channels - panel * PanelWidth();
+    return std::min(traits.panel_vectors, (left + traits.lanes - 1) / traits.lanes);
+  }
+  const uint8_t* PanelAt(int64_t panel) const {
+    return bytes.data() + panel * PanelWidth() * blocks * BlockBytes(format);
+  }
+  void PackPanel(const ConstBlocks& weights, int64_t panel);
+  void Multiply(const ArrangedBlock* x, int64_t rows, int64_t panel, float* y,
+                int64_t y_stride) const;
+
+  BlockTraits traits;
+  BlockFormat format = BlockFormat::kQ8_0;
+  int64_t channels = 0, blocks = 0;
+  std::vector<uint8_t> bytes;
+};
+
+PackedBlockLinear::PackedBlockLinear() = default;
+PackedBlockLinear::~PackedBlockLinear() = default;
+PackedBlockLinear::PackedBlockLinear(PackedBlockLinear&&) noexcept = default;
+PackedBlockLinear& PackedBlockLinear::operator=(PackedBlockLinear&&) noexcept = default;
+
+void PackedBlockLinear::Impl::PackPanel(const ConstBlocks& weights, int64_t panel) {
+  const int64_t first = panel * PanelWidth(), width = Vectors(panel) * traits.lanes;
+  const int64_t block_bytes = BlockBytes(format);
+  constexpr int64_t kScaleBytes = 2;
+  uint8_t* const to = bytes.data() + first * blocks * block_bytes;
+  // Channels beyond the last one have scale 0 and codes 0: they are computed, and not written.
+  for (int64_t n = 0; n < std::min(width, channels - first); ++n) {
+    const uint8_t* const row = RowOf(weights, first + n);
+    uint8_t* at = to;
+    for (int64_t lane = 0; lane < kBlockLanes; ++lane) {
+      for (int64_t b = lane; b < blocks; b += kBlockLanes, at += width * block_bytes) {
+        const uint8_t* const from = row + b * block_bytes;
+        std::memcpy(at + n * kScaleBytes, from, kScaleBytes);
+        for (int64_t k = 0; k < block_bytes - kScaleBytes; ++k) {
+          at[width * kScaleBytes + k / 4 * 4 * width + 4 * n + k % 4] =
+              static_cast<uint8_t>(from[kScaleBytes + k] ^ traits.flip);
+        }
+      }
+    }
+  }
+}
+
+Status PackedBlockLinear::Pack(const ConstBlocks& weights, PackedBlockLinear* packed) {
+  if (packed == nullptr) return {"packed is null, expected where to put the weights"};
+  QUALM_RETURN_IF_ERROR(CheckBlocks("weights", weights));
+  return PackInMemory([&] {
+    auto impl = std::make_unique<Impl>();
+    impl->traits = internal::CurrentBlockTraits(weights.format);
+    impl->format = weights.format;
+    impl->channels = weights.rows;
+    impl->blocks = weights.blocks;
+    const int64_t lanes = impl->traits.lanes;
+    const int64_t channels = (weights.rows + lanes - 1) / lanes * lanes;
+    impl->bytes.resize(static_cast<size_t>(channels * weights.blocks * BlockBytes(weights.format)));
+    for (int64_t panel = 0; panel < impl->Panels(); ++panel) impl->PackPanel(weights, panel);
+    packed->impl_ = std::move(impl);
+  });
+}
+
+PackedBlockLinear::Impl::Plan::Plan(const Impl& impl, int64_t rows, const ThreadPool* pool) {
+  if (rows <= 0 || impl.channels == 0) return;
+  const int64_t tile = impl.traits.most_rows;
+  const int64_t row_bytes = impl.blocks * static_cast<int64_t>(sizeof(ArrangedBlock));
+  const int64_t fit = row_bytes == 0 ? rows : kArrangedBytes / row_bytes / tile * tile;
+  rows_of_block = std::min(rows, std::max(fit, tile));
+  row_blocks = (rows - 1) / rows_of_block + 1;
+  // Where there are fewer blocks of rows than two for each thread, panels are cut too.
+  const int64_t panels = impl.Panels();
+  const int64_t threads = internal::TaskCount(pool, INT64_MAX);
+  const int64_t cuts = threads == 1 ? 1 : std::clamp<int64_t>(2 * threads / row_blocks, 1, panels);
+  panels_of_block = (panels + cuts - 1) / cuts;
+  panel_blocks = (panels + panels_of_block - 1) / panels_of_block;
+  tasks = internal::TaskCount(pool, row_blocks * panel_blocks);
+  scratch.Add(rows_of_block * row_bytes);
+}
+
+// Of one panel times the arranged rows: tiles as equal as possible.
+void PackedBlockLinear::Impl::Multiply(const ArrangedBlock* x, int64_t rows, int64_t panel,
+                                       float* y, int64_t y_stride) const {
+  BlockTile t;
+  t.panel = PanelAt(panel);
+  t.vectors = Vectors(panel);
+  t.blocks = blocks;
+  t.format = format;
+  t.quad_sum = traits.quad_sum;
+  t.y_stride = y_stride;
+  t.columns = std::min(channels - panel * PanelWidth(), PanelWidth());
+  for (int64_t row = 0; row < rows; row += t.rows) {
+    const int64_t left = rows - row, most = traits.most_rows;
+    t.rows = left <= most ? left : left >= 2 * most ? most : (left + 1) / 2;
+    for (int64_t r = 0; r < t.rows; ++r) t.x[r] = x + (row + r) * blocks;
+    t.y = y + row * y_stride;
+    internal::MultiplyTile(t);
+  }
+}
+
+Status PackedBlockLinear::Run(const ConstBlocks& x, const MutableMatrix& y,
+                              std::span<uint8_t> scratch, ThreadPool* pool) const {
+  if (impl_ == nullptr) return {"the layer has no weights, expected Pack to be called first"};
+  QUALM_RETURN_IF_ERROR(CheckBlocks("x", x));
+  QUALM_RETURN_IF_ERROR(internal::CheckMatrix("y", y));
+  if (x.format != BlockFormat::kQ8_0) return {"x.format is not kQ8_0, expected activations Q8_0"};
+  QUALM_RETURN_IF_ERROR(internal::CheckType("y.type", y.type, ElementType::kF32));
+  QUALM_RETURN_IF_ERROR(
+      internal::CheckSize("x.blocks", x.blocks, impl_->blocks, "the blocks of the weights"));
+  QUALM_RETURN_IF_ERROR(internal::CheckSize("y.rows", y.rows, x.rows, "the rows of x"));
+  QUALM_RETURN_IF_ERROR(
+      internal::CheckSize("y.columns", y.columns, impl_->channels, "the rows of the weights"));
+  const int64_t row_bytes = x.blocks * BlockBytes(x.format);
+  QUALM_RETURN_IF_ERROR(internal::CheckDisjoint(
+      {x.data, ElementType::kU8, x.rows, row_bytes, std::max(x.row_stride, row_bytes)}, y,
+      scratch));
+  QUALM_RETURN_IF_ERROR(CheckPackedFor(impl_->traits.target));
+  const Impl::Plan plan(*impl_, x.rows, pool);
+  if (plan.tasks == 0) return {};
+  const TaskScratch pieces(plan.scratch, plan.bytes(), scratch);
+  if (!pieces.status().ok()) return pieces.status();
+
+  const int64_t blocks = plan.row_blocks * plan.panel_blocks;
+  internal::ForEachBlock(pool, plan.tasks, blocks, [&](int64_t task, int64_t block) {
+    const int64_t first = block / plan.panel_blocks * plan.rows_of_block;
+    const int64_t rows = std::min(plan.rows_of_block, x.rows - first);
+    auto* const arranged = reinterpret_cast<ArrangedBlock*>(pieces.Of(task));
+    for (int64_t r = 0; r < rows; ++r)
+      ArrangeRow(RowOf(x, first + r), x.blocks, impl_->traits.zero, arranged + r * x.blocks);
+    const int64_t from = block % plan.panel_blocks * plan.panels_of_block;
+    const int64_t end = std::min(from + plan.panels_of_block, impl_->Panels());
+    for (int64_t panel = from; panel < end; ++panel) {
+      float* const out =
+          static_cast<float*>(y.data) + first * y.row_stride + panel * impl_->PanelWidth();
+      impl_->Multiply(arranged, rows, panel, out, y.row_stride);
+    }
+  });
+  return {};
+}
+
+size_t PackedBlockLinear::ScratchBytes(int64_t rows, const ThreadPool* pool) const {
+  return impl_ == nullptr ? 0 : Impl::Plan(*impl_, rows, pool).bytes();
+}
+
+Status BlockDot(BlockFormat format, const void* w, const void* x, int64_t blocks, float* y) {
+  if (format != BlockFormat::kQ8_0 && format != BlockFormat::kQ4_0)
+    return {"format is unknown, expected one of BlockFormat"};
+  if (blocks < 0 || blocks > kMostBlocks)
+    return internal::IsButExpected("blocks", blocks, "0 to 2^40");
+  if (y == nullptr || (blocks != 0 && (w == nullptr || x == nullptr)))
+    return {"a pointer is null, expected two rows and an output"};
+  const ScopedFpEnvironment environment;
+  *y = internal::DotOfBlocks(format, static_cast<const uint8_t*>(w), static_cast<const uint8_t*>(x),
+                             blocks);
+  return {};
+}
+
+}  // namespace qualm::kernels

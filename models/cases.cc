@@ -837,7 +837,7 @@ Tensor Cases::Assembled(const std::vector<Tensor>& outputs) const {
 }
 
 Tensor Cases::PieceOf(const Tensor& whole, const Part& part) const {
-  Tensor piece(part.c.out_dtype, part.c.output_shape());
+  Tensor piece(whole.dtype(), part.c.output_shape());
   for (int64_t i = 0; i < piece.size(); ++i) piece.SetBits(i, whole.BitsAt(part.PlaceOf(i)));
   return piece;
 }

@@ -67,15 +67,19 @@ Svg SweepPicture(const std::string& title, const std::vector<int32_t>& codes,
 Svg ErrorHistogram(const Tensor& exact, const Tensor& answer) {
   if (!AreCodes(exact, answer)) return {};
   std::map<int64_t, int64_t> counts;
-  int64_t wrong = 0, widest = 1;
   for (int64_t i = 0; i < exact.size(); ++i) {
-    const int64_t error = ErrorAt(exact, answer, i);
-    if (error == 0) continue;
-    ++counts[error];
-    ++wrong;
+    if (const int64_t error = ErrorAt(exact, answer, i); error != 0) ++counts[error];
+  }
+  return ErrorHistogram(counts, exact.size());
+}
+
+Svg ErrorHistogram(const std::map<int64_t, int64_t>& counts, int64_t outputs) {
+  if (counts.size() < 2) return {};
+  int64_t wrong = 0, widest = 1;
+  for (const auto& [error, count] : counts) {
+    wrong += count;
     widest = std::max(widest, std::abs(error));
   }
-  if (counts.size() < 2) return {};
   // Bars are so wide that no more than 41 are drawn.
   const int64_t step = (2 * widest + 41) / 41;
   std::map<int64_t, int64_t> bars;
@@ -89,7 +93,7 @@ Svg ErrorHistogram(const Tensor& exact, const Tensor& answer) {
   Chart chart({"error: answer − exact, in output codes", -edge, edge},
               {"number of outputs", 0, static_cast<double>(most)},
               fmt::format("histogram of {} wrong outputs of {}, the largest error is {}",
-                          Number(wrong), Number(exact.size()), Number(widest)));
+                          Number(wrong), Number(outputs), Number(widest)));
   for (const auto& [bar, count] : bars) {
     const auto from = static_cast<double>(bar * step);
     const std::string which = step == 1

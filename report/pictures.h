@@ -4,6 +4,7 @@
 #define QUALM_REPORT_PICTURES_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ Svg SweepPicture(const std::string& title, const std::vector<int32_t>& codes,
 // Signed distances of integer outputs from the exact ones, in output codes; the exact ones are not
 // counted. Empty where there are fewer than two distances.
 Svg ErrorHistogram(const Tensor& exact, const Tensor& answer);
+// The same of how often each distance but 0 is there, among so many outputs.
+Svg ErrorHistogram(const std::map<int64_t, int64_t>& counts, int64_t outputs);
 
 // Rows and columns of a large integer output: where it is too small, and where too large. Empty for
 // a small output or one without errors.

@@ -18,6 +18,7 @@
 #include "python/native/arrays.h"
 #include "python/native/case_object.h"
 #include "python/native/certify.h"
+#include "python/native/model.h"
 #include "python/native/subject.h"
 #include "python/native/sum_tree.h"
 #include "triage/causes.h"
@@ -252,6 +253,7 @@ PYBIND11_MODULE(_native, module) {
   });
   BindCase(module);
   BindCertify(module);
+  BindModel(module);
   BindSumTree(module);
   py::class_<PythonSuite>(module, "Suite")
       .def(py::init<const std::string&, const std::string&, py::object, const py::dict&,

@@ -25,6 +25,7 @@ from ._api import (  # noqa: E402  (the native module must be found first)
     tree,
 )
 from ._errors import Failed, InputError, Skip  # noqa: E402
+from ._models import Layer, Recording, record_onnx  # noqa: E402
 from ._native import Case  # noqa: E402
 from ._property import Property, property  # noqa: E402
 from ._results import Certificate, Claim, Exact, Explanation, Identified, Report, Tree  # noqa: E402
@@ -38,7 +39,9 @@ __all__ = [
     "Failed",
     "Identified",
     "InputError",
+    "Layer",
     "Property",
+    "Recording",
     "Report",
     "Skip",
     "Tree",
@@ -51,5 +54,6 @@ __all__ = [
     "identify",
     "ops",
     "property",
+    "record_onnx",
     "tree",
 ]

@@ -19,6 +19,7 @@ from ._api import (  # noqa: E402  (the native module must be found first)
     claims,
     draw,
     exact,
+    exhaust,
     explain,
     identify,
     ops,
@@ -28,13 +29,14 @@ from ._errors import Failed, InputError, Skip  # noqa: E402
 from ._models import Layer, Recording, record_onnx  # noqa: E402
 from ._native import Case  # noqa: E402
 from ._property import Property, property  # noqa: E402
-from ._results import Certificate, Claim, Exact, Explanation, Identified, Report, Tree  # noqa: E402
+from ._results import Certificate, Claim, Exact, Exhausted, Explanation, Identified, Report, Tree  # noqa: E402
 
 __all__ = [
     "Case",
     "Certificate",
     "Claim",
     "Exact",
+    "Exhausted",
     "Explanation",
     "Failed",
     "Identified",
@@ -50,6 +52,7 @@ __all__ = [
     "claims",
     "draw",
     "exact",
+    "exhaust",
     "explain",
     "identify",
     "ops",

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/verdict.h"
 #include "report/words.h"
 
 namespace qualm::report {
@@ -64,16 +65,25 @@ Svg SweepPicture(const std::string& title, const std::vector<int32_t>& codes,
   return chart.svg();
 }
 
-Svg ErrorHistogram(const Tensor& exact, const Tensor& answer) {
-  if (!AreCodes(exact, answer)) return {};
-  std::map<int64_t, int64_t> counts;
+std::map<int64_t, int64_t> ErrorsOf(const Tensor& exact, const Tensor& answer) {
+  std::map<int64_t, int64_t> errors;
+  if (exact.dtype() != answer.dtype() || exact.size() != answer.size()) return errors;
   for (int64_t i = 0; i < exact.size(); ++i) {
-    if (const int64_t error = ErrorAt(exact, answer, i); error != 0) ++counts[error];
+    const double e = exact.ValueAt(i), a = answer.ValueAt(i);
+    if (exact.SameAt(i, answer) || std::isnan(e) || std::isnan(a)) continue;
+    const double distance = DistanceLsb(exact, answer, i);
+    ++errors[static_cast<int64_t>(a < e ? -distance : distance)];
   }
-  return ErrorHistogram(counts, exact.size());
+  return errors;
 }
 
-Svg ErrorHistogram(const std::map<int64_t, int64_t>& counts, int64_t outputs) {
+Svg ErrorHistogram(const Tensor& exact, const Tensor& answer) {
+  return ErrorHistogram(ErrorsOf(exact, answer), exact.size(),
+                        IsFloat(exact.dtype()) ? "representable values" : "output codes");
+}
+
+Svg ErrorHistogram(const std::map<int64_t, int64_t>& counts, int64_t outputs,
+                   std::string_view unit) {
   if (counts.size() < 2) return {};
   int64_t wrong = 0, widest = 1;
   for (const auto& [error, count] : counts) {
@@ -90,7 +100,7 @@ Svg ErrorHistogram(const std::map<int64_t, int64_t>& counts, int64_t outputs) {
   const int64_t most =
       std::ranges::max_element(bars, {}, [](const auto& bar) { return bar.second; })->second;
   const auto edge = static_cast<double>(widest + step);
-  Chart chart({"error: answer − exact, in output codes", -edge, edge},
+  Chart chart({fmt::format("error: answer − exact, in {}", unit), -edge, edge},
               {"number of outputs", 0, static_cast<double>(most)},
               fmt::format("histogram of {} wrong outputs of {}, the largest error is {}",
                           Number(wrong), Number(outputs), Number(widest)));

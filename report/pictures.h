@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/case.h"
@@ -30,11 +31,13 @@ Svg SweepPicture(const std::string& title, const std::vector<int32_t>& codes,
                  const std::vector<int32_t>& exact, const std::vector<SweepLine>& lines,
                  const std::vector<SweepKink>& kinks);
 
-// Signed distances of integer outputs from the exact ones, in output codes; the exact ones are not
-// counted. Empty where there are fewer than two distances.
+// How often each signed distance from the exact output is there, in output codes or, of floats, in
+// representable values; exact outputs and NaN are not counted. Empty for tensors of other shapes.
+std::map<int64_t, int64_t> ErrorsOf(const Tensor& exact, const Tensor& answer);
+// Bars of these, among so many outputs. Empty where there are fewer than two distances.
+Svg ErrorHistogram(const std::map<int64_t, int64_t>& errors, int64_t outputs,
+                   std::string_view unit = "output codes");
 Svg ErrorHistogram(const Tensor& exact, const Tensor& answer);
-// The same of how often each distance but 0 is there, among so many outputs.
-Svg ErrorHistogram(const std::map<int64_t, int64_t>& counts, int64_t outputs);
 
 // Rows and columns of a large integer output: where it is too small, and where too large. Empty for
 // a small output or one without errors.

@@ -359,6 +359,38 @@ TEST(Pictures, ErrorsAreCountedWithTheirSign) {
   EXPECT_TRUE(MismatchMap(exact, exact).empty());
 }
 
+// Floats are as far as there are representable values between; a NaN is nowhere.
+TEST(Pictures, ErrorsOfFloats) {
+  const Tensor exact = Tensor::Of<float>({4}, std::vector<float>{1, 1, -1, 1});
+  const Tensor answer =
+      Tensor::Of<float>({4}, std::vector<float>{1 + 0x1p-23f, 1, -1 - 0x1p-22f, NAN});
+  EXPECT_EQ(ErrorsOf(exact, answer), (std::map<int64_t, int64_t>{{-2, 1}, {1, 1}}));
+  EXPECT_TRUE(Has(ErrorHistogram(exact, answer).Inline(), "in representable values"));
+}
+
+// A finding of a kernel that no convention describes has what it answered in its case.
+TEST(Pictures, AFindingShowsHowFarItsSubjectIsOff) {
+  OutputFolder folder;
+  RecordedFinding finding = FindingOn("plugin:mine.so", "matches_exact", "rounding");
+  finding.op = "rescale";
+  folder.record.findings = {finding};
+  Case c = CaseOver(Op::kRescale, Tensor(DType::kU8, {1, 90}), DType::kU8);
+  Tensor y = exact::Evaluate(c);
+  y.SetInt(3, 2);
+  y.SetInt(8, 2);
+  const auto page_with = [&](const std::string& by) {
+    c.observed = Observed{by, y};
+    folder.evidence[finding.fingerprint].found = c;
+    return PageOf(folder);
+  };
+  EXPECT_TRUE(
+      Has(page_with("plugin:mine.so"), "plugin:mine.so is off in 2 of 90 outputs, by +2 codes."));
+  y.SetInt(9, 1);
+  EXPECT_TRUE(Has(page_with("plugin:mine.so"),
+                  "histogram of 3 wrong outputs of 90, the largest error is 2"));
+  EXPECT_FALSE(Has(page_with("somebody else"), "histogram of"));
+}
+
 models::Row JudgedRow(const std::string& name, double quantization, double kernel) {
   models::Row row;
   row.name = name;

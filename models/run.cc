@@ -223,7 +223,7 @@ class Runner {
     const graph::Stored* const stored = graph_.FindConstant(name);
     if (stored == nullptr) return nullptr;
     Value value;
-    if (graph::HeldBy(stored->type)) {
+    if (graph::HeldBy(stored->type) || graph::WidenedBy(stored->type)) {
       value = Value::Of(graph_.Read(name, *stored));
     } else if (stored->type == graph::kInt64 || stored->type == graph::kBool) {
       value = Value::Of(stored->type, stored->dims, graph_.ReadIntegers(name, *stored));

@@ -178,7 +178,7 @@ def _layer(row: dict[str, Any], cases: "list[Case]") -> Layer:
                  row["explanation"] or "", measure("sqnr_db"), measure("cosine"),
                  Error(**split["quantization"]) if split else None,
                  Error(**split["kernel"]) if split else None,
-                 bool(split) and split["reference"] == "given", cases)
+                 split is not None and split["reference"] == "given", cases)
 
 
 def _why(row: dict[str, Any]) -> str:

@@ -134,7 +134,9 @@ std::optional<ErrorSplit> SplitError(const Case& c, const Tensor& y, const Tenso
   return split;
 }
 
-double ErrorSplit::sqnr_db() const { return 20 * std::log10(signal.rms / total.rms); }
+double ErrorSplit::sqnr_db() const {
+  return total.rms == 0 ? HUGE_VAL : 20 * std::log10(signal.rms / total.rms);
+}
 
 // |reference - answer|^2 = |reference|^2 + |answer|^2 - 2 reference * answer.
 double ErrorSplit::cosine() const {

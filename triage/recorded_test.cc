@@ -74,6 +74,8 @@ TEST(Split, SignalToNoiseAndCosine) {
   EXPECT_EQ(SplitError(same, exact::Evaluate(same))->sqnr_db(), HUGE_VAL) << "no error";
   same.x = Tensor(DType::kU8, {3, 1});
   EXPECT_TRUE(std::isnan(SplitError(same, exact::Evaluate(same))->cosine())) << "all zero";
+  EXPECT_EQ(SplitError(same, exact::Evaluate(same))->sqnr_db(), HUGE_VAL);
+  EXPECT_EQ(SplitError(same, y)->sqnr_db(), -HUGE_VAL);
 }
 
 // Batches of a product are one case each.

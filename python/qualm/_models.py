@@ -171,11 +171,15 @@ def _layer(row: dict[str, Any], cases: "list[Case]") -> Layer:
     def measure(key: str) -> float | None:
         if not split:
             return None
-        value = split[key]  # JSON has no infinity: without any error there is no noise
-        return value if value is not None else math.inf if key == "sqnr_db" else math.nan
+        if split[key] is not None:
+            return float(split[key])
+        # JSON has no infinities: there is no noise, or no signal.
+        infinite = math.inf if split["total"]["rms"] == 0 else -math.inf
+        return infinite if key == "sqnr_db" else math.nan
+    far = row["worst_lsb"]
     return Layer(row["name"], row["op"], row["operators"], row["output"], row["outputs"],
-                 row["not_exact"], row["worst_lsb"], row["whose"], row["arithmetic"], row["wrong"],
-                 row["explanation"] or "", measure("sqnr_db"), measure("cosine"),
+                 row["not_exact"], math.inf if far is None else float(far), row["whose"], row["arithmetic"],
+                 row["wrong"], row["explanation"] or "", measure("sqnr_db"), measure("cosine"),
                  Error(**split["quantization"]) if split else None,
                  Error(**split["kernel"]) if split else None,
                  split is not None and split["reference"] == "given", cases)

@@ -116,6 +116,13 @@ def test_against_the_model_before_it_was_quantized(model):
     assert run["yq"].kernel.worst == 0  # which is the runtime's against the exact code still
 
 
+def test_layers_without_noise_or_without_signal(model):
+    zero = np.zeros((6, 4), np.float32)
+    for codes, sqnr in ((np.full((6, 4), 120, np.uint8), math.inf), (np.zeros((6, 4), np.uint8), -math.inf)):
+        run = qualm.record_onnx(model, X, runtime="", observed={"yq": codes}, reference={"yq": zero})
+        assert run["yq"].sqnr_db == sqnr and math.isnan(run["yq"].cosine) and "inf" in str(run)
+
+
 def test_observed_values_are_judged_without_a_runtime(model):
     codes = np.zeros((6, 4), np.uint8)
     run = qualm.record_onnx(model, X, runtime="", observed={"yq": codes})

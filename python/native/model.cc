@@ -14,6 +14,7 @@
 
 #include "core/io/asked_runtime.h"
 #include "core/io/model_file.h"
+#include "core/io/tflite_graph.h"
 #include "core/status.h"
 #include "models/run.h"
 #include "models/told.h"
@@ -176,7 +177,15 @@ class Model {
                            [](const std::string& name) { return !name.empty(); });
     }
     PythonRuntime asked(runtime);
-    auto answer = Interruptible([&] { return asked.Run(graph(), Fitted(inputs), wanted); });
+    // A model that takes codes had reals before, under the same name.
+    Values reals = ValuesOf("inputs", inputs);
+    for (const graph::Port& port : graph().inputs()) {
+      const auto at = reals.find(port.name);
+      if (at == reals.end()) continue;
+      if (port.type == graph::kFloat) quantized.Dequantize(port.name, &at->second);
+      models::FitInput(graph(), port, "inputs", &at->second);
+    }
+    auto answer = Interruptible([&] { return asked.Run(graph(), reals, wanted); });
     if (!answer.error.empty())
       throw InputError(path_ + ": " + asked.name() + " refuses it: " + answer.error);
     // A quantizer drops a Relu or Clip that the range of codes does, and keeps the name before it.
@@ -215,6 +224,24 @@ class Model {
   }
 
   bool Makes(const std::string& value) const { return graph().MakerOf(value) != nullptr; }
+
+  // Codes of a tensor of TensorFlow Lite, which knows its scale, become reals.
+  void Dequantize(const std::string& name, Value* value) const {
+    const auto* const lite = dynamic_cast<const tflite::Graph*>(&graph());
+    const tflite::Known* const known = lite == nullptr ? nullptr : lite->Find(name);
+    if (known == nullptr || known->scale.empty() || !value->holds_tensor() ||
+        !IsCode(value->tensor.dtype()))
+      return;
+    const auto number = [&](const std::string& constant) {
+      return graph().Read(constant, *graph().FindConstant(constant)).ValueAt(0);
+    };
+    const double scale = number(known->scale), zero = number(known->zero_point);
+    Tensor reals(DType::kF32, value->shape);
+    for (int64_t i = 0; i < reals.size(); ++i)
+      reals.as<float>()[static_cast<size_t>(i)] =
+          static_cast<float>(scale * (value->tensor.IntAt(i) - zero));
+    *value = Value::Of(std::move(reals));
+  }
 
  private:
   const graph::Graph& graph() const { return *file_.graph; }

@@ -212,7 +212,8 @@ def record_onnx(path: "str | os.PathLike[str]",
     ``observed``
         what somebody's software gave for values of the model; layers are judged on these.
     ``reference``
-        the file of the model before it was quantized, which the runtime then runs on the same inputs,
+        the file of the model before it was quantized, which the runtime then runs on the same inputs
+        (where a .tflite takes codes, on their reals),
         or float32 arrays by the names of its values: layers are compared with these, so that SQNR,
         cosine and quantization include all layers before. Without it, and where a layer's output has
         no namesake there, the real result on the layer's own inputs is the reference.

@@ -180,18 +180,30 @@ def test_a_model_of_tensorflow_lite():
     assert run.others
 
 
-@pytest.fixture
-def onnxruntime(tmp_path, monkeypatch):
-    """ONNX Runtime of this Python, else that of scripts/install-wheel without the NumPy beside it."""
-    if importlib.util.find_spec("onnxruntime"):
+def borrow(monkeypatch, folder, wheel, *names):
+    """The library of this Python, else that of scripts/install-wheel without the NumPy beside it."""
+    if importlib.util.find_spec(names[0]):
         return
     cache = os.environ.get("QUALM_CACHE_DIR") or Path.home() / ".cache" / "qualm"
-    site = Path(cache, "onnxruntime", "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
-    for name in ("onnxruntime", "flatbuffers", "google", "packaging"):
-        if not (site / name).is_dir():
-            pytest.skip("ONNX Runtime is neither in this Python nor in " + str(site))
-        (tmp_path / name).symlink_to(site / name)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    site = Path(cache, wheel, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
+    for pattern in (*names, "flatbuffers", "google"):
+        found = list(site.glob(pattern))
+        if not found:
+            pytest.skip(f"{names[0]} is neither in this Python nor in {site}")
+        for one in found:
+            (folder / one.name).symlink_to(one)
+    monkeypatch.syspath_prepend(str(folder))
+
+
+@pytest.fixture
+def onnxruntime(tmp_path, monkeypatch):
+    borrow(monkeypatch, tmp_path, "onnxruntime", "onnxruntime", "packaging")
+
+
+@pytest.fixture
+def litert(tmp_path, monkeypatch):
+    borrow(monkeypatch, tmp_path, "litert", "ai_edge_litert", "ai_edge_litert-*", "backports", "ml_dtypes", "tqdm",
+           "typing_extensions.py")
 
 
 def test_onnx_runtime_in_this_process(model, onnxruntime):
@@ -216,3 +228,50 @@ def test_the_float_model_is_the_reference(model, tmp_path, onnxruntime):
     real = np.maximum(X @ reals["w1"], 0)
     codes, _ = product("x", "w1", "a", np.clip(np.rint(X / SCALES["x"]) + 128, 0, 255).astype(np.uint8))
     assert run["aq"].against_reference and run["aq"].cosine < 0.95 < np.corrcoef(codes.ravel(), (X @ reals["w1"]).ravel())[0, 1]
+
+
+def product_of_tensorflow_lite(path, w, scales):
+    """y = x w', of reals, or of int8 with these scales and zero points of x, w and y."""
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+
+    def tensor(name, shape, scale=None, zero_point=0, values=None):
+        made = schema.TensorT()
+        made.name, made.shape, made.buffer = name, shape, 0 if values is None else 1
+        made.type = schema.TensorType.FLOAT32 if scale is None else schema.TensorType.INT8
+        if scale is not None:
+            made.quantization = schema.QuantizationParametersT()
+            made.quantization.scale, made.quantization.zeroPoint = [scale], [zero_point]
+        return made
+    parts = scales or [()] * 3
+    graph, model, code = schema.SubGraphT(), schema.ModelT(), schema.OperatorCodeT()
+    graph.tensors = [tensor("x", [3, 8], *parts[0]), tensor("w", list(w.shape), *parts[1], values=w),
+                     tensor("y", [3, w.shape[0]], *parts[2])]
+    operator = schema.OperatorT()
+    operator.opcodeIndex, operator.inputs, operator.outputs = 0, [0, 1, -1], [2]
+    operator.builtinOptionsType = schema.BuiltinOptions.FullyConnectedOptions
+    operator.builtinOptions = schema.FullyConnectedOptionsT()
+    graph.operators, graph.inputs, graph.outputs = [operator], [0], [2]
+    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.FULLY_CONNECTED
+    code.version = 4
+    data = schema.BufferT()
+    data.data = w.reshape(-1).view(np.uint8)
+    model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [code], [graph], [schema.BufferT(), data]
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    path.write_bytes(bytes(builder.Output()))
+
+
+def test_litert_in_this_process_and_reals_for_a_model_of_codes(tmp_path, litert):
+    w = W["w1"].T[:4].copy()
+    scales = [(0.5, 3), (2**-7, 0), (0.25, -5)]
+    product_of_tensorflow_lite(tmp_path / "codes.tflite", w, scales)
+    product_of_tensorflow_lite(tmp_path / "reals.tflite", (w * np.float32(2**-7)).astype(np.float32), None)
+    x = RNG.integers(-128, 128, (3, 8)).astype(np.int8)
+    run = qualm.record_onnx(tmp_path / "codes.tflite", x, reference=tmp_path / "reals.tflite")
+    assert run.by.startswith("LiteRT 2.") and run.ok and run["y"].against_reference
+    real = (x.astype(float) - 3) * 0.5 @ (w.T * 2.0**-7)
+    exact = np.clip(np.rint(real / 0.25) - 5, -128, 127)
+    noise = (exact + 5) * 0.25 - real
+    assert run["y"].quantization.rms == pytest.approx(math.sqrt(np.mean((noise / 0.25)**2)))
+    assert qualm.record_onnx(tmp_path / "codes.tflite", x, runtime="tflite@reference").by.endswith("reference kernels")

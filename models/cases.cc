@@ -148,11 +148,19 @@ class Builder {
     if (layer_.result == Result::kSums) return DType::kS32;
     if (layer_.result == Result::kReals) return DType::kF32;
     if (layer_.kind == Kind::kMaxPool) return Codes(layer_.operands[0].codes).dtype();
-    if (!layer_.out.zero_point.empty()) return Codes(layer_.out.zero_point).dtype();
+    if (!layer_.out.zero_point.empty()) return TypeOfZeroPoint();
     const int64_t told = layer_.out_type.value_or(graph::kNoType);
     const std::optional<DType> held = graph::HeldBy(told);
     Require(held && IsCode(*held), "its codes are of " + graph::TypeName(told));
     return *held;
+  }
+
+  // Of the outputs, which must be codes of 8 bits.
+  DType TypeOfZeroPoint() const {
+    const graph::Stored* const stored = graph_.FindConstant(layer_.out.zero_point);
+    const int64_t type = stored == nullptr ? int64_t{graph::kNoType} : stored->type;
+    Require(!graph::WidenedBy(type), "its codes are of " + graph::TypeName(type));
+    return Codes(layer_.out.zero_point).dtype();
   }
 
   // Type, scale, zero point and clamp of the outputs.
@@ -611,8 +619,7 @@ class Builder {
   void RescaleLargest() {
     Part& part = cases_.parts.back();
     const QParams in = part.c.x_q, out = OneOf(layer_.out);
-    const DType dtype =
-        layer_.out.zero_point.empty() ? cases_.dtype : Codes(layer_.out.zero_point).dtype();
+    const DType dtype = layer_.out.zero_point.empty() ? cases_.dtype : TypeOfZeroPoint();
     if (in == out && dtype == cases_.dtype) return;
     Require(Validate(part.c).empty(), Validate(part.c));
     const Tensor largest = exact::Evaluate(part.c);
@@ -837,7 +844,7 @@ Tensor Cases::Assembled(const std::vector<Tensor>& outputs) const {
 }
 
 Tensor Cases::PieceOf(const Tensor& whole, const Part& part) const {
-  Tensor piece(part.c.out_dtype, part.c.output_shape());
+  Tensor piece(whole.dtype(), part.c.output_shape());
   for (int64_t i = 0; i < piece.size(); ++i) piece.SetBits(i, whole.BitsAt(part.PlaceOf(i)));
   return piece;
 }

@@ -67,6 +67,14 @@ class ModelWriter {
     std::memcpy(raw.data(), integers.data(), raw.size());
     return Stored(name, graph::kInt64, {static_cast<int64_t>(integers.size())}, raw);
   }
+  // Codes of a type that no tensor here has, as raw_data, or as int32_data, a byte in each.
+  ModelWriter& Packed(const std::string& name, int64_t type, const std::vector<int64_t>& dims,
+                      const std::string& bytes, bool as_integers = false) {
+    if (!as_integers) return Stored(name, type, dims, bytes);
+    std::string integers;
+    for (const char byte : bytes) integers += Varint(static_cast<uint8_t>(byte));
+    return Stored(name, type, dims, "", Bytes(5, integers));
+  }
   // Scale and zero point NAME_s and NAME_z.
   ModelWriter& Scale(const std::string& name, float scale, DType dtype, int32_t zero) {
     Tensor of(DType::kF32, {});
@@ -91,10 +99,11 @@ class ModelWriter {
 
  private:
   ModelWriter& Stored(const std::string& name, int64_t type, const std::vector<int64_t>& dims,
-                      const std::string& raw) {
-    std::string tensor;
+                      const std::string& raw, const std::string& more = "") {
+    std::string tensor = more;
     for (const int64_t size : dims) tensor += Integer(1, size);
-    graph_ += Bytes(5, tensor + Integer(2, type) + Bytes(8, name) + Bytes(9, raw));
+    graph_ +=
+        Bytes(5, tensor + Integer(2, type) + Bytes(8, name) + (more.empty() ? Bytes(9, raw) : ""));
     return *this;
   }
   // A size of -1 has a name.

@@ -616,6 +616,63 @@ class FakeRuntime : public graph::ModelRuntime {
   std::vector<std::string> asked;
 };
 
+// Weights of 4 bits are the codes of 8 bits that have these numbers: two in a byte, the first one
+// low.
+TEST(Models, WeightsOfFourBits) {
+  const Tensor x = RandomCodes(DType::kU8, {2, 5}, 1);
+  // 15 codes -8, -7, ... 6.
+  Tensor w(DType::kS8, {5, 3});
+  std::string packed;
+  for (int32_t i = 0; i < 15; ++i) {
+    w.SetInt(i, i - 8);
+    const char nibble = static_cast<char>((i - 8) & 15);
+    i % 2 == 0 ? packed.push_back(nibble) : void(packed.back() |= static_cast<char>(nibble << 4));
+  }
+  const auto product = [&](int form) {
+    ModelWriter model;
+    model.Input("x", graph::kUint8, {2, 5}).Scale("x", 0.5f, DType::kU8, 121);
+    model.Scale("y", 0.25f, DType::kU8, 17);
+    form == 0 ? model.Scale("w", 0.125f, DType::kS8, 0).Constant("w", w)
+              : model.Constant("w_s", Reals({}, {0.125f}))
+                    .Packed("w_z", graph::kInt4, {}, std::string(1, '\0'), form == 2)
+                    .Packed("w", graph::kInt4, {5, 3}, packed, form == 2);
+    return model.Node("DequantizeLinear", {"x", "x_s", "x_z"}, {"xr"})
+        .Node("DequantizeLinear", {"w", "w_s", "w_z"}, {"wr"})
+        .Node("MatMul", {"xr", "wr"}, {"r"})
+        .Node("QuantizeLinear", {"r", "y_s", "y_z"}, {"y"})
+        .Output("y")
+        .Text();
+  };
+  const Values input{{"x", Value::Of(x)}};
+  const ModelRun eight = RunOn(product(0), input);
+  for (const int form : {1, 2}) {
+    const ModelRun four = RunOn(product(form), input);
+    EXPECT_EQ(NamesOfLayers(four), NamesOfLayers(eight)) << form;
+    EXPECT_EQ(TensorOf(four, "y"), TensorOf(eight, "y")) << form;
+  }
+  // The quantizer writes ONNX Runtime's own operators around them, for a bias of int32 too.
+  const std::string bias = ModelWriter()
+                               .Input("x", graph::kFloat, {2})
+                               .Constant("b", Ints({2}, {100, -3}))
+                               .Constant("s", Reals({1}, {0.25f}))
+                               .Node("DequantizeLinear", {"b", "s"}, {"br"}, {}, "com.microsoft")
+                               .Node("Add", {"x", "br"}, {"y"})
+                               .Output("y")
+                               .Text();
+  EXPECT_EQ(TensorOf(RunOn(bias, {{"x", Value::Of(Reals({2}, {1, 2}))}}), "y"),
+            Reals({2}, {26, 1.25f}));
+  // What is quantized to 4 bits, no case says.
+  const std::string into = ModelWriter()
+                               .Input("x", graph::kFloat, {2})
+                               .Constant("s", Reals({}, {0.125f}))
+                               .Packed("z", graph::kInt4, {}, std::string(1, '\0'))
+                               .Node("QuantizeLinear", {"x", "s", "z"}, {"y"})
+                               .Output("y")
+                               .Text();
+  const ModelRun run = RunOn(into, {{"x", Value::Of(Reals({2}, {0.5f, 99}))}});
+  EXPECT_EQ(run.rows.at(0).not_run, "its codes are of int4");
+}
+
 TEST(Models, ARuntimeRunsWhatIsNoLayerAndIsJudgedOnItsOwnInputs) {
   FakeRuntime runtime;
   const Tensor x = Tensor::Of<uint8_t>({1, 4}, std::vector<uint8_t>{1, 2, 3, 4});

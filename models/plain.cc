@@ -93,7 +93,7 @@ class Plain {
         Row{"PAD", &Plain::Pad},
     };
     const auto* const row = std::ranges::find(kRows, node_.op, &Row::op);
-    Require(row != kRows.end() && node_.domain.empty(), Operator());
+    Require(row != kRows.end() && (node_.domain.empty() || IsDequantize(&node_)), Operator());
     return (this->*row->run)();
   }
 

@@ -66,7 +66,7 @@ std::optional<Clip> ClipOf(const Node& node, std::string* refused) {
 bool IsCodeType(int64_t type) { return type == graph::kUint8 || type == graph::kInt8; }
 // Types that only quantized operators have.
 bool IsQuantized(int64_t type) {
-  return IsCodeType(type) || type == graph::kInt16 || type == graph::kInt4;
+  return IsCodeType(type) || type == graph::kInt16 || graph::WidenedBy(type);
 }
 
 class Reader {
@@ -111,7 +111,10 @@ class Reader {
     if (layer_.refused.empty()) layer_.refused = why;
   }
   void RequireCodes(const Operand& operand, bool codes) {
-    const int64_t type = TypeOf(operand.codes);
+    int64_t type = TypeOf(operand.codes);
+    // Weights of 4 bits are read as the codes that they are.
+    if (graph::WidenedBy(type) && graph_.FindConstant(operand.codes) != nullptr)
+      type = graph::TypeOf(*graph::WidenedBy(type));
     if (codes ? !IsCodeType(type) : type != graph::kFloat) {
       Refuse(operand.codes + " is of " + graph::TypeName(type) + ", expected " +
              (codes ? "int8 or uint8" : "float"));

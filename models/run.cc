@@ -119,6 +119,20 @@ void JudgeSums(const Cases& cases, const Tensor& given, const std::string& by, J
   judged->sums = grades;
 }
 
+// Splits the error of the parts that have codes with a scale. `reference`: a whole value, or null.
+void SplitParts(const Cases& cases, const Tensor& given, const Tensor* reference, Judged* judged) {
+  std::vector<triage::ErrorSplit> splits;
+  for (const Part& part : cases.parts) {
+    std::optional<Tensor> real;
+    if (reference != nullptr) real = cases.PieceOf(*reference, part);
+    const auto split =
+        triage::SplitError(part.c, cases.PieceOf(given, part), real ? &*real : nullptr);
+    if (!split) return;
+    if (split->outputs != 0) splits.push_back(*split);
+  }
+  if (!splits.empty()) judged->split = triage::Together(splits);
+}
+
 // `group`: of float nodes, which a runtime may leave as they are.
 Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, bool group,
              Format format) {
@@ -138,6 +152,7 @@ Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, boo
     if (whole.SameAt(i, given)) continue;
     ++judged.departing;
     judged.worst_lsb = std::max(judged.worst_lsb, DistanceLsb(whole, given, i));
+    if (IsCode(whole.dtype())) ++judged.errors[int64_t{given.IntAt(i)} - whole.IntAt(i)];
   }
   if (HasFloatX(cases.parts.front().c)) {
     JudgeSums(cases, given, by, &judged);
@@ -208,7 +223,7 @@ class Runner {
     const graph::Stored* const stored = graph_.FindConstant(name);
     if (stored == nullptr) return nullptr;
     Value value;
-    if (graph::HeldBy(stored->type)) {
+    if (graph::HeldBy(stored->type) || graph::WidenedBy(stored->type)) {
       value = Value::Of(graph_.Read(name, *stored));
     } else if (stored->type == graph::kInt64 || stored->type == graph::kBool) {
       value = Value::Of(stored->type, stored->dims, graph_.ReadIntegers(name, *stored));
@@ -457,10 +472,32 @@ class Runner {
         row.judged =
             Judge(cases, theirs.tensor, of_user ? options_.by : run_.by, group, graph_.format());
         row.judged->on_own_inputs = all;
+        if (options_.split)
+          SplitParts(cases, theirs.tensor, ReferenceOf(row.layer, cases), &*row.judged);
       } catch (const NotRun& reason) {
         row.not_judged = reason.why;
       }
     }
+  }
+
+  // What the model computed there before it was quantized: quantizers keep the name of a value for
+  // the reals that are quantized, or add to it.
+  const Tensor* ReferenceOf(const Layer& layer, const Cases& cases) const {
+    std::vector<std::string> names{layer.out.codes};
+    if (!layer.inside.empty() && layer.inside.back()->Is("QuantizeLinear"))
+      names.push_back(layer.inside.back()->Input(0));
+    constexpr std::string_view kAdded = "_quantized";
+    if (layer.out.codes.ends_with(kAdded))
+      names.push_back(layer.out.codes.substr(0, layer.out.codes.size() - kAdded.size()));
+    for (const std::string& name : names) {
+      const auto at = options_.reference.find(name);
+      if (at == options_.reference.end() || !at->second.holds_tensor()) continue;
+      const Tensor& real = at->second.tensor;
+      if (real.dtype() != DType::kF32 || at->second.shape != cases.shape) continue;
+      if (std::ranges::all_of(real.as<float>(), [](float v) { return std::isfinite(v); }))
+        return &real;
+    }
+    return nullptr;
   }
 
   End EndOf(const std::string& name) {
@@ -526,6 +563,32 @@ std::optional<std::pair<double, double>> RangeOfReader(const Graph& graph,
 
 ModelRun RunModel(const Graph& graph, const ModelOptions& options) {
   return Runner(graph, options).Run();
+}
+
+void FitInput(const Graph& graph, const graph::Port& port, const std::string& field, Value* value) {
+  if (port.type == graph::kInt64 && value->type == graph::kInt32) {
+    std::vector<int64_t> integers;
+    for (int64_t i = 0; i < value->tensor.size(); ++i) integers.push_back(value->tensor.IntAt(i));
+    *value = Value::Of(graph::kInt64, value->shape, std::move(integers));
+  }
+  const auto shape_fits = [&] {
+    if (!port.shape) return true;
+    if (port.shape->size() != value->shape.size()) return false;
+    for (size_t i = 0; i < value->shape.size(); ++i) {
+      if ((*port.shape)[i] >= 0 && (*port.shape)[i] != value->shape[i]) return false;
+    }
+    return true;
+  };
+  if (value->type == port.type && shape_fits()) return;
+  std::string shape;
+  if (port.shape) {
+    for (const int64_t size : *port.shape)
+      shape += (shape.empty() ? " [" : ",") + (size < 0 ? "?" : std::to_string(size));
+    shape += shape.empty() ? " []" : "]";
+  }
+  graph.Fail(field + " " + port.name,
+             fmt::format("is {} [{}], expected {}{}", graph::TypeName(value->type),
+                         fmt::join(value->shape, ","), graph::TypeName(port.type), shape));
 }
 
 Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,

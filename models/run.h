@@ -17,6 +17,7 @@
 #include "core/verdict.h"
 #include "models/plan.h"
 #include "oracles/conventions/float_sums.h"
+#include "triage/recorded.h"
 
 namespace qualm::models {
 
@@ -36,6 +37,10 @@ struct Judged {
   bool undefined = false;  // no convention of a library defines the case
   std::string diagnosis;   // of an answer that no convention gives: one sentence, "" if too large
   std::vector<Case> differing;  // with what they gave as `observed`
+  // Of codes, where it was asked for: what of the distance to the real results, or to the
+  // reference, is quantization and what the kernel; and how often the answer is how many codes off.
+  std::optional<triage::ErrorSplit> split;
+  std::map<int64_t, int64_t> errors;
 
   bool exact() const { return departing == 0; }
   // What is asked of the layer: exact outputs, of f32 x float32 sums.
@@ -74,6 +79,10 @@ struct ModelOptions {
   std::string by;          // who: "recorded"
   // Runs the nodes that are no layers, and gives its own values. May be null.
   graph::ModelRuntime* runtime = nullptr;
+  // Each layer's error in parts (Judged::split), which takes as long as the exact run.
+  bool split = false;
+  // With `split`: float32 outputs of a model before it was quantized, by the names of its values.
+  graph::Values reference;
   // Told which row is looked at, of how many. May be null.
   std::function<void(size_t, size_t)> progress = nullptr;
 };
@@ -93,6 +102,11 @@ struct ModelRun {
 // Throws InputError "NAME: FIELD: what, expected what" for a broken model, and for a recorded value
 // of another type or shape than the layer makes.
 ModelRun RunModel(const graph::Graph& graph, const ModelOptions& options);
+
+// The value as the input of the graph takes it: int64 comes as int32, which qualm's arrays have.
+// Throws InputError "NAME: FIELD: what, expected what" for another type or shape.
+void FitInput(const graph::Graph& graph, const graph::Port& port, const std::string& field,
+              graph::Value* value);
 
 // Random values for the inputs that are not given: codes of every value; reals in the range of the
 // QuantizeLinear that reads them, else -1 to 1; integers 0 and 1. Sizes that the model leaves open

@@ -393,6 +393,31 @@ class FakeRuntime : public graph::ModelRuntime {
   std::string asked;
 };
 
+// Two codes in a byte, the first one low; the last of an odd number is alone.
+TEST(Tflite, WeightsOfFourBits) {
+  Tensor w(DType::kS8, {3, 5});
+  std::string packed;
+  for (int32_t i = 0; i < 15; ++i) {
+    w.SetInt(i, i - 8);
+    const auto nibble = static_cast<char>((i - 8) & 15);
+    if (i % 2 == 0) packed.push_back(nibble);
+    if (i % 2 == 1) packed.back() = static_cast<char>(packed.back() | nibble << 4);
+  }
+  const LiteQ scales{{0.125f, 0.25f, 0.5f}, {0, 0, 0}};
+  const auto product = [&](bool four) {
+    TfliteWriter model;
+    const int32_t x = model.Tensor("x", test::kLiteInt8, {2, 5}, kX);
+    const int32_t weights = four ? model.Tensor("w", test::kLiteInt4, {3, 5}, scales, packed)
+                                 : model.Constant("w", w, scales);
+    const int32_t y = model.Tensor("y", test::kLiteInt8, {2, 3}, kY);
+    return model.Op(9, {x, weights, -1}, {y}).Inputs({x}).Outputs({y}).Text();
+  };
+  const Values inputs{{"x", Value::Of(RandomCodes(DType::kS8, {2, 5}, 1))}};
+  const ModelRun eight = RunOn(product(false), inputs), run = RunOn(product(true), inputs);
+  EXPECT_EQ(LayersOf(run), LayersOf(eight));
+  EXPECT_EQ(TensorOf(run, "y"), TensorOf(eight, "y"));
+}
+
 TEST(Tflite, WhatNoCaseSaysTheRuntimeRuns) {
   TfliteWriter model;
   const int32_t x = model.Tensor("x", test::kLiteFloat, {1, 2});
@@ -400,11 +425,12 @@ TEST(Tflite, WhatNoCaseSaysTheRuntimeRuns) {
   const int32_t y = model.Tensor("y", test::kLiteInt16, {1, 2}, kX);
   const int32_t hybrid = model.Tensor("hybrid", test::kLiteFloat, {1, 2});
   const int32_t w = model.Constant("w", RandomCodes(DType::kS8, {2, 2}, 1), {{0.5f}, {0}});
-  const int32_t packed = model.Tensor("packed", 17, {2, 2}, {{0.5f}, {0}}, "ab");
+  // Of 4 bits weights are codes, and activations are not.
+  const int32_t packed = model.Tensor("packed", test::kLiteInt4, {1, 2}, {{0.5f}, {0}});
   const int32_t z = model.Tensor("z", test::kLiteInt8, {1, 2}, kX);
   const int32_t v = model.Tensor("v", test::kLiteFloat, {1, 2});
   model.Op(114, {x}, {q}).Op(0, {q, q}, {y}).Op(9, {x, w, -1}, {hybrid});
-  model.Op(9, {z, packed, -1}, {z}).Op(0, {hybrid, hybrid}, {v});
+  model.Op(114, {z}, {packed}).Op(0, {hybrid, hybrid}, {v});
   const std::string text = model.Inputs({x, z}).Outputs({y, hybrid, z, v}).Text();
   const Values inputs{{"x", Value::Of(Tensor(DType::kF32, {1, 2}))},
                       {"z", Value::Of(Tensor(DType::kS8, {1, 2}))}};
@@ -413,12 +439,12 @@ TEST(Tflite, WhatNoCaseSaysTheRuntimeRuns) {
             "QUANTIZE: q is of int16, expected int8 or uint8, "
             "ADD: q is of int16, expected int8 or uint8, "
             "FULLY_CONNECTED: x is of float, expected int8 or uint8, "
-            "FULLY_CONNECTED: packed is of int4, expected int8 or uint8, ADD: ");
-  EXPECT_EQ(runtime.asked, "QUANTIZE x; ADD q; FULLY_CONNECTED x; FULLY_CONNECTED z; ADD hybrid; ");
+            "QUANTIZE: packed is of int4, expected int8 or uint8, ADD: ");
+  EXPECT_EQ(runtime.asked, "QUANTIZE x; ADD q; FULLY_CONNECTED x; QUANTIZE z; ADD hybrid; ");
   EXPECT_EQ(LayersOf(RunOn(text, inputs)),
             "QUANTIZE: q is of int16, expected int8 or uint8, ADD: behind q, "
             "FULLY_CONNECTED: x is of float, expected int8 or uint8, "
-            "FULLY_CONNECTED: packed is of int4, expected int8 or uint8");
+            "QUANTIZE: packed is of int4, expected int8 or uint8");
 }
 
 std::string SmallModel() {

@@ -128,6 +128,7 @@ enum LiteType : int8_t {
   kLiteInt32 = 2,
   kLiteUint8 = 3,
   kLiteInt16 = 7,
+  kLiteInt4 = 17,
   kLiteInt8 = 9
 };
 enum LiteOptions : uint8_t {

@@ -339,6 +339,10 @@ std::string MonotoneOf(const Certificate& certificate, int64_t falls, const RunO
                 : "no: the steps give another result";
 }
 
+std::string WrongText(const Certificate::Wrong& wrong) {
+  return fmt::format("{}: expected {}, actual {}", wrong.input, wrong.expected, wrong.actual);
+}
+
 }  // namespace
 
 std::vector<Case> ProblemsFor(const Case& c, Op op) {
@@ -406,6 +410,47 @@ int64_t WholeOf(const Certificate& certificate) {
     throw InputError(fmt::format("--full: is missing, {} has no steps to find", Name(op)));
   }
   return sets == 1 ? static_cast<int64_t>(domain.size()) : sets;
+}
+
+void Plan(const std::vector<Case>& problems, Certificate::Method method, Certificate* plan) {
+  for (const Case& problem : problems) {
+    const Domain domain(problem);
+    plan->any_weights |= domain.inputs() == Inputs::kQuads;
+    plan->problems.push_back(domain.Alone(0).first);
+  }
+  const bool by_steps =
+      method == Certificate::Method::kSteps && !HasSteps(Domain(problems.front()));
+  plan->method = by_steps ? Certificate::Method::kFull : method;
+  plan->compiler = Compiler();
+  plan->whole = WholeOf(*plan);
+}
+
+std::string Compiler() {
+#if defined(__clang__)
+  return fmt::format("clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#else
+  return fmt::format("gcc {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#endif
+}
+
+std::string SummaryOf(const Certificate& c) {
+  const Domain domain(ProblemAt(c, 0));
+  const int64_t sets = SetsOf(c);
+  std::string text = fmt::format("{} on {}: {}{}, {} of {} outputs wrong against {} (asked {})\n",
+                                 c.subject, Name(c.problems[0].op), Name(domain.inputs()),
+                                 sets > 1 ? fmt::format(" for {} parameter sets", sets) : "",
+                                 c.wrong, c.judged, c.contract, c.asked);
+  if (c.wrong_nan != 0) text += fmt::format("  {} of them are NaN\n", c.wrong_nan);
+  const std::string set =
+      sets > 1 && c.worst ? fmt::format("parameter set {}, ", c.worst->set) : "";
+  if (c.worst) text += "  worst: " + set + WrongText(*c.worst) + "\n";
+  if (c.first && c.first != c.worst) text += "  first: " + WrongText(*c.first) + "\n";
+  if (!c.complete()) {
+    int64_t done = 0;
+    for (const auto& [first, last] : c.covered) done += last - first;
+    text += fmt::format("  part of the whole: {} of {}\n", done, c.whole);
+  }
+  return text + "  rises with its input: " + c.monotone + "\n";
 }
 
 std::string Exhaust(Certificate* certificate, const RunOptions& options) {

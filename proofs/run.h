@@ -35,6 +35,14 @@ bool TakesSteps(const Certificate& certificate);
 // cannot be exhausted.
 int64_t WholeOf(const Certificate& certificate);
 
+// Makes `*plan`, whose scales and zero points are there, the certificate of these problems, to be
+// judged by `method`; by every input instead where the outputs are no steps. Throws as WholeOf.
+void Plan(const std::vector<Case>& problems, Certificate::Method method, Certificate* plan);
+// That built this program: "clang 19.1.7".
+std::string Compiler();
+// What was found, in a few lines for people.
+std::string SummaryOf(const Certificate& certificate);
+
 struct RunOptions {
   int jobs = 1;
   // The part of [0, whole) to judge: all of it that is not covered yet.

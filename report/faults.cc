@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -255,9 +256,20 @@ void AddPictures(const Shown& shown, const Convention* convention, const Fault& 
   const std::string who = WithoutFolders(shown.finding->subject);
   if (fault.kind == "pair-saturation" && convention != nullptr)
     AddSweep(*c, who, *convention, blocks);
-  const auto answer = AnswerOf(*c, !shown.large, who, convention);
+  // A case of the user may hold what somebody else gave.
+  const bool recorded = !shown.large || (c->observed && c->observed->by == shown.finding->subject);
+  const auto answer = AnswerOf(*c, recorded, who, convention);
   if (!answer) return;
   const Tensor exact = exact::Evaluate(*c);
+  if (const auto errors = ErrorsOf(exact, answer->y); errors.size() == 1) {
+    const auto& [error, count] = *errors.begin();
+    blocks.push_back(Paragraph{
+        Text(fmt::format("On the case as it was found, {} is off in {} of {}, by {:+} {}.", who,
+                         Number(count), Count(exact.size(), "output"), error,
+                         IsFloat(exact.dtype()) ? "in the last place"
+                         : std::abs(error) == 1 ? "code"
+                                                : "codes"))});
+  }
   if (Svg histogram = ErrorHistogram(exact, answer->y); !histogram.empty()) {
     std::string caption =
         "How far " + who + " is off on the case as it was found: " + histogram.says();

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/verdict.h"
 #include "report/words.h"
 
 namespace qualm::report {
@@ -64,18 +65,31 @@ Svg SweepPicture(const std::string& title, const std::vector<int32_t>& codes,
   return chart.svg();
 }
 
-Svg ErrorHistogram(const Tensor& exact, const Tensor& answer) {
-  if (!AreCodes(exact, answer)) return {};
-  std::map<int64_t, int64_t> counts;
-  int64_t wrong = 0, widest = 1;
+std::map<int64_t, int64_t> ErrorsOf(const Tensor& exact, const Tensor& answer) {
+  std::map<int64_t, int64_t> errors;
+  if (exact.dtype() != answer.dtype() || exact.size() != answer.size()) return errors;
   for (int64_t i = 0; i < exact.size(); ++i) {
-    const int64_t error = ErrorAt(exact, answer, i);
-    if (error == 0) continue;
-    ++counts[error];
-    ++wrong;
+    const double e = exact.ValueAt(i), a = answer.ValueAt(i);
+    if (exact.SameAt(i, answer) || std::isnan(e) || std::isnan(a)) continue;
+    const double distance = DistanceLsb(exact, answer, i);
+    ++errors[static_cast<int64_t>(a < e ? -distance : distance)];
+  }
+  return errors;
+}
+
+Svg ErrorHistogram(const Tensor& exact, const Tensor& answer) {
+  return ErrorHistogram(ErrorsOf(exact, answer), exact.size(),
+                        IsFloat(exact.dtype()) ? "representable values" : "output codes");
+}
+
+Svg ErrorHistogram(const std::map<int64_t, int64_t>& counts, int64_t outputs,
+                   std::string_view unit) {
+  if (counts.size() < 2) return {};
+  int64_t wrong = 0, widest = 1;
+  for (const auto& [error, count] : counts) {
+    wrong += count;
     widest = std::max(widest, std::abs(error));
   }
-  if (counts.size() < 2) return {};
   // Bars are so wide that no more than 41 are drawn.
   const int64_t step = (2 * widest + 41) / 41;
   std::map<int64_t, int64_t> bars;
@@ -86,10 +100,10 @@ Svg ErrorHistogram(const Tensor& exact, const Tensor& answer) {
   const int64_t most =
       std::ranges::max_element(bars, {}, [](const auto& bar) { return bar.second; })->second;
   const auto edge = static_cast<double>(widest + step);
-  Chart chart({"error: answer − exact, in output codes", -edge, edge},
+  Chart chart({fmt::format("error: answer − exact, in {}", unit), -edge, edge},
               {"number of outputs", 0, static_cast<double>(most)},
               fmt::format("histogram of {} wrong outputs of {}, the largest error is {}",
-                          Number(wrong), Number(exact.size()), Number(widest)));
+                          Number(wrong), Number(outputs), Number(widest)));
   for (const auto& [bar, count] : bars) {
     const auto from = static_cast<double>(bar * step);
     const std::string which = step == 1

@@ -4,7 +4,9 @@
 #define QUALM_REPORT_PICTURES_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/case.h"
@@ -29,8 +31,12 @@ Svg SweepPicture(const std::string& title, const std::vector<int32_t>& codes,
                  const std::vector<int32_t>& exact, const std::vector<SweepLine>& lines,
                  const std::vector<SweepKink>& kinks);
 
-// Signed distances of integer outputs from the exact ones, in output codes; the exact ones are not
-// counted. Empty where there are fewer than two distances.
+// How often each signed distance from the exact output is there, in output codes or, of floats, in
+// representable values; exact outputs and NaN are not counted. Empty for tensors of other shapes.
+std::map<int64_t, int64_t> ErrorsOf(const Tensor& exact, const Tensor& answer);
+// Bars of these, among so many outputs. Empty where there are fewer than two distances.
+Svg ErrorHistogram(const std::map<int64_t, int64_t>& errors, int64_t outputs,
+                   std::string_view unit = "output codes");
 Svg ErrorHistogram(const Tensor& exact, const Tensor& answer);
 
 // Rows and columns of a large integer output: where it is too small, and where too large. Empty for

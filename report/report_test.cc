@@ -23,6 +23,7 @@
 #include "report/forum.h"
 #include "report/html.h"
 #include "report/markdown.h"
+#include "report/model_page.h"
 #include "report/overview.h"
 #include "report/pictures.h"
 #include "report/sum_tree.h"
@@ -356,6 +357,94 @@ TEST(Pictures, ErrorsAreCountedWithTheirSign) {
   EXPECT_TRUE(Has(MismatchMap(exact, answer).Inline(), "row 2, column 3: 1 wrong, -10 in all"));
   EXPECT_TRUE(ErrorHistogram(exact, exact).empty());
   EXPECT_TRUE(MismatchMap(exact, exact).empty());
+}
+
+// Floats are as far as there are representable values between; a NaN is nowhere.
+TEST(Pictures, ErrorsOfFloats) {
+  const Tensor exact = Tensor::Of<float>({4}, std::vector<float>{1, 1, -1, 1});
+  const Tensor answer =
+      Tensor::Of<float>({4}, std::vector<float>{1 + 0x1p-23f, 1, -1 - 0x1p-22f, NAN});
+  EXPECT_EQ(ErrorsOf(exact, answer), (std::map<int64_t, int64_t>{{-2, 1}, {1, 1}}));
+  EXPECT_TRUE(Has(ErrorHistogram(exact, answer).Inline(), "in representable values"));
+}
+
+// A finding of a kernel that no convention describes has what it answered in its case.
+TEST(Pictures, AFindingShowsHowFarItsSubjectIsOff) {
+  OutputFolder folder;
+  RecordedFinding finding = FindingOn("plugin:mine.so", "matches_exact", "rounding");
+  finding.op = "rescale";
+  folder.record.findings = {finding};
+  Case c = CaseOver(Op::kRescale, Tensor(DType::kU8, {1, 90}), DType::kU8);
+  Tensor y = exact::Evaluate(c);
+  y.SetInt(3, 2);
+  y.SetInt(8, 2);
+  const auto page_with = [&](const std::string& by) {
+    c.observed = Observed{by, y};
+    folder.evidence[finding.fingerprint].found = c;
+    return PageOf(folder);
+  };
+  EXPECT_TRUE(
+      Has(page_with("plugin:mine.so"), "plugin:mine.so is off in 2 of 90 outputs, by +2 codes."));
+  y.SetInt(9, 1);
+  EXPECT_TRUE(Has(page_with("plugin:mine.so"),
+                  "histogram of 3 wrong outputs of 90, the largest error is 2"));
+  EXPECT_FALSE(Has(page_with("somebody else"), "histogram of"));
+}
+
+models::Row JudgedRow(const std::string& name, double quantization, double kernel) {
+  models::Row row;
+  row.name = name;
+  row.op = Op::kLinear;
+  row.judged.emplace();
+  row.judged->outputs = 10;
+  row.judged->departing = kernel != 0 ? 1 : 0;
+  auto& split = row.judged->split.emplace();
+  split.quantization = {quantization, 2 * quantization};
+  split.kernel = {kernel, 4 * kernel};
+  split.signal = split.answer = {100, 100};
+  split.total = split.quantization;
+  return row;
+}
+
+// On a logarithmic axis from a hundredth of a code; what is nothing has no bar.
+TEST(ModelPage, BarsGrowWithTheErrorOfALayer) {
+  models::ModelRun run;
+  run.rows = {JudgedRow("a", 0.25, 0), JudgedRow("a<b", 0.25, 2.5), JudgedRow("c", 25, 0)};
+  const std::string bars = LayerBars(run).Inline();
+  const auto width = [&](const std::string& title) {
+    const size_t at = bars.find("<title>" + title);
+    EXPECT_NE(at, std::string::npos) << title;
+    const size_t from = bars.rfind("width=\"", at);
+    return std::stod(bars.substr(from + 7));
+  };
+  const double low = width("a: quantization 0.25 (at most 0.5)");
+  EXPECT_NEAR(low, width("a&lt;b: quantization 0.25 (at most 0.5)"), 0.1);
+  const double decade = width("c: quantization 25 (at most 50)") - low;
+  EXPECT_NEAR(width("a&lt;b: kernel error 2.5 (at most 10)") - low, decade / 2, 0.2);
+  EXPECT_FALSE(Has(bars, "a: kernel error"));
+  EXPECT_TRUE(LayerBars({}).empty());
+}
+
+TEST(ModelPage, TheWorstLayerIsFirstAndWhatIsNotJudgedHasItsReason) {
+  models::ModelRun run;
+  run.by = "somebody";
+  run.rows = {
+      JudgedRow("good", 0.25, 0), JudgedRow("far", 0.25, 3), JudgedRow("near", 0.25, 1), {}};
+  run.rows[1].judged->conventions = {"fbgemm@avx2"};
+  run.rows[2].judged->conventions = {};
+  run.rows[1].judged->errors = {{-3, 2}, {9, 1}};
+  run.rows[3].name = "soft";
+  run.rows[3].not_run = "operator Softmax";
+  const std::string page = ModelPage(run, "folder/net.onnx", {"drawn"});
+  const size_t table = page.find("whose arithmetic");
+  const size_t near = page.find("near", table), far = page.find("far", table);
+  EXPECT_LT(near, far) << "no known arithmetic comes first, however small";
+  EXPECT_LT(far, page.find("good", table));
+  EXPECT_TRUE(
+      Has(page, "somebody: of 3 layers: 1 exact, 1 not exact in a known way, 1 WRONG: near"));
+  EXPECT_TRUE(Has(page, "histogram of 3 wrong outputs of 10, the largest error is 9"));
+  EXPECT_TRUE(Has(page, "not run: operator Softmax"));
+  EXPECT_FALSE(Has(page, "folder/"));
 }
 
 TEST(Markdown, TextStaysText) {

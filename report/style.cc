@@ -79,7 +79,8 @@ background:var(--bg);color:var(--fg);max-width:100%}
 [hidden]{display:none}
 @media(max-width:40rem){main{padding:.7rem}.verdict{font-size:1.2rem}section.item{padding:.1rem .6rem .6rem}
 .matrix tbody th{white-space:normal;min-width:9.6rem;max-width:9.6rem;
-overflow-wrap:anywhere}}
+overflow-wrap:anywhere}
+figure{margin-right:0;overflow-x:auto}figure svg{min-width:26rem}}
 @media print{nav,.copy{display:none}}
 )css";
 

@@ -40,14 +40,6 @@ struct Options : CommonOptions {
   std::vector<std::string> merge;
 };
 
-#if defined(__clang__)
-const std::string kCompiler =
-    fmt::format("clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
-#else
-const std::string kCompiler =
-    fmt::format("gcc {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
-#endif
-
 float ReadScale(const std::string& option, const std::string& text) {
   const std::optional<float> value = ParseFloatText(text);
   if (!value || !std::isfinite(*value) || *value <= 0)
@@ -186,20 +178,14 @@ Certificate PlanOf(const Options& options) {
   if (!options.scales.empty()) plan.scales = ReadScales(options.scales);
   if (!options.zero_points.empty())
     plan.zero_points = ReadZeroPoints(options.zero_points, problems.front());
-  for (const Case& problem : problems) {
-    const proofs::Domain domain(problem);
-    plan.any_weights |= domain.inputs() == proofs::Inputs::kQuads;
-    plan.problems.push_back(domain.Alone(0).first);
-  }
-  const bool steps = proofs::HasSteps(proofs::Domain(problems.front()));
-  plan.method = options.each             ? Certificate::Method::kEach
-                : options.intervals      ? Certificate::Method::kIntervals
-                : options.full || !steps ? Certificate::Method::kFull
-                                         : Certificate::Method::kSteps;
   plan.per_call = options.per_call;
   plan.qualm = QUALM_VERSION;
-  plan.compiler = kCompiler;
-  plan.whole = proofs::WholeOf(plan);
+  proofs::Plan(problems,
+               options.each        ? Certificate::Method::kEach
+               : options.intervals ? Certificate::Method::kIntervals
+               : options.full      ? Certificate::Method::kFull
+                                   : Certificate::Method::kSteps,
+               &plan);
   return plan;
 }
 
@@ -214,30 +200,6 @@ auto ShownIn(Progress& progress) {
     progress.Show(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
                   fmt::format("{} of {}, {} wrong", done, all, wrong));
   };
-}
-
-std::string WrongText(const Certificate::Wrong& wrong) {
-  return fmt::format("{}: expected {}, actual {}", wrong.input, wrong.expected, wrong.actual);
-}
-
-std::string Summary(const Certificate& c) {
-  const proofs::Domain domain(proofs::ProblemAt(c, 0));
-  const int64_t sets = proofs::SetsOf(c);
-  std::string text = fmt::format("{} on {}: {}{}, {} of {} outputs wrong against {} (asked {})\n",
-                                 c.subject, Name(c.problems[0].op), Name(domain.inputs()),
-                                 sets > 1 ? fmt::format(" for {} parameter sets", sets) : "",
-                                 c.wrong, c.judged, c.contract, c.asked);
-  if (c.wrong_nan != 0) text += fmt::format("  {} of them are NaN\n", c.wrong_nan);
-  const std::string set =
-      sets > 1 && c.worst ? fmt::format("parameter set {}, ", c.worst->set) : "";
-  if (c.worst) text += "  worst: " + set + WrongText(*c.worst) + "\n";
-  if (c.first && c.first != c.worst) text += "  first: " + WrongText(*c.first) + "\n";
-  if (!c.complete()) {
-    int64_t done = 0;
-    for (const auto& [first, last] : c.covered) done += last - first;
-    text += fmt::format("  part of the whole: {} of {}\n", done, c.whole);
-  }
-  return text + "  rises with its input: " + c.monotone + "\n";
 }
 
 std::optional<Finding> FindingOf(const Certificate& c) {
@@ -337,7 +299,7 @@ std::string JudgeOne(const Options& options, const Subject& subject, const Part&
 
 void Report(Session& session, const Options& options, const Certificate& certificate,
             JsonList& blocks) {
-  session.Print("{}", Summary(certificate));
+  session.Print("{}", proofs::SummaryOf(certificate));
   session.totals.Add(certificate.wrong == 0 ? Judgement::kPassed : Judgement::kFailed);
   if (auto finding = FindingOf(certificate)) {
     if (!options.worst.empty()) {
@@ -395,7 +357,7 @@ int RunVerify(const Options& options) {
   const Subject& subject = *session.subjects.front();
   Certificate here = certificate;
   here.qualm = QUALM_VERSION;
-  here.compiler = kCompiler;
+  here.compiler = proofs::Compiler();
   FillIn(&here, subject);
   RequireFits(options.verify, certificate, here);
   here.judged = here.asked = here.wrong = here.wrong_nan = 0;
@@ -425,7 +387,7 @@ int RunVerify(const Options& options) {
   here.compiler = certificate.compiler;
   here.asked = certificate.asked;  // a search may take another way
   const bool holds = failed.empty() && here == certificate;
-  session.Print("{}{}: {}\n", Summary(here), options.verify,
+  session.Print("{}{}: {}\n", proofs::SummaryOf(here), options.verify,
                 holds            ? "holds"
                 : failed.empty() ? fmt::format("does not hold: {} wrong outputs were certified",
                                                certificate.wrong)

@@ -17,10 +17,13 @@
 #include "core/io/npy.h"
 #include "core/io/shell_word.h"
 #include "core/io/short_path.h"
+#include "core/io/text_file.h"
 #include "core/slice.h"
 #include "core/status.h"
 #include "models/run.h"
+#include "models/told.h"
 #include "oracles/exact/exact.h"
+#include "report/model_page.h"
 #include "tools/progress.h"
 #include "tools/recorded.h"
 #include "tools/session.h"
@@ -57,43 +60,6 @@ graph::Values ValuesOf(const std::string& option, const std::vector<std::string>
   return values;
 }
 
-// Values of int64 inputs come as int32, which qualm's arrays have.
-void FitInput(const graph::Graph& graph, const graph::Port& port, graph::Value* value) {
-  if (port.type == graph::kInt64 && value->type == graph::kInt32) {
-    std::vector<int64_t> integers;
-    for (int64_t i = 0; i < value->tensor.size(); ++i) integers.push_back(value->tensor.IntAt(i));
-    *value = graph::Value::Of(graph::kInt64, value->shape, std::move(integers));
-  }
-  const auto shape_fits = [&] {
-    if (!port.shape) return true;
-    if (port.shape->size() != value->shape.size()) return false;
-    for (size_t i = 0; i < value->shape.size(); ++i) {
-      if ((*port.shape)[i] >= 0 && (*port.shape)[i] != value->shape[i]) return false;
-    }
-    return true;
-  };
-  if (value->type == port.type && shape_fits()) return;
-  std::string shape;
-  if (port.shape) {
-    for (const int64_t size : *port.shape)
-      shape += (shape.empty() ? " [" : ",") + (size < 0 ? "?" : std::to_string(size));
-    shape += shape.empty() ? " []" : "]";
-  }
-  graph.Fail("--input " + port.name,
-             fmt::format("is {} [{}], expected {}{}", graph::TypeName(value->type),
-                         fmt::join(value->shape, ","), graph::TypeName(port.type), shape));
-}
-
-std::string WhoseText(const Judged& judged) {
-  if (judged.sums) {
-    return (judged.outside_sums ? "NO FLOAT32 SUMS: " : "float32 sums: ") + judged.sums->text();
-  }
-  if (judged.exact()) return "exact";
-  if (judged.node_by_node) return "float32, node by node (" + judged.conventions[0] + ")";
-  if (!judged.conventions.empty()) return FewNames(triage::ConventionsText(judged.conventions));
-  return judged.undefined ? "no convention defines this case" : "NO KNOWN ARITHMETIC";
-}
-
 std::string FarText(const Judged& judged, bool real) {
   return judged.exact() ? "0" : fmt::format("{:.4g}{}", judged.worst_lsb, real ? " ulp" : "");
 }
@@ -109,7 +75,7 @@ std::string RowText(const Row& row) {
   }
   if (row.judged) {
     return fmt::format("{:>9}  {:>8}  {}{}", row.judged->departing,
-                       FarText(*row.judged, IsReal(row)), WhoseText(*row.judged),
+                       FarText(*row.judged, IsReal(row)), models::WhoseText(*row.judged),
                        row.judged->on_own_inputs ? "" : ", on exact inputs");
   }
   return row.not_judged.empty() ? "" : "not judged: " + OneLine(row.not_judged);
@@ -140,37 +106,12 @@ std::string TableText(const ModelRun& run) {
   text += fmt::format("  {:<{}}  {:<{}}  {:<{}}{}\n", "layer", name, "operation", operation,
                       "output", run.by.empty() ? 0 : shape,
                       run.by.empty() ? "" : "  not exact   at most  whose arithmetic");
-  int64_t layers = 0, exact = 0, sums = 0, named = 0, undefined = 0, lost = 0, ran = 0;
-  std::vector<std::string> wrong;
   for (const Row& row : run.rows) {
     std::string line = fmt::format("  {:<{}}  {:<{}}  {:<{}}  {}", LayerName(row), name,
                                    OperationText(row), operation, row.shape, shape, RowText(row));
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-    if (!row.op) {
-      ++(row.by.empty() ? lost : ran);
-      continue;
-    }
-    ++layers;
-    if (!row.judged) continue;
-    if (row.judged->exact()) {
-      ++exact;
-    } else if (row.judged->right()) {
-      ++sums;
-    } else if (row.judged->is_wrong()) {
-      wrong.push_back(OneLine(row.name));
-    } else {
-      ++(row.judged->undefined ? undefined : named);
-    }
   }
-  text += "  of " + Plural(layers, "layer");
-  if (!run.by.empty()) text += fmt::format(": {} exact", exact);
-  if (sums != 0) text += fmt::format(", {} float32 sums", sums);
-  if (named != 0) text += fmt::format(", {} not exact in a known way", named);
-  if (undefined != 0) text += fmt::format(", {} not exact and defined by nobody", undefined);
-  if (!wrong.empty()) text += fmt::format(", {} WRONG: {}", wrong.size(), fmt::join(wrong, ", "));
-  if (lost != 0) text += fmt::format("; {} not run", Plural(lost, "node"));
-  if (ran != 0) text += fmt::format("; {} ran by the runtime", Plural(ran, "node"));
-  return text + ".\n";
+  return text + "  " + models::SumText(run) + "\n";
 }
 
 std::string EndText(const End& end, const std::string& by) {
@@ -180,57 +121,6 @@ std::string EndText(const End& end, const std::string& by) {
   if (end.departing == 0) return text + ", end to end the same bits as " + by + "\n";
   return text + fmt::format(", end to end {} of {} differ from {}, by {:.4g}{} at most\n",
                             end.departing, end.elements, by, end.worst, end.real ? "" : " codes");
-}
-
-JsonValue RowJson(const Row& row, const std::vector<std::string>& files) {
-  JsonObject json{{"name", row.name},
-                  {"operators", row.operators},
-                  {"op", row.op ? JsonValue(Name(*row.op)) : JsonValue(std::nullopt)},
-                  {"value", row.value},
-                  {"output", JsonValue::OrNull(row.shape)},
-                  {"ran_by", JsonValue::OrNull(row.by)},
-                  {"no_layer", JsonValue::OrNull(row.no_layer)},
-                  {"not_run", JsonValue::OrNull(row.not_run)},
-                  {"not_judged", JsonValue::OrNull(row.not_judged)}};
-  if (!row.judged) return json;
-  const Judged& judged = *row.judged;
-  json.Add("outputs", judged.outputs);
-  json.Add("not_exact", judged.departing);
-  json.Add("worst_lsb", judged.worst_lsb);
-  json.Add("arithmetic", judged.conventions);
-  json.Add("wrong", judged.is_wrong());
-  if (judged.sums) {
-    json.Add("sums", JsonObject{{"window", judged.sums->window},
-                                {"bound", judged.sums->bound},
-                                {"undecided", judged.sums->undecided}});
-  }
-  json.Add("on_own_inputs", judged.on_own_inputs);
-  json.Add("explanation", JsonValue::OrNull(judged.diagnosis));
-  json.Add("cases", files);
-  return json;
-}
-
-JsonValue ModelJson(const ModelRun& run, const std::string& path,
-                    const std::vector<std::string>& inputs,
-                    const std::vector<std::vector<std::string>>& files) {
-  JsonList rows, ends;
-  for (size_t i = 0; i < run.rows.size(); ++i) rows.Add(RowJson(run.rows[i], files[i]));
-  for (const End& end : run.ends) {
-    ends.Add(JsonObject{{"name", end.name},
-                        {"output", JsonValue::OrNull(end.shape)},
-                        {"compared", end.theirs},
-                        {"elements", end.elements},
-                        {"differ", end.departing},
-                        {"worst", end.worst}});
-  }
-  return JsonObject{{"file", path},
-                    {"by", JsonValue::OrNull(run.by)},
-                    {"refused", JsonValue::OrNull(run.refused)},
-                    {"changed_by_showing", run.changed},
-                    {"inputs", inputs},
-                    {"moves", run.moves},
-                    {"layers", rows},
-                    {"outputs", ends}};
 }
 
 std::string FileName(size_t number, const std::string& name, size_t part, size_t parts) {
@@ -269,6 +159,8 @@ void AddModelOptions(Verb& verb, ModelOptions& options) {
   verb.Seed(options.seed);
   verb.Text("--runtime", options.runtime,
             "of a .tflite: tflite@builtin, tflite@reference (default: tflite, with XNNPACK)");
+  verb.Text("--page", options.page,
+            "FILE.html, the layers of a model as a page: each error in parts, histograms");
   verb.Flag("--no-runtime", options.no_runtime, "do not ask a runtime about a model");
 }
 
@@ -284,7 +176,7 @@ int RunExplainGraph(const CommonOptions& common, const ModelOptions& options,
   run_options.inputs = ValuesOf("--input", options.inputs, is_input, "input");
   for (const graph::Port& port : graph.inputs()) {
     const auto given = run_options.inputs.find(port.name);
-    if (given != run_options.inputs.end()) FitInput(graph, port, &given->second);
+    if (given != run_options.inputs.end()) models::FitInput(graph, port, "--input", &given->second);
   }
   run_options.recorded = ValuesOf(
       "--observed", options.observed,
@@ -302,8 +194,9 @@ int RunExplainGraph(const CommonOptions& common, const ModelOptions& options,
     }
   }
   run_options.runtime = runtime.get();
+  run_options.split = !common.json.empty() || !options.page.empty();
   RequireFolder("--output", common.output);
-  RequireWritable(common, {}, {path});
+  RequireWritable(common, {{"--page", options.page}}, {path});
   auto progress = std::make_unique<StepProgress>("explaining: ");
   run_options.progress = [&](size_t at, size_t of) {
     progress->At(static_cast<double>(at) / static_cast<double>(std::max<size_t>(of, 1)),
@@ -357,14 +250,19 @@ int RunExplainGraph(const CommonOptions& common, const ModelOptions& options,
     session.Print("  {} does not run this model: {}\n", runtime->name(), run.refused);
   session.Print("{}", TableText(run));
   for (const End& end : run.ends) session.Print("{}", EndText(end, run.by));
-  for (const std::string& name : run.changed) {
-    session.Print(
-        "  note: {} gives another {} where the values between layers are not shown, because it "
-        "fuses more\n",
-        run.by, OneLine(name));
-  }
+  const std::vector<std::string> notes = models::NotesOf(run);
+  for (const std::string& note : notes) session.Print("  note: {}\n", note);
   session.Print("{}", details);
-  session.document.extra.emplace_back("model", ModelJson(run, path, told, files));
+  if (!options.page.empty()) {
+    std::vector<std::string> said;
+    for (const std::string& line : told)
+      said.push_back(fmt::format("input {} (--seed {})", line, options.seed));
+    if (!absent.empty()) said.push_back("exact results alone: " + absent);
+    said.insert(said.end(), notes.begin(), notes.end());
+    WriteTextFile(options.page, report::ModelPage(run, path, said));
+    session.Print("  page: {}\n", ShellWord(ShortPath(options.page)));
+  }
+  session.document.extra.emplace_back("model", models::ModelJson(run, path, told, files));
   session.Write();
   return session.document.findings.empty() ? kClean : kFindings;
 }

@@ -18,9 +18,10 @@ struct ModelOptions {
   uint64_t seed = 1;
   bool no_runtime = false;
   std::string runtime;  // which one; "" for that of the format
+  std::string page;     // a file of HTML; "" for none
 
   bool any() const {
-    return !inputs.empty() || !observed.empty() || no_runtime || !runtime.empty();
+    return !inputs.empty() || !observed.empty() || no_runtime || !runtime.empty() || !page.empty();
   }
 };
 void AddModelOptions(Verb& verb, ModelOptions& options);

@@ -143,6 +143,26 @@ TEST_F(ExplainModel, RecordedValuesAreJudgedAndBecomeCases) {
   EXPECT_EQ(again["on_own_inputs"], true);
 }
 
+// The error of a layer in parts, in JSON and as a page with bars.
+TEST_F(ExplainModel, APageShowsEachErrorInParts) {
+  Write("net.onnx", Qdq().Text());
+  Write("s.npy", NpyOf(Tensor(DType::kU8, {1, 4, 8, 8})));
+  const Ran ran = Qualm(1, {"explain", "net.onnx", "--no-runtime", "--observed", "s=s.npy",
+                            "--page", "net.html", "--json", "r.json"});
+  EXPECT_TRUE(Has(ran.out, "page: net.html"));
+  const Json error = Layer(ReadJson("r.json")["model"], "s")["error"];
+  EXPECT_EQ(error["reference"], "operands");
+  // Every code is 0: what is exact is the error.
+  EXPECT_GT(error["kernel"]["rms"], 1);
+  EXPECT_LT(error["quantization"]["rms"], error["kernel"]["rms"]);
+  EXPECT_LT(error["sqnr_db"], 1);
+  const std::string page = Read("net.html");
+  EXPECT_TRUE(Has(page, "1 WRONG: Add_sum")) << page.substr(0, 2000);
+  EXPECT_TRUE(Has(page, "error of 1 layer: quantization beside the error of the kernel"));
+  EXPECT_TRUE(Has(page, "histogram of "));
+  ExpectBadInput({"explain", "net.onnx", "--no-runtime", "--page", "no/net.html"}, "--page: no/net.html");
+}
+
 TEST_F(ExplainModel, OnnxruntimeIsJudgedLayerByLayer) {
   Write("net.onnx", Qdq().Text());
   const Ran ran = Qualm({"explain", "net.onnx", "--seed", "3", "--json", "r.json"});
@@ -241,7 +261,7 @@ TEST_F(ExplainModel, RefusesInOneLine) {
                  "--observed: the model has no value \"x\"");
   ExpectBadInput({"explain", "net.onnx", "--subject", "native"}, "--at, --ask, --emit");
   ExpectBadInput({"explain", Corpus("forum/004-add.case.json"), "--no-runtime"},
-                 "--input, --observed, --runtime and --no-runtime are about a model");
+                 "--input, --observed, --runtime, --page and --no-runtime are about a model");
   ExpectBadInput({"explain", Corpus("forum/004-add.case.json"), "-o", "x"},
                  "--output: is for --emit, expected --emit KIND too");
   Write("bad.onnx", "\x0F");

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // qualm new: a project that puts a kernel under test, from the templates of examples/new.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <filesystem>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "core/executable.h"
 #include "core/io/shell_word.h"
@@ -167,42 +170,48 @@ std::string Limits(Op op, const Types& types) {
   return text;
 }
 
-// The features that concern the operation, in lines that begin with `margin`.
-std::string Features(Op op, std::string_view margin) {
+// What a kernel may offer besides: a flag of plugins, and an argument of @qualm.property, "" where
+// Python has none.
+struct Feature {
+  bool concerns;
+  std::string_view flag, argument;
+};
+std::array<Feature, 22> FeaturesOf(Op op) {
   const OpRow& row = RowOf(op);
   const bool is_conv = row.layout == Layout::kConv;
-  struct Feature {
-    bool concerns;
-    std::string_view name;
-  };
-  const std::array<Feature, 22> all{{
-      {row.bias, "BIAS_F32"},
-      {row.bias_i32, "BIAS_I32"},
-      {row.relu, "RELU"},
-      {row.clamp, "CLAMP"},
-      {HasChannelList(op), "PER_CHANNEL"},
-      {row.dynamic, "PER_ROW"},
-      {row.blocks, "PER_BLOCK"},
-      {row.float_x, "FLOAT_X"},
-      {row.x_blocks, "X_PER_BLOCK"},
-      {true, "STRIDES"},
-      {HasWeights(op), "WEIGHT_STRIDES"},
-      {HasWindow(op), "LINE_STRIDES"},
-      {true, "EMPTY"},
-      {HasWeights(op), "EMPTY_K"},
-      {HasSums(op), "ACC"},
-      {row.in_place, "IN_PLACE"},
-      {HasTwoOperands(op), "OVER_SECOND"},
-      {row.dilation, "DILATION"},
-      {is_conv && !row.depthwise, "GROUPS"},
-      {HasWindow(op) && !row.whole_image, "ASYMMETRIC_PADDING"},
-      {row.ceil_mode, "CEIL_MODE"},
-      {true, "THREADS"},
+  return {{
+      {row.bias, "BIAS_F32", "bias=\"f32\""},
+      {row.bias_i32, "BIAS_I32", "bias=True"},
+      {row.relu, "RELU", "relu=True"},
+      {row.clamp, "CLAMP", "clamp=True"},
+      {HasChannelList(op), "PER_CHANNEL", "per_channel=True"},
+      {row.dynamic, "PER_ROW", "per_row=True"},
+      {row.blocks, "PER_BLOCK", "per_block=True"},
+      {row.float_x, "FLOAT_X", "x=\"f32\""},
+      {row.x_blocks, "X_PER_BLOCK", ""},
+      {true, "STRIDES", "strides=True"},
+      {HasWeights(op), "WEIGHT_STRIDES", ""},
+      {HasWindow(op), "LINE_STRIDES", ""},
+      {true, "EMPTY", "empty=True"},
+      {HasWeights(op), "EMPTY_K", "empty_k=True"},
+      {HasSums(op), "ACC", ""},
+      {row.in_place, "IN_PLACE", ""},
+      {HasTwoOperands(op), "OVER_SECOND", ""},
+      {row.dilation, "DILATION", "dilation=True"},
+      {is_conv && !row.depthwise, "GROUPS", "groups=True"},
+      {HasWindow(op) && !row.whole_image, "ASYMMETRIC_PADDING", "asymmetric_padding=True"},
+      {row.ceil_mode, "CEIL_MODE", "ceil_mode=True"},
+      {true, "THREADS", ""},
   }};
+}
+
+// The features that concern the operation, in lines that begin with `margin`.
+std::string Features(Op op, std::string_view margin, bool is_python) {
   std::string text, line;
-  for (const Feature& feature : all) {
-    if (!feature.concerns) continue;
-    const std::string word = fmt::format("QUALM_CAN_{}", feature.name);
+  for (const Feature& feature : FeaturesOf(op)) {
+    if (!feature.concerns || (is_python && feature.argument.empty())) continue;
+    const std::string word =
+        is_python ? std::string(feature.argument) : fmt::format("QUALM_CAN_{}", feature.flag);
     if (line.size() + word.size() > 90) {
       text += line + "\n" + std::string(margin);
       line.clear();
@@ -210,6 +219,42 @@ std::string Features(Op op, std::string_view margin) {
     line += (line.empty() ? "" : " ") + word;
   }
   return text + line;
+}
+
+// What a Python function begins with: the attributes of the case, in lines of one kind.
+std::string SizesInPython(Op op, const Types& types) {
+  const OpRow& row = RowOf(op);
+  const bool is_pair = HasTwoInputs(op);
+  std::string text;
+  const auto line = [&](const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    text += fmt::format("    {} = c.{}\n", fmt::join(names, ", "), fmt::join(names, ", c."));
+  };
+  std::vector<std::string> inputs{is_pair ? "a" : "x"}, scaled;
+  if (row.x_qparams && !IsFloatX(op, types.x)) scaled = inputs;
+  if (HasW(op)) {
+    inputs.emplace_back(is_pair ? "b" : "w");
+    scaled.push_back(inputs.back());
+  }
+  if (HasOutQParams(op) && IsCode(types.y)) scaled.emplace_back("out");
+  line(inputs);
+  for (const std::string& name : scaled) line({name + "_scale", name + "_zp"});
+  if (HasSums(op) && IsCode(types.y)) line({"multiplier"});
+  if (HasWindow(op) && !row.whole_image) {
+    if (row.layout == Layout::kPool) line({"kernel"});
+    line({"stride", "pad"});
+  }
+  if (row.function) line({"function"});
+  if (row.cast) line({"rounding", "overflow"});
+  text.pop_back();
+  return text;
+}
+
+std::string TypesInPython(Op op, const Types& types) {
+  std::string text = fmt::format("x=\"{}\"", Name(types.x));
+  if (HasWeights(op)) text += fmt::format(", w=\"{}\"", Name(types.w));
+  if (!KeepsType(op)) text += fmt::format(", out=\"{}\"", Name(types.y));
+  return text;
 }
 
 using Words = std::vector<std::pair<std::string_view, std::string>>;
@@ -240,8 +285,9 @@ void RequireName(const std::string& name) {
 
 int RunNew(const Options& options) {
   const Op op = OpNamed(options.op, "--op");
+  const bool is_python = options.what == "python";
   if (op == Op::kChooseQParams) {
-    throw InputError("--op: choose_qparams is no operation of plugins, expected another");
+    throw InputError("--op: choose_qparams is no operation of kernels, expected another");
   }
   const Types types = ParseTypes(op, options.dtype);
   RequireName(options.name);
@@ -264,17 +310,23 @@ int RunNew(const Options& options) {
       {"STANDARD", is_c ? "set(CMAKE_C_STANDARD 11)" : "set(CMAKE_CXX_STANDARD 17)"},
       {"SOURCE", source},
       {"SHAPES", shapes},
-      {"SIZES", Sizes(op, shape, types, is_c)},
+      {"SIZES", is_python ? SizesInPython(op, types) : Sizes(op, shape, types, is_c)},
+      {"TYPES", TypesInPython(op, types)},
       {"LIMITS", Limits(op, types)},
       {"CAN", IsFloatX(op, types.x) ? "QUALM_CAN_FLOAT_X" : "0"},
-      {"FEATURES", Features(op, is_c ? " *   " : "//   ")},
+      {"FEATURES", Features(op,
+                            is_python ? "#   "
+                            : is_c    ? " *   "
+                                      : "//   ",
+                            is_python)},
   };
   const std::string templates = InstalledData("examples", QUALM_SOURCE_DIR "/examples") + "/new/";
-  const std::array<std::pair<std::string, std::string>, 3> files{{
+  std::vector<std::pair<std::string, std::string>> files{
       {"CMakeLists.txt.in", "CMakeLists.txt"},
       {is_c ? "plugin.c.in" : "plugin.cc.in", source},
       {"qualm.yml.in", ".github/workflows/qualm.yml"},
-  }};
+  };
+  if (is_python) files = {{"test.py.in", "test_" + options.name + ".py"}};
   for (const auto& [from, to] : files) {
     const fs::path path = fs::path(options.name) / to;
     fs::create_directories(path.parent_path());
@@ -282,6 +334,14 @@ int RunNew(const Options& options) {
                   Filled(ReadTextFile(templates + from, "template", 1 << 16), words));
   }
 
+  if (is_python) {
+    Out(
+        fmt::format("{0}/test_{0}.py  your function goes into test_{0}()\n"
+                    "next: cd {0}\n"
+                    "      pytest -k matches_exact\n",
+                    options.name));
+    return kClean;
+  }
   const std::string own = ExecutableFolder();
   const std::string installed = own + "../include/qualm/adapters";
   const fs::path headers = fs::exists(installed) ? installed : QUALM_SOURCE_DIR "/adapters";
@@ -302,12 +362,15 @@ void AddNew(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
   Verb verb(app, run, "new", "a project that puts your kernel under test",
             "Example: qualm new plugin my_kernels --op linear --dtype u8s8s32");
-  verb.Text("WHAT", options->what, "plugin").Required().OneOf({"plugin"});
-  verb.Text("NAME", options->name, "of the plugin, and of the folder that is made").Required();
+  verb.Text("WHAT", options->what, "plugin, or python: a test of a Python function for pytest")
+      .Required()
+      .OneOf({"plugin", "python"});
+  verb.Text("NAME", options->name, "of the plugin or test, and of the folder that is made")
+      .Required();
   verb.Text("--op", options->op, "the operation of its first kernel; linear if not given");
   verb.Text("--dtype", options->dtype,
             "element types of x, of weights if there are some, and of y: u8s8s32");
-  verb.Text("--language", options->language, "c or c++").OneOf({"c", "c++"});
+  verb.Text("--language", options->language, "of a plugin: c or c++").OneOf({"c", "c++"});
   verb.Does([options] { return RunNew(*options); });
 }
 

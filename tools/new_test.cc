@@ -99,6 +99,7 @@ TEST_F(New, WrongWordsGetOneLine) {
   ExpectBadInput({"new", "plugin", "x", "--op", "choose_qparams"}, "--op: choose_qparams is no ");
   ExpectBadInput({"new", "plugin", "x", "--dtype", "u9"}, "--dtype: the type of x is 'u9', ");
   ExpectBadInput({"new", "plugin", "x", "--dtype", "u8s8s32f32"}, "--dtype: is 'u8s8s32f32', ");
+  ExpectBadInput({"new", "python", "x", "--op", "choose_qparams"}, "--op: choose_qparams is no ");
   ExpectBadInput({"new", "library", "x"}, "WHAT: ");
   EXPECT_FALSE(fs::exists(folder() / "x"));
   Qualm(0, {"new", "plugin", "x", "--dtype", "s8s4f32"});

@@ -11,7 +11,9 @@
 #include "core/io/arrays.h"
 #include "core/io/json_text.h"
 #include "core/io/npy.h"
+#include "core/io/short_path.h"
 #include "core/status.h"
+#include "models/told.h"
 
 namespace qualm::tools {
 namespace {
@@ -41,25 +43,7 @@ std::string WhoseText(const triage::RecordedAnswer& answer) {
   return answer.undefined ? "no convention defines this case" : "NO KNOWN ARITHMETIC";
 }
 
-JsonValue PartJson(const triage::ErrorPart& part) {
-  return JsonObject{{"rms", part.rms}, {"worst", part.worst}};
-}
-
-JsonValue SplitJson(const std::optional<triage::ErrorSplit>& split) {
-  if (!split) return std::nullopt;
-  return JsonObject{{"reference", split->has_reference ? "given" : "operands"},
-                    {"quantization", PartJson(split->quantization)},
-                    {"operands", PartJson(split->operands)},
-                    {"rounding", PartJson(split->rounding)},
-                    {"kernel", PartJson(split->kernel)},
-                    {"total", PartJson(split->total)}};
-}
-
 }  // namespace
-
-std::string Plural(int64_t count, const std::string& noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 std::string AnsweredLayer::name() const {
   return WithoutEnding(fs::path(file).filename().string());
@@ -95,16 +79,6 @@ std::string FarText(const Case& c, const triage::RecordedAnswer& answer) {
   if (answer.exact()) return "0";
   const bool real = IsFloat(c.out_dtype);
   return CodesText(answer.worst_lsb) + (real ? " ulp" : "");
-}
-
-std::string FewNames(const std::string& names) {
-  constexpr size_t kMost = 2;
-  size_t end = 0, count = 1;
-  for (size_t at = 0; (at = names.find(", ", at)) != std::string::npos; at += 2, ++count) {
-    if (count == kMost) end = at;
-  }
-  if (count <= kMost) return names;
-  return fmt::format("{} and {} more", names.substr(0, end), count - kMost);
 }
 
 std::string SplitText(const AnsweredLayer& layer) {
@@ -186,7 +160,7 @@ JsonValue LayersJson(const std::vector<AnsweredLayer>& layers) {
                         {"arithmetic", JsonValue::OrNull(layer.answer.arithmetic)},
                         {"wrong", layer.answer.is_wrong()},
                         {"exact_within_printed_digits", layer.answer.within_digits},
-                        {"error", SplitJson(layer.split)}});
+                        {"error", models::SplitJson(layer.split)}});
   }
   return list;
 }

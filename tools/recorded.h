@@ -46,11 +46,6 @@ JsonValue LayersJson(const std::vector<AnsweredLayer>& layers);
 // How far an answer departs from the exact one at most: "3", of f32 outputs "3 ulp".
 std::string FarText(const Case& c, const triage::RecordedAnswer& answer);
 
-// "1 layer", "2 layers".
-std::string Plural(int64_t count, const std::string& noun);
-// "onednn2@avx2, onednn2@sse41 and 7 more".
-std::string FewNames(const std::string& names);
-
 }  // namespace qualm::tools
 
 #endif  // QUALM_TOOLS_RECORDED_H_

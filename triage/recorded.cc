@@ -110,7 +110,7 @@ std::optional<ErrorSplit> SplitError(const Case& c, const Tensor& y, const Tenso
   ErrorSplit split;
   split.has_reference = reference != nullptr;
   split.outputs = y.size();
-  Part operands, rounding, quantization, kernel, total;
+  Part operands, rounding, quantization, kernel, total, signal, answer;
   for (int64_t i = 0; i < y.size(); ++i) {
     const auto step = static_cast<double>(c.out_q.scale_at(i % c.output_shape().back()));
     const double value = real[static_cast<size_t>(i)];
@@ -120,6 +120,8 @@ std::optional<ErrorSplit> SplitError(const Case& c, const Tensor& y, const Tenso
     quantization.Add((RealOf(c, i, exact.IntAt(i)) - wanted) / step);
     kernel.Add(y.IntAt(i) - exact.IntAt(i));
     total.Add((RealOf(c, i, y.IntAt(i)) - wanted) / step);
+    signal.Add(wanted / step);
+    answer.Add(RealOf(c, i, y.IntAt(i)) / step);
     if (y.IntAt(i) != exact.IntAt(i)) ++split.departing;
   }
   split.operands = operands.Take();
@@ -127,7 +129,40 @@ std::optional<ErrorSplit> SplitError(const Case& c, const Tensor& y, const Tenso
   split.quantization = quantization.Take();
   split.kernel = kernel.Take();
   split.total = total.Take();
+  split.signal = signal.Take();
+  split.answer = answer.Take();
   return split;
+}
+
+double ErrorSplit::sqnr_db() const {
+  return total.rms == 0 ? HUGE_VAL : 20 * std::log10(signal.rms / total.rms);
+}
+
+// |reference - answer|^2 = |reference|^2 + |answer|^2 - 2 reference * answer.
+double ErrorSplit::cosine() const {
+  const double product =
+      (signal.rms * signal.rms + answer.rms * answer.rms - total.rms * total.rms) / 2;
+  return std::clamp(product / (signal.rms * answer.rms), -1.0, 1.0);
+}
+
+ErrorSplit Together(const std::vector<ErrorSplit>& splits) {
+  ErrorSplit all = splits.front();
+  all.departing = all.outputs = 0;
+  for (const ErrorSplit& one : splits) {
+    all.departing += one.departing;
+    all.outputs += one.outputs;
+  }
+  for (ErrorPart ErrorSplit::* const part :
+       {&ErrorSplit::operands, &ErrorSplit::rounding, &ErrorSplit::quantization,
+        &ErrorSplit::kernel, &ErrorSplit::total, &ErrorSplit::signal, &ErrorSplit::answer}) {
+    double squares = 0, worst = 0;
+    for (const ErrorSplit& one : splits) {
+      squares += (one.*part).rms * (one.*part).rms * static_cast<double>(one.outputs);
+      worst = std::max(worst, (one.*part).worst);
+    }
+    all.*part = {std::sqrt(squares / static_cast<double>(all.outputs)), worst};
+  }
+  return all;
 }
 
 RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y, const PrintedAnswer* digits) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/case.h"
 #include "core/tensor.h"
@@ -31,9 +32,20 @@ struct ErrorSplit {
   ErrorPart quantization;
   ErrorPart kernel;  // the answer less the exact code: no quantization asks for it
   ErrorPart total;
+  // The reference and the answer themselves, as reals in steps of the output's scale.
+  ErrorPart signal, answer;
   // Codes that depart from the exact ones, and the outputs in all.
   int64_t departing = 0, outputs = 0;
+
+  // Signal to noise of the answer, as people compare layers of models: 20 log10 of the root mean
+  // squares of the reference and of the whole error. Infinite without an error.
+  double sqnr_db() const;
+  // Of the angle between the reference and the answer; NaN where one of them is zero.
+  double cosine() const;
 };
+
+// The split of all the outputs of `splits`, of one at least.
+ErrorSplit Together(const std::vector<ErrorSplit>& splits);
 
 // Throws InputError "reference: ..." unless it is `outputs` finite numbers of float32.
 void RequireReference(const Tensor& reference, int64_t outputs);

@@ -57,6 +57,49 @@ TEST(Split, ThePartsAddUp) {
   EXPECT_EQ(given->quantization.worst, 0.25);
 }
 
+// As people measure layers of models: against the reals 12.5, 0.5, 127.5 the answer is 12, 6, 128.
+TEST(Split, SignalToNoiseAndCosine) {
+  const Case c = ThreeOutputs();
+  const Tensor y = Tensor::Of<uint8_t>({3, 1}, std::vector<uint8_t>{6, 3, 64});
+  const auto split = SplitError(c, y);
+  ASSERT_TRUE(split);
+  const double real = 12.5 * 12.5 + 0.5 * 0.5 + 127.5 * 127.5;
+  const double given = 12 * 12 + 6 * 6 + 128 * 128, noise = 0.5 * 0.5 + 5.5 * 5.5 + 0.5 * 0.5;
+  EXPECT_NEAR(split->sqnr_db(), 10 * std::log10(real / noise), 1e-12);
+  const double product = 12.5 * 12 + 0.5 * 6 + 127.5 * 128;
+  EXPECT_NEAR(split->cosine(), product / std::sqrt(real * given), 1e-12);
+
+  Case same = c;
+  same.x = Tensor::Of<uint8_t>({3, 1}, std::vector<uint8_t>{4, 8, 12});
+  EXPECT_EQ(SplitError(same, exact::Evaluate(same))->sqnr_db(), HUGE_VAL) << "no error";
+  same.x = Tensor(DType::kU8, {3, 1});
+  EXPECT_TRUE(std::isnan(SplitError(same, exact::Evaluate(same))->cosine())) << "all zero";
+  EXPECT_EQ(SplitError(same, exact::Evaluate(same))->sqnr_db(), HUGE_VAL);
+  EXPECT_EQ(SplitError(same, y)->sqnr_db(), -HUGE_VAL);
+}
+
+// Batches of a product are one case each.
+TEST(Split, SeveralCasesAsOne) {
+  const Case c = ThreeOutputs();
+  const Tensor y = Tensor::Of<uint8_t>({3, 1}, std::vector<uint8_t>{6, 3, 64});
+  Case first = c, rest = c;
+  first.M = 1;
+  first.x = Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{25});
+  rest.M = 2;
+  rest.x = Tensor::Of<uint8_t>({2, 1}, std::vector<uint8_t>{1, 255});
+  const ErrorSplit all =
+      Together({*SplitError(first, Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{6})),
+                *SplitError(rest, Tensor::Of<uint8_t>({2, 1}, std::vector<uint8_t>{3, 64}))});
+  const ErrorSplit whole = *SplitError(c, y);
+  EXPECT_EQ(all.outputs, 3);
+  EXPECT_EQ(all.departing, 1);
+  EXPECT_EQ(all.kernel.worst, whole.kernel.worst);
+  EXPECT_NEAR(all.kernel.rms, whole.kernel.rms, 1e-12);
+  EXPECT_NEAR(all.quantization.rms, whole.quantization.rms, 1e-12);
+  EXPECT_NEAR(all.sqnr_db(), whole.sqnr_db(), 1e-12);
+  EXPECT_NEAR(all.cosine(), whole.cosine(), 1e-12);
+}
+
 // The clamp's loss belongs to a range that is too small; it is no error of the kernel.
 TEST(Split, TheClampIsNoKernelError) {
   Case c = ThreeOutputs();

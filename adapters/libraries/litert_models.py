@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs whole models on TensorFlow Lite's interpreter (LiteRT) for `qualm explain model.tflite`
-(models_child.py).
+"""Runs whole models on TensorFlow Lite's interpreter (LiteRT): for `qualm explain model.tflite` in a
+process of its own (models_child.py), for qualm.record_onnx in that of its caller.
 
     python3 litert_models.py reference|builtin|xnnpack
 
@@ -10,8 +10,6 @@ between its nodes are made outputs of the model.
 """
 import os
 
-from models_child import serve
-
 # As litert_child.py.
 RESOLVERS = {"reference": "BUILTIN_REF", "builtin": "BUILTIN_WITHOUT_DEFAULT_DELEGATES",
              "xnnpack": "BUILTIN"}
@@ -19,7 +17,7 @@ KERNELS = {"reference": ", reference kernels", "builtin": ", optimized kernels",
            "xnnpack": " with XNNPACK"}
 
 
-class Litert:
+class Runtime:
     def __init__(self, option):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         from importlib import metadata
@@ -42,8 +40,7 @@ class Litert:
         return self.schema.ModelT.InitFromObj(self.schema.Model.GetRootAs(content, 0))
 
     def run(self, question):
-        with open(question.model, "rb") as file:
-            content = file.read()
+        content = question.model
         wanted = [int(name) for name in question.wanted]
         inputs = {int(name): value for name, value in question.inputs.items()}
         if question.node is not None:
@@ -87,4 +84,7 @@ class Litert:
         return self.packed(model)
 
 
-serve(Litert)
+if __name__ == "__main__":
+    from models_child import serve
+
+    serve(Runtime)

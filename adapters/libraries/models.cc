@@ -6,13 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -24,10 +22,9 @@
 #include "adapters/host/plugin_subjects.h"
 #include "adapters/libraries/libraries.h"
 #include "core/io/arrays.h"
+#include "core/io/asked_runtime.h"
 #include "core/io/json_text.h"
 #include "core/io/model_runtime.h"
-#include "core/io/onnx_graph.h"
-#include "core/io/tflite_graph.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -126,7 +123,7 @@ Value ReadElements(const fs::path& path, int64_t type, std::vector<int64_t> shap
   return Value::Of(type, std::move(shape), std::move(integers));
 }
 
-class WheelModels : public ModelRuntime {
+class WheelModels : public graph::AskedRuntime {
  public:
   explicit WheelModels(const RuntimeRow& row) {
     if (const std::string reason = WhyNoWheel(row.wheel); !reason.empty())
@@ -160,75 +157,9 @@ class WheelModels : public ModelRuntime {
 
   std::string name() const override { return name_; }
 
-  Answer Run(const graph::Graph& graph, const Values& inputs,
-             const std::vector<std::string>& wanted) override {
-    return Answered([&] {
-      Question question;
-      question.model = graph.bytes();
-      std::string shown;
-      if (const auto* const onnx = dynamic_cast<const onnx::Graph*>(&graph)) {
-        std::vector<std::string> more;
-        for (const std::string& name : wanted) {
-          if (std::ranges::find(graph.outputs(), name, &graph::Port::name) == graph.outputs().end())
-            more.push_back(name);
-        }
-        shown = onnx::WithOutputs(graph.bytes(), more);
-        if (!more.empty()) question.model = shown;
-        question.folder = onnx->folder().value_or("");
-      }
-      return Ask(graph, question, inputs, wanted);
-    });
-  }
-
-  Answer RunNode(const graph::Graph& graph, const graph::Node& node,
-                 const Values& inputs) override {
-    return Answered([&] {
-      Question question;
-      question.model = graph.bytes();
-      std::string alone;
-      if (const auto* const onnx = dynamic_cast<const onnx::Graph*>(&graph)) {
-        std::vector<int64_t> types;
-        for (const std::string& input : node.inputs) {
-          if (!input.empty()) types.push_back(inputs.at(input).type);
-        }
-        question.model = alone = onnx::ModelOfNode(*onnx, node, types);
-        question.folder = onnx->folder().value_or("");
-      } else {
-        question.node = &node - graph.nodes().data();
-      }
-      std::vector<std::string> outputs;
-      std::ranges::copy_if(node.outputs, std::back_inserter(outputs),
-                           [](const std::string& name) { return !name.empty(); });
-      return Ask(graph, question, inputs, outputs);
-    });
-  }
-
  private:
-  struct Question {
-    std::string_view model;
-    std::string folder;
-    std::optional<int64_t> node;  // the only one to run
-  };
-
-  template <class Ask>
-  static Answer Answered(Ask ask) {
-    Answer answer;
-    try {
-      answer.values = ask();
-    } catch (const std::exception& error) {
-      answer.error = OneLine(error.what());
-    }
-    return answer;
-  }
-
-  // The child calls a tensor of TensorFlow Lite by its index.
-  static std::string NameFor(const graph::Graph& graph, const std::string& value) {
-    const auto* const lite = dynamic_cast<const tflite::Graph*>(&graph);
-    return lite == nullptr ? value : std::to_string(lite->Find(value)->index);
-  }
-
   Values Ask(const graph::Graph& graph, const Question& asked, const Values& inputs,
-             const std::vector<std::string>& outputs) {
+             const std::vector<std::string>& outputs) override {
     if (!process_) throw Unavailable(name_ + " has ended before");
     const fs::path question = folder_.path() / "question";
     fs::remove_all(question);

@@ -24,11 +24,12 @@ def lines_of(path):
 
 
 class Question:
-    """`model` is a path, `inputs` has arrays by their names, `wanted` the names of outputs."""
+    """`model` has the bytes of its file, `inputs` arrays by their names, `wanted` the names of outputs."""
 
     def __init__(self, np, folder):
         self.np, self.path = np, folder
-        self.model = os.path.join(folder, "model")
+        with open(os.path.join(folder, "model"), "rb") as file:
+            self.model = file.read()
         self.folder, self.node, self.inputs, self.wanted, self.places = ".", None, {}, [], []
         for line in lines_of(os.path.join(folder, "question.txt")):
             word, _, rest = line.partition(" ")

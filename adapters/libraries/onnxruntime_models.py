@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs whole models on ONNX Runtime's wheel for `qualm explain model.onnx` (models_child.py).
+"""Runs whole models on ONNX Runtime's wheel: for `qualm explain model.onnx` in a process of its own
+(models_child.py), for qualm.record_onnx in that of its caller.
 
 Graph optimizations are ONNX Runtime's default.
 """
-from models_child import serve
 
-
-class Onnxruntime:
-    def __init__(self, _):
+class Runtime:
+    def __init__(self, _=""):
         import onnxruntime
 
         self.library = onnxruntime
@@ -26,4 +25,7 @@ class Onnxruntime:
                            {name: v for name, v in question.inputs.items() if name in wanted})
 
 
-serve(Onnxruntime)
+if __name__ == "__main__":
+    from models_child import serve
+
+    serve(Runtime)

@@ -31,7 +31,7 @@ constexpr std::array<TypeRow, 15> kTypes{{{kFloat, "float", DType::kF32, 4},
                                           {11, "double"},
                                           {16, "bfloat16"},
                                           {17, "float8e4m3fn"},
-                                          {21, "uint4"},
+                                          {kUint4, "uint4"},
                                           {kInt4, "int4"}}};
 
 }  // namespace
@@ -49,6 +49,11 @@ std::optional<DType> HeldBy(int64_t type) {
 int64_t TypeOf(DType dtype) {
   const auto* const row = std::ranges::find(kTypes, std::optional(dtype), &TypeRow::held_by);
   return row == kTypes.end() ? int64_t{kNoType} : row->type;
+}
+
+std::optional<DType> WidenedBy(int64_t type) {
+  if (type == kInt4) return DType::kS8;
+  return type == kUint4 ? std::optional(DType::kU8) : std::nullopt;
 }
 
 size_t SizeOfType(int64_t type) {
@@ -125,11 +130,16 @@ void Graph::Fail(const std::string& field, const std::string& what) const {
 }
 
 Tensor Graph::Read(const std::string& value, const Stored& stored) const {
-  const std::optional<DType> held = HeldBy(stored.type);
-  if (!held) Fail(value, "has another type, expected int8, uint8, int32 or float");
+  const std::optional<DType> held = HeldBy(stored.type), wide = WidenedBy(stored.type);
+  if (!held && !wide) Fail(value, "has another type, expected int8, uint8, int32 or float");
+  const DType dtype = held ? *held : *wide == DType::kS8 ? DType::kS4 : DType::kU4;
   std::string space;
-  return TensorOfBytes(*held, stored.dims, Elements(value, stored, &space),
-                       OneLine(name_) + ": " + OneLine(value));
+  const Tensor read = TensorOfBytes(dtype, stored.dims, Elements(value, stored, &space),
+                                    OneLine(name_) + ": " + OneLine(value));
+  if (held) return read;
+  Tensor codes(*wide, stored.dims);
+  for (int64_t i = 0; i < codes.size(); ++i) codes.SetInt(i, read.IntAt(i));
+  return codes;
 }
 
 std::vector<int64_t> Graph::ReadIntegers(const std::string& value, const Stored& stored) const {

@@ -32,12 +32,16 @@ enum Type : int64_t {
   kInt64 = 7,
   kBool = 9,
   kFloat16 = 10,
+  kUint4 = 21,
   kInt4 = 22,
 };
 std::string TypeName(int64_t type);  // "int64", "type 17"
 // The element type of qualm that holds it.
 std::optional<DType> HeldBy(int64_t type);
 int64_t TypeOf(DType dtype);
+// The type that has the codes of constants of 4 bits, one in each byte: only weights are stored so,
+// and runtimes compute with the numbers.
+std::optional<DType> WidenedBy(int64_t type);
 // Bytes of an element of the types that a Value holds; 0 for others.
 size_t SizeOfType(int64_t type);
 
@@ -120,7 +124,7 @@ class Graph {
   const Node* MakerOf(std::string_view value) const;
 
   // The elements. Throws InputError "NAME: VALUE: what, expected what" where the type is another
-  // one than int8, uint8, int32 or float, or the bytes do not fit.
+  // one than int8, uint8, int4, uint4, int32 or float, or the bytes do not fit.
   Tensor Read(const std::string& value, const Stored& stored) const;
   // The elements of an int64, int32 or bool.
   std::vector<int64_t> ReadIntegers(const std::string& value, const Stored& stored) const;

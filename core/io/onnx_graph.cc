@@ -263,7 +263,9 @@ std::string_view Graph::Elements(const std::string& value, const Stored& stored,
   for (const int64_t element : Guarded(name_, [&] { return Packed(packed); })) {
     if (held && (IsFloat(*held) || element < RangeOf(*held).min || element > RangeOf(*held).max))
       Fail(value, "holds " + std::to_string(element) + ", expected a value of its type");
-    space->append(reinterpret_cast<const char*>(&element), graph::SizeOfType(stored.type));
+    // Of 4 bits, each holds a byte of two.
+    const size_t size = graph::WidenedBy(stored.type) ? 1 : graph::SizeOfType(stored.type);
+    space->append(reinterpret_cast<const char*>(&element), size);
   }
   if (!space->empty()) return *space;
   if (stored.external) return *space = Outside(value, stored);

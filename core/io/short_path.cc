@@ -35,4 +35,18 @@ std::string ShortProgram(const std::string& path, const std::string& current) {
 }
 std::string ShortProgram(const std::string& path) { return ShortProgram(path, Current()); }
 
+std::string Plural(int64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+std::string FewNames(const std::string& names) {
+  constexpr size_t kMost = 2;
+  size_t end = 0, count = 1;
+  for (size_t at = 0; (at = names.find(", ", at)) != std::string::npos; at += 2, ++count) {
+    if (count == kMost) end = at;
+  }
+  if (count <= kMost) return names;
+  return names.substr(0, end) + " and " + std::to_string(count - kMost) + " more";
+}
+
 }  // namespace qualm

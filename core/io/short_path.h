@@ -2,6 +2,7 @@
 #ifndef QUALM_CORE_IO_SHORT_PATH_H_
 #define QUALM_CORE_IO_SHORT_PATH_H_
 
+#include <cstdint>
 #include <string>
 
 namespace qualm {
@@ -16,6 +17,11 @@ std::string ShortPath(const std::string& path, const std::string& current);
 // no slash: "./mine.so".
 std::string ShortProgram(const std::string& path);
 std::string ShortProgram(const std::string& path, const std::string& current);
+
+// "1 layer", "2 layers".
+std::string Plural(int64_t count, const std::string& noun);
+// Of names between commas the first two: "onednn2@avx2, onednn2@sse41 and 7 more".
+std::string FewNames(const std::string& names);
 
 }  // namespace qualm
 

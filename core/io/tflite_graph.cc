@@ -233,8 +233,9 @@ void Graph::ReadQuantization(const Table& of, const std::string& name, Known* kn
   constants_[known->scale] = ConstantOf({count}, graph::kFloat, scales);
   std::vector<int64_t> zeros = q->Numbers<int64_t>(3);
   if (zeros.empty()) zeros.assign(static_cast<size_t>(count), 0);
-  const std::optional<DType> held = graph::HeldBy(known->type);
-  const DType dtype = held && IsCode(*held) ? *held : DType::kS32;
+  const std::optional<DType> held = graph::HeldBy(known->type),
+                             wide = graph::WidenedBy(known->type);
+  const DType dtype = held && IsCode(*held) ? *held : wide.value_or(DType::kS32);
   std::string text;
   for (const int64_t zero : zeros) {
     const CodeRange range = RangeOf(dtype);

@@ -18,6 +18,8 @@
 #include "python/native/arrays.h"
 #include "python/native/case_object.h"
 #include "python/native/certify.h"
+#include "python/native/exhaust.h"
+#include "python/native/model.h"
 #include "python/native/subject.h"
 #include "python/native/sum_tree.h"
 #include "triage/causes.h"
@@ -252,6 +254,8 @@ PYBIND11_MODULE(_native, module) {
   });
   BindCase(module);
   BindCertify(module);
+  BindExhaust(module);
+  BindModel(module);
   BindSumTree(module);
   py::class_<PythonSuite>(module, "Suite")
       .def(py::init<const std::string&, const std::string&, py::object, const py::dict&,
@@ -270,6 +274,10 @@ PYBIND11_MODULE(_native, module) {
     DomainOf(OpNamed(op), limits);
   });
   module.def("check_contract", &CheckContract);
+  module.def("contract_text", [](const std::string& op, const std::string& text) {
+    CheckContract(op, text);
+    return ParseContracts(ContractText(text)).of(OpNamed(op)).text();
+  });
   module.def("draw", [](const std::string& op, uint64_t seed) {
     return Wrap(gen::Draw(OpNamed(op), CaseSeed(seed, OpNamed(op), 0)));
   });

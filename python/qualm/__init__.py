@@ -19,26 +19,31 @@ from ._api import (  # noqa: E402  (the native module must be found first)
     claims,
     draw,
     exact,
+    exhaust,
     explain,
     identify,
     ops,
     tree,
 )
 from ._errors import Failed, InputError, Skip  # noqa: E402
+from ._models import Layer, Recording, record_onnx  # noqa: E402
 from ._native import Case  # noqa: E402
 from ._property import Property, property  # noqa: E402
-from ._results import Certificate, Claim, Exact, Explanation, Identified, Report, Tree  # noqa: E402
+from ._results import Certificate, Claim, Exact, Exhausted, Explanation, Identified, Report, Tree  # noqa: E402
 
 __all__ = [
     "Case",
     "Certificate",
     "Claim",
     "Exact",
+    "Exhausted",
     "Explanation",
     "Failed",
     "Identified",
     "InputError",
+    "Layer",
     "Property",
+    "Recording",
     "Report",
     "Skip",
     "Tree",
@@ -47,9 +52,11 @@ __all__ = [
     "claims",
     "draw",
     "exact",
+    "exhaust",
     "explain",
     "identify",
     "ops",
     "property",
+    "record_onnx",
     "tree",
 ]

@@ -10,7 +10,16 @@ from . import _native
 from ._errors import InputError
 from ._native import Case
 from ._property import CASES, Property, limits_of
-from ._results import Array, Certificate, Exact, Explanation, Identified, Report, Tree
+from ._results import (
+    Array,
+    Certificate,
+    Exact,
+    Exhausted,
+    Explanation,
+    Identified,
+    Report,
+    Tree,
+)
 
 
 def ops() -> list[str]:
@@ -115,6 +124,69 @@ def tree(function: Callable[[Array, Array], Any], products: int = 64, *, cases: 
     Exceptions of the function pass through.
     """
     return Tree(**_native.tree(function, products, cases, seed))
+
+
+#: The operands of operations that have finitely many inputs: an array of one input where it is one, and
+#: those that have a scale, 1 unless told otherwise, and a zero point, 0.
+_EXHAUSTED: dict[str, tuple[str, str]] = {
+    "quantize": ("x", "out"), "requantize": ("x", ""), "dequantize": ("x", "x"),
+    "rescale": ("x", "x out"), "table": ("x", "x out"), "linear": ("x", "x w"),
+    "add": ("a b", "a b out"), "sub": ("a b", "a b out"), "mul": ("a b", "a b out"),
+}
+_X_TYPES = {"quantize": np.float32, "requantize": np.int32}
+
+
+def _problem(op: str, fields: dict[str, Any]) -> Case:
+    """The case of these parameters with one input, which does not matter."""
+    if op not in _EXHAUSTED:
+        raise InputError(f"what: is {op!r}, expected one of {', '.join(_EXHAUSTED)}, or a case")
+    inputs, scaled = _EXHAUSTED[op]
+    codes = {"u8": np.uint8, "s8": np.int8}.get(fields.pop("x_dtype", "u8"), np.uint8)
+    made: dict[str, Any] = {name: np.zeros((1, 2 if op == "linear" else 1), _X_TYPES.get(op, codes))
+                            for name in inputs.split()}
+    for name in scaled.split():
+        made |= {f"{name}_scale": 1, f"{name}_zp": 0}
+    if op == "requantize":
+        made["out_zp"] = 0
+    if op == "linear" and fields.get("out_dtype") != "s32":
+        made |= {"out_scale": 1, "out_zp": 0}
+    return Case(op, **{**made, **fields})
+
+
+def exhaust(function: Callable[[Case], Any], what: "str | Case | Iterable[Case]", *, op: str = "",
+            contract: str = "exact", full: bool = False, each: bool = False,
+            progress: "Callable[[int, int, int], Any] | None" = None, **fields: Any) -> Exhausted:
+    """Judges a function on every input that an operation has with these parameters: 2**32 floats of
+    quantize or sums of requantize, 256 codes, 65,536 pairs of codes (docs/proofs.md).
+
+    ``what``
+        the operation, with its parameters as keywords: ``exhaust(f, "quantize", out_scale=0.1,
+        out_zp=3)``, ``x_dtype="s8"``; or a case, or several, whose inputs then do not matter.
+    ``op``
+        of cases: judge the parts of them that compute this, "requantize" of a linear layer.
+    ``contract``
+        "exact", or a convention: "numpy@float32".
+    ``full``, ``each``
+        ask every input, instead of those around the steps of an output that rises; ``each`` compares
+        each with its own exact result. Of 2**32 inputs that takes minutes.
+    ``progress``
+        called now and then with outputs done, outputs in all, and wrong ones.
+
+    Raises InputError for parameters whose inputs cannot be counted (per channel, windows).
+    """
+    if isinstance(what, str):
+        cases = [_problem(what, fields)]
+    else:
+        if fields:
+            raise InputError(f"{next(iter(fields))}: is a parameter, expected an operation as the "
+                             "second argument, not a case")
+        cases = [what] if isinstance(what, Case) else list(what)
+    if not cases:
+        raise InputError("what: is empty, expected one or several cases")
+    judged = op or cases[0].op
+    method = "each" if each else "full" if full else "steps"
+    return Exhausted(**_native.exhaust(cases, op, function, _name_of(function), None,
+                                       _native.contract_text(judged, contract), method, progress))
 
 
 def check(op: str, function: Callable[[Case], Any], *, contract: str = "", cases: int = CASES,

@@ -149,6 +149,31 @@ class Certificate(_Html):
 
 
 @dataclass(frozen=True)
+class Exhausted(_Html):
+    """What a function gave on every input of an operation."""
+
+    op: str
+    judged: int  #: outputs that this speaks for: 2**32 of quantize
+    asked: int  #: outputs that the function was asked for
+    wrong: int
+    wrong_nan: int  #: those of NaN
+    worst: "Case | None"  #: the most distant wrong output alone, with what the function gave as observed
+    first: "Case | None"  #: the wrong one with the lowest input
+    monotone: str  #: "assumed" where the inputs between those asked are taken to rise; docs/proofs.md
+    failed: str  #: why the function could not be judged, "crash: ..." and the like; "" if it could
+    certificate: str  #: as `qualm exhaust --output` writes it
+    text: str
+
+    @property
+    def ok(self) -> bool:
+        """No output is wrong."""
+        return not self.failed and self.wrong == 0
+
+    def __str__(self) -> str:
+        return self.text.rstrip()
+
+
+@dataclass(frozen=True)
 class Claim(_Html):
     """The judgement of one claim: "passed", "failed", "skipped", "vacuous" or "not_applicable"."""
 

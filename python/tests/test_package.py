@@ -92,9 +92,13 @@ def test_the_stub_has_what_the_module_has():
     of_case = stub[stub.index("class Case:"):stub.index("class Suite:")]
     assert set(re.findall(r"def (\w+)", of_case)) - {"__init__"} == {
         name for name in dir(qualm.Case) if not name.startswith("_") or name == "_repr_html_"}
-    functions = set(re.findall(r"^def (\w+)", stub, re.M))
-    assert functions == {name for name in dir(_native)
-                         if not name.startswith("_") and name not in ("Case", "Suite")}
+    told = set(re.findall(r"^(?:def|class) (\w+)", stub, re.M))
+    assert told == {name for name in dir(_native) if not name.startswith("_")}
+    for name in ("Suite", "Model", "ModelRun"):
+        body = re.search(rf"^class {name}:\n((?: .*\n|\n)*)", stub, re.M)
+        assert body is not None
+        assert set(re.findall(r"def (\w+)", body.group(1))) - {"__init__"} == {
+            member for member in dir(getattr(_native, name)) if not member.startswith("_")}
 
 
 def test_the_version_is_that_of_the_project():

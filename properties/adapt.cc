@@ -95,7 +95,7 @@ void FullBlocks(Case& c) {
     end = std::min(begin + c.x_block, (begin / c.K + 1) * c.K);
     int64_t largest = begin;
     for (int64_t i = begin; i < end; ++i) {
-      if (c.x.dtype() == DType::kS8) c.x.SetInt(i, std::max<int64_t>(c.x.IntAt(i), -127));
+      if (c.x.dtype() == DType::kS8) c.x.SetInt(i, std::max(c.x.IntAt(i), -127));
       if (std::abs(c.x.IntAt(i)) > std::abs(c.x.IntAt(largest))) largest = i;
     }
     if (c.x.IntAt(largest) != 0) c.x.SetInt(largest, c.x.IntAt(largest) < 0 ? -127 : 127);

@@ -84,12 +84,14 @@ TEST_F(OnnxruntimeNBits, SumsFloatsInSomeOrder) {
 }
 
 // At accuracy level 4 it makes codes of x itself: it is given reals that have these codes.
-TEST(OnnxruntimeLevel4, TakesZeroPointsOutInFloats) {
-  std::string why;
-  const auto subject = MakeSubject("onnxruntime-py@nbits+level4", &why);
-  if (!subject) GTEST_SKIP() << why;
-  EXPECT_EQ(subject->contract().text(), "sum+offsets");
-  EXPECT_NE(subject->CannotRun(gen::Draw(Op::kLinear, 1)), "");
+class OnnxruntimeLevel4 : public OnnxruntimeTest {
+ protected:
+  OnnxruntimeLevel4() : OnnxruntimeTest("onnxruntime-py@nbits+level4") {}
+};
+
+TEST_F(OnnxruntimeLevel4, TakesZeroPointsOutInFloats) {
+  EXPECT_EQ(subject().contract().text(), "sum+offsets");
+  EXPECT_NE(subject().CannotRun(gen::Draw(Op::kLinear, 1)), "");
   for (const char* const name :
        {"onnxruntime-py@nbits+level4", "onnxruntime-py@constant+nbits+level4"})
     qualm::ExpectContract({.subject = name, .ops = {Op::kLinear}, .cases = 300, .judged = 150});

@@ -77,7 +77,7 @@ std::string WhyNotAtLevel4(const Case& c) {
     return "accuracy level 4 is asked with scales of x that have at most 16 bits";
   for (int64_t begin = 0, end = 0; begin < c.x.size(); begin = end) {
     end = std::min(begin + c.x_block, (begin / c.K + 1) * c.K);
-    int64_t largest = 0, lowest = 0;
+    int32_t largest = 0, lowest = 0;
     for (int64_t i = begin; i < end; ++i) {
       lowest = std::min(lowest, c.x.IntAt(i));
       largest = std::max(largest, std::abs(c.x.IntAt(i)));

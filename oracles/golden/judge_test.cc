@@ -772,7 +772,10 @@ TEST(GoldenJudgeTest, LyingSumsOfFloatsAreRefused) {
   const std::pair<std::string, const char*> table[] = {
       {LineOf(NBits(), {{"y", "[0]"}}), "no error: failed "},
       {LineOf(NBits(), {{"bits", "3"}}), "no error: skipped "},
-      {LineOf(NBits(), {{"accuracy_level", "4"}}), "no error: skipped "},
+      {LineOf(NBits(), {{"accuracy_level", "4"}}), "no error: failed "},  // 1 is code 64 of 2 / 127
+      {LineOf(NBits(), {{"accuracy_level", "4"}, {"y", R"(["-0x1.7efdfcp+0"])"}}),
+       "no error: passed "},
+      {LineOf(NBits(), {{"accuracy_level", "4"}, {"a", R"([1,"inf"])"}}), "no error: skipped "},
       {LineOf(NBits(), {{"a_type", R"("bf16")"}}), "no error: skipped "},
       {LineOf(NBits(), {{"block_size", "0"}}), "f:1: r: block_size: expected at least 1"},
       {LineOf(NBits(), {{"block_size", "1"}}), "f:1: r: scales: has 1 entries, expected 2"},

@@ -14,6 +14,7 @@
 
 #include "core/case.h"
 #include "core/float_format.h"
+#include "oracles/conventions/float_sums.h"
 #include "oracles/conventions/primitives.h"
 #include "oracles/conventions/sum_orders.h"
 #include "oracles/golden/records.h"
@@ -96,6 +97,53 @@ SumOrder OrderOfNBits(int64_t bits, int64_t rows, int64_t column, int64_t column
                              : Lanes::kNeighbours,
           .fused = false};
 }
+// x as the codes that accuracy level 4 makes of each block: the scale max/127, times its
+// reciprocal, ties to even (QuantizeARow_CompInt8_avx512 in
+// core/mlas/lib/sqnbitgemm_kernel_avx512.cpp). nullopt where a scale is denormal, or no number.
+std::optional<Case> WithCodesOfX(Case c) {
+  Tensor codes(DType::kS8, c.x.shape());
+  c.x_block = c.w_block;
+  c.x_q = {{}, std::vector<int32_t>(static_cast<size_t>(c.M * RowBlocks(c)))};
+  const std::span<const float> x = c.x.as<float>();
+  for (int64_t begin = 0, end = 0; begin < c.x.size(); begin = end) {
+    end = std::min(begin + c.x_block, (begin / c.K + 1) * c.K);
+    float most = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      const float value = x[static_cast<size_t>(i)];
+      if (!std::isfinite(value)) return std::nullopt;
+      most = std::max(most, std::abs(value));
+    }
+    const float scale = most == 0 ? 1.0f : most / 127.0f;
+    if (!std::isnormal(scale)) return std::nullopt;
+    const float inverse = 1.0f / scale;
+    c.x_q.scale.push_back(scale);
+    for (int64_t i = begin; i < end; ++i) {
+      codes.SetInt(i, static_cast<int32_t>(
+                          conventions::RoundNearestEven(x[static_cast<size_t>(i)] * inverse)));
+    }
+  }
+  c.x = std::move(codes);
+  return c;
+}
+
+// Each recorded output, or the nearest one that sums of these codes in float32 may give: no order
+// is known.
+JudgedRecord MatMulNBitsOfCodes(const GoldenRecord& record, DType dtype) {
+  const std::optional<Case> c = WithCodesOfX(CaseOfNBits(record));
+  if (!c) return {.skipped = "MatMulNBits of denormal blocks (accuracy level 4)"};
+  const std::vector<FloatSum> sums = FloatSums(*c, Offsets::kApart);
+  const std::vector<float> recorded = record.Floats("y");
+  return Judged(
+      record, "y", "onnxruntime@level4", {c->M, c->N, c->K}, dtype, [&](int64_t m, int64_t n) {
+        const auto at = static_cast<size_t>(m * c->N + n);
+        const auto [low, high] = sums[at].permitted;
+        const auto rounded = [&](double bound) {
+          return DecodeFloat(dtype, EncodeFloat(dtype, bound));
+        };
+        return static_cast<float>(std::clamp<double>(recorded[at], rounded(low), rounded(high)));
+      });
+}
+
 // Levels 0 and 1 are the same; level 4 makes codes of A, but not for 2 bits in blocks of 16.
 bool IsAddedInFloat32(int64_t bits, int64_t block, int64_t level) {
   return level == 0 || level == 1 || (level == 4 && bits == 2 && block == 16);
@@ -105,10 +153,11 @@ JudgedRecord MatMulNBits(const GoldenRecord& record) {
   const Sizes sizes = SizesOf(record);
   const int64_t bits = record.Int("bits");
   if (bits != 2 && bits != 4 && bits != 8) return {.skipped = "MatMulNBits of such bits"};
-  if (!IsAddedInFloat32(bits, record.Int("block_size"), record.Int("accuracy_level")))
-    return {.skipped = "MatMulNBits that makes codes of A (accuracy level 4)"};
   const std::string type = record.Text("a_type");
   if (type != "f32" && type != "f16") return {.skipped = "MatMulNBits of " + type};
+  const DType dtype = type == "f16" ? DType::kF16 : DType::kF32;
+  if (!IsAddedInFloat32(bits, record.Int("block_size"), record.Int("accuracy_level")))
+    return MatMulNBitsOfCodes(record, dtype);
   const Case c = CaseOfNBits(record);
   std::vector<std::vector<float>> weights;
   for (int64_t n = 0; n < sizes.n; ++n) {
@@ -119,7 +168,6 @@ JudgedRecord MatMulNBits(const GoldenRecord& record) {
                        c.w_q.scale[at]);
     }
   }
-  const DType dtype = type == "f16" ? DType::kF16 : DType::kF32;
   return Judged(record, "y", "onnxruntime@avx512", sizes, dtype, [&](int64_t m, int64_t n) {
     return SumOfProducts(
         OrderOfNBits(bits, sizes.m, n, sizes.n),

@@ -625,17 +625,21 @@ TEST(Models, WeightsOfFourBits) {
   std::string packed;
   for (int32_t i = 0; i < 15; ++i) {
     w.SetInt(i, i - 8);
-    const char nibble = static_cast<char>((i - 8) & 15);
-    i % 2 == 0 ? packed.push_back(nibble) : void(packed.back() |= static_cast<char>(nibble << 4));
+    const auto nibble = static_cast<char>((i - 8) & 15);
+    if (i % 2 == 0) packed.push_back(nibble);
+    if (i % 2 == 1) packed.back() = static_cast<char>(packed.back() | nibble << 4);
   }
   const auto product = [&](int form) {
     ModelWriter model;
     model.Input("x", graph::kUint8, {2, 5}).Scale("x", 0.5f, DType::kU8, 121);
     model.Scale("y", 0.25f, DType::kU8, 17);
-    form == 0 ? model.Scale("w", 0.125f, DType::kS8, 0).Constant("w", w)
-              : model.Constant("w_s", Reals({}, {0.125f}))
-                    .Packed("w_z", graph::kInt4, {}, std::string(1, '\0'), form == 2)
-                    .Packed("w", graph::kInt4, {5, 3}, packed, form == 2);
+    model.Constant("w_s", Reals({}, {0.125f}));
+    if (form == 0) {
+      model.Constant("w_z", Tensor(DType::kS8, {})).Constant("w", w);
+    } else {
+      model.Packed("w_z", graph::kInt4, {}, std::string(1, '\0'), form == 2);
+      model.Packed("w", graph::kInt4, {5, 3}, packed, form == 2);
+    }
     return model.Node("DequantizeLinear", {"x", "x_s", "x_z"}, {"xr"})
         .Node("DequantizeLinear", {"w", "w_s", "w_z"}, {"wr"})
         .Node("MatMul", {"xr", "wr"}, {"r"})

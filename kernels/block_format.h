@@ -26,6 +26,13 @@ struct ConstBlocks {
   int64_t blocks = 0;  // of a row
   int64_t row_stride = 0;
 };
+struct MutableBlocks {
+  void* data = nullptr;
+  BlockFormat format = BlockFormat::kQ8_0;
+  int64_t rows = 0;
+  int64_t blocks = 0;
+  int64_t row_stride = 0;
+};
 
 }  // namespace qualm::kernels
 

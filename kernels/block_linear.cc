@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <vector>
 
+#include "hwy/aligned_allocator.h"
 #include "kernels/common/fp_environment.h"
 #include "kernels/common/parallel.h"
 #include "kernels/common/validate.h"
@@ -27,26 +27,6 @@ using internal::BlockTraits;
 
 // Arranged rows of one block of outputs should stay in the L2 cache beside a panel.
 constexpr int64_t kArrangedBytes = 256 * 1024;
-constexpr int64_t kMostBlocks = int64_t{1} << 40;  // their bytes fit int64
-
-Status CheckBlocks(std::string_view name, const ConstBlocks& m) {
-  const auto of = [&](const char* what) { return std::string(name) + what; };
-  if (m.format != BlockFormat::kQ8_0 && m.format != BlockFormat::kQ4_0)
-    return {of(".format is unknown, expected one of BlockFormat")};
-  if (m.rows < 0) return internal::IsButExpected(of(".rows"), m.rows, "0 or more");
-  if (m.blocks < 0 || m.blocks > kMostBlocks)
-    return internal::IsButExpected(of(".blocks"), m.blocks, "0 to 2^40");
-  if (m.rows == 0 || m.blocks == 0) return {};
-  const int64_t bytes = m.blocks * BlockBytes(m.format);
-  if (m.row_stride < bytes)
-    return internal::IsButExpected(of(".row_stride"), m.row_stride,
-                                   "the bytes of a row, " + std::to_string(bytes) + ", or more");
-  if (m.rows > 1 && m.row_stride > INT64_MAX / m.rows)
-    return internal::IsButExpected(of(".row_stride"), m.row_stride, "a matrix of fewer bytes");
-  if (m.data == nullptr) return {of(".data is null, expected the blocks")};
-  return {};
-}
-
 const uint8_t* RowOf(const ConstBlocks& m, int64_t row) {
   return static_cast<const uint8_t*>(m.data) + (m.blocks == 0 ? 0 : row * m.row_stride);
 }
@@ -82,8 +62,8 @@ struct PackedBlockLinear::Impl {
     const int64_t left = channels - panel * PanelWidth();
     return std::min(traits.panel_vectors, (left + traits.lanes - 1) / traits.lanes);
   }
-  const uint8_t* PanelAt(int64_t panel) const {
-    return bytes.data() + panel * PanelWidth() * blocks * BlockBytes(format);
+  size_t PanelOffset(int64_t panel) const {
+    return static_cast<size_t>(panel * PanelWidth() * blocks * BlockBytes(format));
   }
   void PackPanel(const ConstBlocks& weights, int64_t panel);
   void Multiply(const ArrangedBlock* x, int64_t rows, int64_t panel, float* y,
@@ -92,7 +72,7 @@ struct PackedBlockLinear::Impl {
   BlockTraits traits;
   BlockFormat format = BlockFormat::kQ8_0;
   int64_t channels = 0, blocks = 0;
-  std::vector<uint8_t> bytes;
+  hwy::AlignedVector<uint8_t> bytes;  // so that most vectors lie in one cache line
 };
 
 PackedBlockLinear::PackedBlockLinear() = default;
@@ -104,7 +84,7 @@ void PackedBlockLinear::Impl::PackPanel(const ConstBlocks& weights, int64_t pane
   const int64_t first = panel * PanelWidth(), width = Vectors(panel) * traits.lanes;
   const int64_t block_bytes = BlockBytes(format);
   constexpr int64_t kScaleBytes = 2;
-  uint8_t* const to = bytes.data() + first * blocks * block_bytes;
+  uint8_t* const to = bytes.data() + PanelOffset(panel);
   // Channels beyond the last one have scale 0 and codes 0: they are computed, and not written.
   for (int64_t n = 0; n < std::min(width, channels - first); ++n) {
     const uint8_t* const row = RowOf(weights, first + n);
@@ -124,7 +104,7 @@ void PackedBlockLinear::Impl::PackPanel(const ConstBlocks& weights, int64_t pane
 
 Status PackedBlockLinear::Pack(const ConstBlocks& weights, PackedBlockLinear* packed) {
   if (packed == nullptr) return {"packed is null, expected where to put the weights"};
-  QUALM_RETURN_IF_ERROR(CheckBlocks("weights", weights));
+  QUALM_RETURN_IF_ERROR(internal::CheckBlocks("weights", weights));
   return PackInMemory([&] {
     auto impl = std::make_unique<Impl>();
     impl->traits = internal::CurrentBlockTraits(weights.format);
@@ -160,7 +140,7 @@ PackedBlockLinear::Impl::Plan::Plan(const Impl& impl, int64_t rows, const Thread
 void PackedBlockLinear::Impl::Multiply(const ArrangedBlock* x, int64_t rows, int64_t panel,
                                        float* y, int64_t y_stride) const {
   BlockTile t;
-  t.panel = PanelAt(panel);
+  t.panel = bytes.data() + PanelOffset(panel);
   t.vectors = Vectors(panel);
   t.blocks = blocks;
   t.format = format;
@@ -179,7 +159,7 @@ void PackedBlockLinear::Impl::Multiply(const ArrangedBlock* x, int64_t rows, int
 Status PackedBlockLinear::Run(const ConstBlocks& x, const MutableMatrix& y,
                               std::span<uint8_t> scratch, ThreadPool* pool) const {
   if (impl_ == nullptr) return {"the layer has no weights, expected Pack to be called first"};
-  QUALM_RETURN_IF_ERROR(CheckBlocks("x", x));
+  QUALM_RETURN_IF_ERROR(internal::CheckBlocks("x", x));
   QUALM_RETURN_IF_ERROR(internal::CheckMatrix("y", y));
   if (x.format != BlockFormat::kQ8_0) return {"x.format is not kQ8_0, expected activations Q8_0"};
   QUALM_RETURN_IF_ERROR(internal::CheckType("y.type", y.type, ElementType::kF32));
@@ -221,9 +201,8 @@ size_t PackedBlockLinear::ScratchBytes(int64_t rows, const ThreadPool* pool) con
 }
 
 Status BlockDot(BlockFormat format, const void* w, const void* x, int64_t blocks, float* y) {
-  if (format != BlockFormat::kQ8_0 && format != BlockFormat::kQ4_0)
-    return {"format is unknown, expected one of BlockFormat"};
-  if (blocks < 0 || blocks > kMostBlocks)
+  if (!internal::IsBlockFormat(format)) return {"format is unknown, expected one of BlockFormat"};
+  if (blocks < 0 || blocks > internal::kMostBlocks)
     return internal::IsButExpected("blocks", blocks, "0 to 2^40");
   if (y == nullptr || (blocks != 0 && (w == nullptr || x == nullptr)))
     return {"a pointer is null, expected two rows and an output"};

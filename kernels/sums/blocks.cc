@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <type_traits>
 #include <utility>
 
+#include "kernels/common/validate.h"
 #include "kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -473,6 +475,23 @@ BlockTraits CurrentBlockTraits(BlockFormat format) {
 void MultiplyTile(const BlockTile& tile) { QUALM_DISPATCH(MultiplyTileImpl)(tile); }
 float DotOfBlocks(BlockFormat format, const uint8_t* w, const uint8_t* x, int64_t blocks) {
   return QUALM_DISPATCH(DotImpl)(format, w, x, blocks);
+}
+
+Status CheckBlocks(std::string_view name, const ConstBlocks& m) {
+  const auto of = [&](const char* what) { return std::string(name) + what; };
+  if (!IsBlockFormat(m.format)) return {of(".format is unknown, expected one of BlockFormat")};
+  if (m.rows < 0) return IsButExpected(of(".rows"), m.rows, "0 or more");
+  if (m.blocks < 0 || m.blocks > kMostBlocks)
+    return IsButExpected(of(".blocks"), m.blocks, "0 to 2^40");
+  if (m.rows == 0 || m.blocks == 0) return {};
+  const int64_t bytes = m.blocks * BlockBytes(m.format);
+  if (m.row_stride < bytes)
+    return IsButExpected(of(".row_stride"), m.row_stride,
+                         "the bytes of a row, " + std::to_string(bytes) + ", or more");
+  if (m.rows > 1 && m.row_stride > INT64_MAX / m.rows)
+    return IsButExpected(of(".row_stride"), m.row_stride, "a matrix of fewer bytes");
+  if (m.data == nullptr) return {of(".data is null, expected the blocks")};
+  return {};
 }
 
 }  // namespace internal

@@ -7,9 +7,11 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include "kernels/block_format.h"
 #include "kernels/common/quad_sum.h"
+#include "kernels/types.h"
 
 namespace qualm::kernels::internal {
 
@@ -57,6 +59,12 @@ void MultiplyTile(const BlockTile& tile);
 
 // Also in a ScopedFpEnvironment.
 float DotOfBlocks(BlockFormat format, const uint8_t* w, const uint8_t* x, int64_t blocks);
+
+constexpr bool IsBlockFormat(BlockFormat format) {
+  return format == BlockFormat::kQ8_0 || format == BlockFormat::kQ4_0;
+}
+inline constexpr int64_t kMostBlocks = int64_t{1} << 40;  // of a row: their bytes fit int64
+Status CheckBlocks(std::string_view name, const ConstBlocks& blocks);
 
 inline uint16_t HalfAt(const uint8_t* at) {
   uint16_t half;

@@ -184,7 +184,8 @@ int RunExplain(const Options& options) {
   }
   if (options.model.any())
     throw InputError(
-        "--input, --observed, --runtime, --page and --no-runtime are about a model, expected a .onnx or "
+        "--input, --observed, --runtime, --page and --no-runtime are about a model, expected a "
+        ".onnx or "
         ".tflite file");
   if (options.emit.empty() && !options.output.empty())
     throw InputError("--output: is for --emit, expected --emit KIND too");

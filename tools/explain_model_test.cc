@@ -160,7 +160,8 @@ TEST_F(ExplainModel, APageShowsEachErrorInParts) {
   EXPECT_TRUE(Has(page, "1 WRONG: Add_sum")) << page.substr(0, 2000);
   EXPECT_TRUE(Has(page, "error of 1 layer: quantization beside the error of the kernel"));
   EXPECT_TRUE(Has(page, "histogram of "));
-  ExpectBadInput({"explain", "net.onnx", "--no-runtime", "--page", "no/net.html"}, "--page: no/net.html");
+  ExpectBadInput({"explain", "net.onnx", "--no-runtime", "--page", "no/net.html"},
+                 "--page: no/net.html");
 }
 
 TEST_F(ExplainModel, OnnxruntimeIsJudgedLayerByLayer) {

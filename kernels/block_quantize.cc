@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of 32 floats become 32 codes and a scale, one block after the other: the largest magnitude
-// by integers, which order floats as their values and NaN behind them; the scale of the block; its
-// codes, a vector at a time. The float operations are those of the header, in that order, each of
+// Blocks of 32 floats become 32 codes and a scale: the largest magnitude of each by integers, which
+// order floats as their values and NaN behind them; scales, of many blocks at a time; the codes of
+// each. The float operations are those of the header, in that order, each of
 // them rounded to nearest and none fused, so that every target has the same bits.
 #include "kernels/block_quantize.h"
 
@@ -20,49 +20,14 @@
 #include "hwy/highway.h"
 #include "kernels/common/dispatch.h"
 
-#ifndef QUALM_KERNELS_BLOCK_QUANTIZE_SCALE_
-#define QUALM_KERNELS_BLOCK_QUANTIZE_SCALE_
-namespace qualm::kernels::internal {
-
-inline constexpr int32_t kInfinityBits = 0x7F800000, kMagnitudeBits = 0x7FFFFFFF;
-
-// The float16 nearest to it, half to even; infinity from 65520 on. Not of NaN.
-inline uint16_t HalfOfFloat(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & kMagnitudeBits;
-  uint32_t half = 0x7C00;
-  if (magnitude < 0x38800000) {  // below 2^-14: near 0.5 floats are 2^-24 apart
-    half = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000;
-  } else if (magnitude < 0x47800000) {
-    half = (magnitude + 0x0FFF + (magnitude >> 13 & 1) - 0x38000000) >> 13;
-  }
-  return static_cast<uint16_t>(sign | half);
-}
-
-// The scale of a block as it is stored, and what its values are multiplied by.
-struct BlockScale {
-  uint16_t half;
-  float inverse;
-};
-inline BlockScale ScaleOf(BlockFormat format, float most) {
-  const float scale = format == BlockFormat::kQ8_0 ? most / 127.0f : most / -8.0f;
-  uint16_t half = HalfOfFloat(scale);
-  if ((half & 0x7FFF) == 0) return {half, 0.0f};
-  if ((half & 0x7FFF) == 0x7C00) {
-    half = static_cast<uint16_t>((half & 0x8000) | 0x7BFF);
-    return {half, 1.0f / FloatOfHalf(half)};
-  }
-  return {half, format == BlockFormat::kQ8_0 ? 127.0f / most : 1.0f / scale};
-}
-
-}  // namespace qualm::kernels::internal
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace qualm::kernels::internal {
 namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int32_t kInfinityBits = 0x7F800000, kMagnitudeBits = 0x7FFFFFFF;
+constexpr int64_t kTogether = 64;  // blocks whose scales are computed together, a vector at a time
 
 using D = hn::CappedTag<float, 16>;
 using DI = hn::RebindToSigned<D>;
@@ -112,27 +77,78 @@ HWY_INLINE VI CodesOf(const float* x, V inverse) {
   }
 }
 
+// The float16 nearest to each, half to even; infinity from 65520 on. Not of NaN.
+HWY_INLINE VI HalvesOf(V value) {
+  const D d;
+  const DI di;
+  const auto of = [&](int32_t bits) HWY_ATTR { return hn::Set(di, bits); };
+  const VI bits = hn::BitCast(di, value);
+  const VI magnitude = hn::And(bits, of(kMagnitudeBits));
+  // Below 2^-14: near 0.5 floats are 2^-24 apart.
+  const V near_half = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5f));
+  const VI denormal = hn::Sub(hn::BitCast(di, near_half), of(0x3F000000));
+  const VI odd = hn::And(hn::ShiftRight<13>(magnitude), of(1));
+  const VI normal = hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, of(0x0FFF - 0x38000000)), odd));
+  const VI half =
+      hn::IfThenElse(hn::Lt(magnitude, of(0x38800000)), denormal, hn::Min(normal, of(0x7C00)));
+  return hn::Or(half, hn::And(hn::ShiftRight<16>(bits), of(0x8000)));
+}
+
+// Of blocks with these values of largest magnitude, the scales as they are stored, and what values
+// are multiplied by, which replaces those.
 template <BlockFormat kFormat>
-HWY_INLINE void BlocksOf(const float* x, int64_t blocks, uint8_t* y) {
+HWY_INLINE void ScalesOf(float* most, int32_t* halves) {
+  const D d;
+  const DI di;
+  const V m = hn::Load(d, most);
+  const V scale = hn::Div(m, hn::Set(d, kFormat == BlockFormat::kQ8_0 ? 127.0f : -8.0f));
+  V inverse = kFormat == BlockFormat::kQ8_0 ? hn::Div(hn::Set(d, 127.0f), m)
+                                            : hn::Div(hn::Set(d, 1.0f), scale);
+  VI half = HalvesOf(scale);
+  const VI magnitude = hn::And(half, hn::Set(di, 0x7FFF));
+  const auto zero = hn::RebindMask(d, hn::Eq(magnitude, hn::Zero(di)));
+  const auto beyond = hn::Eq(magnitude, hn::Set(di, 0x7C00));
+  inverse = hn::IfThenZeroElse(zero, inverse);
+  inverse = hn::IfThenElse(hn::RebindMask(d, beyond),
+                           hn::CopySign(hn::Set(d, 1.0f / 65504.0f), scale), inverse);
+  half = hn::IfThenElse(beyond, hn::Sub(half, hn::Set(di, 1)), half);
+  hn::Store(half, di, halves);
+  hn::Store(inverse, d, most);
+}
+
+template <BlockFormat kFormat>
+HWY_INLINE void CodesOfBlock(const float* x, float inverse_of_all, uint8_t* codes) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (; blocks > 0; --blocks, x += kBlockCodes, y += BlockBytes(kFormat)) {
-    const BlockScale scale = ScaleOf(kFormat, MostOf<kFormat>(x));
-    std::memcpy(y, &scale.half, sizeof(scale.half));
-    const V inverse = hn::Set(d, scale.inverse);
-    uint8_t* const codes = y + sizeof(scale.half);
-    if constexpr (kFormat == BlockFormat::kQ8_0) {
-      const hn::Rebind<int8_t, D> d8;
-      for (int64_t k = 0; k < kBlockCodes; k += lanes)
-        hn::StoreU(hn::DemoteTo(d8, CodesOf<kFormat>(x + k, inverse)), d8,
-                   reinterpret_cast<int8_t*>(codes) + k);
-    } else {
-      const hn::Rebind<uint8_t, D> d8;
-      for (int64_t k = 0; k < kBlockCodes / 2; k += lanes) {
-        const VI high = CodesOf<kFormat>(x + k + kBlockCodes / 2, inverse);
-        const VI both = hn::Or(CodesOf<kFormat>(x + k, inverse), hn::ShiftLeft<4>(high));
-        hn::StoreU(hn::DemoteTo(d8, both), d8, codes + k);
-      }
+  const V inverse = hn::Set(d, inverse_of_all);
+  if constexpr (kFormat == BlockFormat::kQ8_0) {
+    const hn::Rebind<int8_t, D> d8;
+    for (int64_t k = 0; k < kBlockCodes; k += lanes)
+      hn::StoreU(hn::DemoteTo(d8, CodesOf<kFormat>(x + k, inverse)), d8,
+                 reinterpret_cast<int8_t*>(codes) + k);
+  } else {
+    const hn::Rebind<uint8_t, D> d8;
+    for (int64_t k = 0; k < kBlockCodes / 2; k += lanes) {
+      const VI high = CodesOf<kFormat>(x + k + kBlockCodes / 2, inverse);
+      const VI both = hn::Or(CodesOf<kFormat>(x + k, inverse), hn::ShiftLeft<4>(high));
+      hn::StoreU(hn::DemoteTo(d8, both), d8, codes + k);
+    }
+  }
+}
+
+template <BlockFormat kFormat>
+HWY_INLINE void BlocksOf(const float* x, int64_t blocks, uint8_t* y) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  HWY_ALIGN float inverse[kTogether] = {};
+  HWY_ALIGN int32_t halves[kTogether];
+  for (int64_t first = 0; first < blocks; first += kTogether) {
+    const int64_t count = std::min(kTogether, blocks - first);
+    for (int64_t b = 0; b < count; ++b) inverse[b] = MostOf<kFormat>(x + b * kBlockCodes);
+    for (int64_t b = 0; b < count; b += lanes) ScalesOf<kFormat>(inverse + b, halves + b);
+    for (int64_t b = 0; b < count; ++b, x += kBlockCodes, y += BlockBytes(kFormat)) {
+      const auto half = static_cast<uint16_t>(halves[b]);
+      std::memcpy(y, &half, sizeof(half));
+      CodesOfBlock<kFormat>(x, inverse[b], y + sizeof(half));
     }
   }
 }

@@ -69,7 +69,10 @@ TEST(Refutes, AFailureOutsideOfAConditionThatTheCausesGive) {
   other.found.observed->y.SetInt(0, 3);
   EXPECT_FALSE(Refutes(other, told)) << "another fault";
   other.small = failing(7).found;
-  EXPECT_TRUE(Refutes(other, told)) << "in its smallest case";
+  EXPECT_FALSE(Refutes(other, told)) << "its smallest case may fit by chance";
+  other = failing(5);
+  other.small = failing(7).found;
+  EXPECT_TRUE(Refutes(other, told)) << "its smallest case lies outside";
 }
 
 }  // namespace

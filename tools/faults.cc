@@ -66,11 +66,13 @@ void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& fin
 
 bool Refutes(const Diagnosed& failure, const Diagnosed& told) {
   if (failure.by != told.by || failure.found.op != told.found.op) return false;
-  const auto shows = [&](const Case& c) {
-    const Case* const one = &c;
-    return !told.where.holds(c) && triage::Covers(told.causes, {&one, 1}, failure.model);
+  std::vector<const Case*> cases{&failure.found};
+  if (failure.small) cases.push_back(&*failure.small);
+  const auto shows_outside = [&](const Case* c) {
+    return !told.where.holds(*c) && triage::Covers(told.causes, {&c, 1}, failure.model);
   };
-  return shows(failure.found) || (failure.small && shows(*failure.small));
+  return triage::Covers(told.causes, cases, failure.model) &&
+         std::ranges::any_of(cases, shows_outside);
 }
 
 std::vector<FaultOfRun> FaultsOf(const std::vector<Finding>& findings, const Diagnoses& diagnoses,

@@ -34,8 +34,8 @@ struct Diagnosed {
   triage::Condition where;               // under which the causes act
 };
 
-// Whether a failure of the same subject and operation shows the causes that were told outside of
-// the condition that was told with them.
+// Whether the causes that were told give all of a failure of the same subject and operation, and do
+// so outside of the condition that was told with them.
 bool Refutes(const Diagnosed& failure, const Diagnosed& told);
 
 struct FaultOfRun {

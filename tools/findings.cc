@@ -308,6 +308,7 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
                     [](const Item& item) { return std::pair(!item.triaged->sure(), item.number); });
 
   std::vector<std::pair<size_t, Finding>> kept;
+  std::vector<Item*> conditional;  // their causes are told with a condition
   // Of two findings with one fingerprint the first is kept; it stays expected only if both are.
   const auto have = [&](const Finding& finding) {
     for (auto& [number, other] : kept) {
@@ -346,15 +347,16 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     ++effort_.findings;
     effort_.cut_short += cut_short ? 1 : 0;
     kept.emplace_back(item.number, found);
-    if (!triaged.attribution().where.text.empty() && diagnoses_.contains(found.fingerprint()))
+    if (!triaged.attribution().where.text.empty() && diagnoses_.contains(found.fingerprint())) {
+      conditional.push_back(&item);
       continue;
+    }
     item.triaged.reset();
     item.subject.reset();
   }
   // A condition was fitted to the cases that were asked. All failures are known by now.
-  for (Item& item : items) {
-    if (!item.triaged) continue;
-    triage::Triaged& triaged = *item.triaged;
+  for (Item* const item : conditional) {
+    triage::Triaged& triaged = *item->triaged;
     const Diagnosed& diagnosed = diagnoses_.at(triaged.finding().fingerprint());
     if (std::ranges::none_of(diagnoses_,
                              [&](const auto& other) { return Refutes(other.second, diagnosed); }))
@@ -362,9 +364,9 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     triaged.DropCondition();
     const Case answered = triaged.Answered();
     deferred.Try([&] { Write(triaged, answered); });
-    Remember(triaged, answered, *item.subject, diagnosed.cut_short);
+    Remember(triaged, answered, *item->subject, diagnosed.cut_short);
     for (auto& [number, finding] : kept)
-      if (number == item.number) finding = triaged.finding();
+      if (number == item->number) finding = triaged.finding();
   }
   if (!deferred.failed()) RemoveKept();
   effort_.seconds += since.seconds();

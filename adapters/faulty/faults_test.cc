@@ -318,13 +318,13 @@ TEST(Faults, AreSilentOnDullCases) {
   linear.bias = std::vector<float>(8, 1.0f);
   Case rescale = Elementwise(Op::kRescale, U8{1, 2, 3, 4, 5, 6, 7, 9}, {}, 1);
   rescale.x_q.scale = {0.375f};
-  Case add = Elementwise(Op::kAdd, U8{1, 2, 3}, U8{4, 5, 6}, 1, 2);
+  Case add = Elementwise(Op::kAdd, U8{1, 2, 3}, U8{4, 5, 6}, 1, 1);
   add.x_q.scale = {0.375f};
   add.w_q.scale = {0.25f};
   Case difference = Elementwise(Op::kSub, U8{3, 2, 3}, U8{1, 1, 2}, 1, 1);
   difference.x_q.scale = {0.375f};
   difference.w_q.scale = {0.25f};
-  Case mul = Elementwise(Op::kMul, U8{1, 2, 3}, U8{4, 5, 6}, 1, 2);
+  Case mul = Elementwise(Op::kMul, U8{1, 2, 3}, U8{4, 5, 6}, 1, 1);
   mul.x_q.scale = {0.375f};
   const Window plain{.in_h = 2, .in_w = 2, .in_c = 1, .kernel_h = 2, .kernel_w = 2};
   const std::vector<Case> dull{Quantize({1, 2, 3, 4, 5, 6, 7, 8.25f}, 1, 3),
@@ -339,8 +339,8 @@ TEST(Faults, AreSilentOnDullCases) {
                                Elementwise(Op::kTable, U8{1, 2, 3}, {}, 2),
                                Softmax(U8{255, 200}, 1),
                                Pool(Op::kMaxPool, plain, U8{1, 2, 3, 4}),
-                               Pool(Op::kAvgPool, plain, U8{1, 2, 3, 5}),
-                               Pool(Op::kGlobalAvgPool, plain, U8{1, 2, 3, 5}),
+                               Pool(Op::kAvgPool, plain, U8{1, 2, 3, 6}),
+                               Pool(Op::kGlobalAvgPool, plain, U8{1, 2, 3, 6}),
                                Conv(Op::kConv2d, plain, U8{1, 2, 3, 4}, 1, S8{1, 2, 3, 4}, 1),
                                Conv(Op::kDepthwise, plain, U8{1, 2, 3, 4}, 1, S8{1, 2, 3, 4}, 1),
                                Observing({-1, 4.1f, 0.5f}, 1, {}),

@@ -73,6 +73,8 @@ const std::vector<BlockWork> kBlockWork = [] {
   return rows;
 }();
 
+const std::vector<int64_t> kBlockRows = {1024, 4096, 65536};
+
 const std::vector<int64_t> kElements = {1, 16, 63, 100, 1000, 1023, 1024, 65536, 16777216};
 
 float WeightScale(int64_t channel) { return 0.0021f + 0.00017f * static_cast<float>(channel % 23); }

@@ -92,6 +92,8 @@ struct BlockWork {
   int64_t WeightBytes() const { return nibbles ? 18 : 34; }
 };
 extern const std::vector<BlockWork> kBlockWork;
+// Floats to blocks: "quantize-q8_0/65536".
+extern const std::vector<int64_t> kBlockRows;
 // So many blocks of so many bytes, a float16 of 2^-8 first; without -128, where ggml is wrong.
 std::shared_ptr<std::vector<uint8_t>> Blocks(int64_t count, int64_t bytes, uint32_t seed);
 

@@ -127,6 +127,13 @@ Run PrepareRepacked(void* ggml, const BlockWork& work) {
   };
 }
 
+Run PrepareRow(void* ggml, const char* name, int64_t n) {
+  const auto quantize = Symbol<void (*)(const float*, void*, int64_t)>(ggml, name);
+  Require(reinterpret_cast<void*>(quantize), name);
+  return
+      [=, x = Reals(n, 1), y = Zeros<uint8_t>(n / 32 * 34)] { quantize(x->data(), y->data(), n); };
+}
+
 }  // namespace
 
 void JoinGgml() {
@@ -141,6 +148,13 @@ void JoinGgml() {
   const auto init = Symbol<void (*)()>(ggml, "ggml_cpu_init");
   Require(reinterpret_cast<void*>(init), "ggml_cpu_init");
   init();  // makes the tables of float16
+  for (const int64_t n : kBlockRows) {
+    for (const char* name : {"quantize_row_q8_0", "quantize_row_q4_0"}) {
+      const std::string format = std::string(name).substr(sizeof("quantize_row_") - 1);
+      Join("quantize-" + format + "/" + std::to_string(n), "ggml", static_cast<double>(n),
+           [=] { return PrepareRow(ggml, name, n); });
+    }
+  }
   for (const BlockWork& work : kBlockWork) {
     const auto join = [&](const char* who, Run (*prepare)(void*, const BlockWork&)) {
       Join(work.Name(), who, work.shape.Items(), [=] { return prepare(ggml, work); });

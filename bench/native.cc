@@ -11,6 +11,7 @@
 #include "bench/bench.h"
 #include "kernels/binary.h"
 #include "kernels/block_linear.h"
+#include "kernels/block_quantize.h"
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/linear.h"
@@ -349,7 +350,23 @@ Run PrepareBlocks(const BlockWork& work) {
   };
 }
 
+Run PrepareBlockRow(k::BlockFormat format, int64_t n) {
+  const int64_t blocks = n / 32, bytes = blocks * k::BlockBytes(format);
+  return [=, x = Reals(n, 1), y = Zeros<uint8_t>(bytes)] {
+    Require(
+        k::QuantizeBlocks(Row(x->data(), Type::kF32, n), {y->data(), format, 1, blocks, bytes}));
+  };
+}
+
 void JoinAll(const Side& side) {
+  for (const int64_t n : kBlockRows) {
+    const auto join = [&](const char* name, k::BlockFormat format) {
+      side.Join(name + std::to_string(n), static_cast<double>(n),
+                [=] { return PrepareBlockRow(format, n); });
+    };
+    join("quantize-q8_0/", k::BlockFormat::kQ8_0);
+    join("quantize-q4_0/", k::BlockFormat::kQ4_0);
+  }
   for (const BlockWork& work : kBlockWork)
     side.Join(work.Name(), work.shape.Items(), [=] { return PrepareBlocks(work); });
   for (const Linear& shape : kLinear) {

@@ -39,14 +39,16 @@ HWY_INLINE VI Magnitudes(const float* x) {
   return hn::And(hn::BitCast(di, hn::LoadU(D(), x)), hn::Set(di, kMagnitudeBits));
 }
 
-// The value of largest magnitude, the first one of several; of Q8_0 its magnitude.
+// The value of largest magnitude, the first one of several; of Q8_0 its magnitude. `seen` becomes
+// the largest bits of a magnitude, NaN and infinity included.
 template <BlockFormat kFormat>
-HWY_INLINE float MostOf(const float* x) {
+HWY_INLINE float MostOf(const float* x, int32_t& seen) {
   const DI di;
   const auto lanes = static_cast<int64_t>(hn::Lanes(di));
   VI largest = hn::Zero(di);
   for (int64_t k = 0; k < kBlockCodes; k += lanes) largest = hn::Max(largest, Magnitudes(x + k));
   int32_t bits = hn::ReduceMax(di, largest);
+  seen = std::max(seen, bits);
   if (HWY_UNLIKELY(bits >= kInfinityBits)) {
     bits = 0;
     for (int64_t k = 0; k < kBlockCodes; ++k) {
@@ -64,16 +66,19 @@ HWY_INLINE float MostOf(const float* x) {
   return std::bit_cast<float>(bits);
 }
 
-template <BlockFormat kFormat>
+// kOrdinary: all values of the block are finite, and its scale is not beyond float16. Then products
+// are at most 127, or 8, but for a rounding.
+template <BlockFormat kFormat, bool kOrdinary>
 HWY_INLINE VI CodesOf(const float* x, V inverse) {
   const D d;
   V v = hn::Mul(hn::LoadU(d, x), inverse);
-  v = hn::IfThenElseZero(hn::Eq(v, v), v);
+  if constexpr (!kOrdinary) v = hn::IfThenElseZero(hn::Eq(v, v), v);
   if constexpr (kFormat == BlockFormat::kQ8_0) {
-    return hn::NearestInt(hn::Min(hn::Max(v, hn::Set(d, -127.0f)), hn::Set(d, 127.0f)));
+    if constexpr (!kOrdinary) v = hn::Min(hn::Max(v, hn::Set(d, -127.0f)), hn::Set(d, 127.0f));
+    return hn::NearestInt(v);
   } else {
-    v = hn::Add(v, hn::Set(d, 8.5f));
-    return hn::ConvertTo(DI(), hn::Min(hn::Max(v, hn::Zero(d)), hn::Set(d, 15.0f)));
+    v = hn::Min(hn::Add(v, hn::Set(d, 8.5f)), hn::Set(d, 15.0f));
+    return hn::ConvertTo(DI(), kOrdinary ? v : hn::Max(v, hn::Zero(d)));
   }
 }
 
@@ -116,7 +121,7 @@ HWY_INLINE void ScalesOf(float* most, int32_t* halves) {
   hn::Store(inverse, d, most);
 }
 
-template <BlockFormat kFormat>
+template <BlockFormat kFormat, bool kOrdinary>
 HWY_INLINE void CodesOfBlock(const float* x, float inverse_of_all, uint8_t* codes) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -124,13 +129,13 @@ HWY_INLINE void CodesOfBlock(const float* x, float inverse_of_all, uint8_t* code
   if constexpr (kFormat == BlockFormat::kQ8_0) {
     const hn::Rebind<int8_t, D> d8;
     for (int64_t k = 0; k < kBlockCodes; k += lanes)
-      hn::StoreU(hn::DemoteTo(d8, CodesOf<kFormat>(x + k, inverse)), d8,
+      hn::StoreU(hn::DemoteTo(d8, CodesOf<kFormat, kOrdinary>(x + k, inverse)), d8,
                  reinterpret_cast<int8_t*>(codes) + k);
   } else {
     const hn::Rebind<uint8_t, D> d8;
     for (int64_t k = 0; k < kBlockCodes / 2; k += lanes) {
-      const VI high = CodesOf<kFormat>(x + k + kBlockCodes / 2, inverse);
-      const VI both = hn::Or(CodesOf<kFormat>(x + k, inverse), hn::ShiftLeft<4>(high));
+      const VI high = CodesOf<kFormat, kOrdinary>(x + k + kBlockCodes / 2, inverse);
+      const VI both = hn::Or(CodesOf<kFormat, kOrdinary>(x + k, inverse), hn::ShiftLeft<4>(high));
       hn::StoreU(hn::DemoteTo(d8, both), d8, codes + k);
     }
   }
@@ -143,12 +148,18 @@ HWY_INLINE void BlocksOf(const float* x, int64_t blocks, uint8_t* y) {
   HWY_ALIGN int32_t halves[kTogether];
   for (int64_t first = 0; first < blocks; first += kTogether) {
     const int64_t count = std::min(kTogether, blocks - first);
-    for (int64_t b = 0; b < count; ++b) inverse[b] = MostOf<kFormat>(x + b * kBlockCodes);
+    int32_t seen = 0;
+    for (int64_t b = 0; b < count; ++b) inverse[b] = MostOf<kFormat>(x + b * kBlockCodes, seen);
+    const bool ordinary = seen <= std::bit_cast<int32_t>(65504.0f * 8.0f);
     for (int64_t b = 0; b < count; b += lanes) ScalesOf<kFormat>(inverse + b, halves + b);
     for (int64_t b = 0; b < count; ++b, x += kBlockCodes, y += BlockBytes(kFormat)) {
       const auto half = static_cast<uint16_t>(halves[b]);
       std::memcpy(y, &half, sizeof(half));
-      CodesOfBlock<kFormat>(x, inverse[b], y + sizeof(half));
+      if (HWY_LIKELY(ordinary)) {
+        CodesOfBlock<kFormat, true>(x, inverse[b], y + sizeof(half));
+      } else {
+        CodesOfBlock<kFormat, false>(x, inverse[b], y + sizeof(half));
+      }
     }
   }
 }

@@ -137,7 +137,9 @@ TEST(BlockQuantize, SpecialBlocks) {
                                                                         {0x1.02p-25f * 127},
                                                                         {0x1p-25f * 8},
                                                                         {0x1.02p-25f * -8},
-                                                                        {0x1.8p-24f * 8}}) {
+                                                                        {0x1.8p-24f * 8},
+                                                                        {0x1.002p0f * -8},
+                                                                        {0x1.006p0f * 8}}) {
     std::vector<float> block(32, 0.0f);
     std::ranges::copy(some, block.begin() + 5);
     x.insert(x.end(), block.begin(), block.end());

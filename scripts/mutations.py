@@ -55,6 +55,8 @@ dynamic = of("dynamic_linear.cc", "dynamic_linear")
 cast = of("cast.cc", "cast")
 block_tiles = of("sums/blocks.cc")
 block_linear = of("block_linear.cc")
+block_quantize = of("block_quantize.cc")
+of_quantize = {"test": ("block_quantize_test", "BlockQuantize.*")}
 of_blocks = {"test": ("block_linear_test", "BlockLinear.*")}
 parallel = of("common/parallel.cc", "linear")
 unpack = of("unpack.cc", "linear")
@@ -775,6 +777,17 @@ MUTATIONS = [
                  "blocks are packed in their order, not in that of the lanes", **of_blocks),
     block_linear("blocks-panel", "const int64_t from = block % plan.panel_blocks * plan.panels_of_block;",
                  "const int64_t from = 0;", "cut panels: only the first ones are computed", **of_blocks),
+
+    block_quantize("block-quantize-beyond", "half = hn::IfThenElse(beyond, hn::Sub(half, hn::Set(di, 1)), half);", "",
+                   "a scale beyond float16 is stored as infinity", **of_quantize),
+    block_quantize("block-quantize-first", "if (at >= 0) return x[k + at];",
+                   "if (at >= 0) return x[k + at] < 0 ? x[k + at] : -x[k + at];",
+                   "the sign of the largest value is lost", **of_quantize),
+    block_quantize("block-quantize-tie", "const VI normal = hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, of(0x0FFF - 0x38000000)), odd));",
+                   "const VI normal = hn::ShiftRight<13>(hn::Add(magnitude, of(0x1000 - 0x38000000)));",
+                   "ties of the scale are rounded up", **of_quantize),
+    block_quantize("block-quantize-nan", "if constexpr (!kOrdinary) v = hn::IfThenElseZero(hn::Eq(v, v), v);", "",
+                   "NaN becomes what the conversion makes of it", **of_quantize),
 
     parallel("parallel-target", "const ScopedTarget target(SupportedTargets()[static_cast<size_t>(job.target)]);",
              'const ScopedTarget target("");', "other threads run the best instruction set"),

@@ -6,10 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <qualm_plugin.hpp>
 #include <string_view>
 #include <vector>
-
-#include "qualm_plugin.hpp"
 
 using namespace qualm::plugin;
 typedef __float128 Q;

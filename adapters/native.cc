@@ -253,9 +253,7 @@ std::string WhyNotInBlocks(const Case& c) {
   };
   if (!all(c.x_q.zero_point, 0) || !all(c.w_q.zero_point, w == DType::kU4 ? 8 : 0))
     return "beside x in blocks the zero points of the kernels are 0, of u4 w 8";
-  const auto is_half = [](float scale) {
-    return DecodeFloat(DType::kF16, EncodeFloat(DType::kF16, scale)) == static_cast<double>(scale);
-  };
+  const auto is_half = [](float scale) { return CodeOf(DType::kF16, scale).has_value(); };
   if (!std::ranges::all_of(c.x_q.scale, is_half) || !std::ranges::all_of(c.w_q.scale, is_half))
     return "beside x in blocks the scales of the kernels are f16";
   if (c.bias || c.relu) return "the kernels take no bias and no relu beside x in blocks";

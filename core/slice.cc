@@ -440,6 +440,13 @@ Case OneOutput(const Case& c, int64_t index) {
   return row;
 }
 
+std::vector<std::pair<int64_t, int64_t>> BlocksOfX(const Case& c) {
+  std::vector<std::pair<int64_t, int64_t>> blocks;
+  for (int64_t at = 0; c.x_block != 0 && at < c.x.size(); at = blocks.back().second)
+    blocks.emplace_back(at, std::min(at + c.x_block, (at / c.K + 1) * c.K));
+  return blocks;
+}
+
 Case WithoutBlocks(const Case& c) { return WithoutBlocks(c, ProblemOf(c)); }
 
 std::vector<Case> WithOneParameterOf(const Case& c, const Case& other) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/case.h"
@@ -62,6 +63,10 @@ Case Pixel(const Case& c, int64_t m);
 //   dynamic_linear  where rows share a scale all rows stay; its row comes first
 // Not for choose_qparams, where one output is about many values.
 Case OneOutput(const Case& c, int64_t index);
+
+// Where x lies in blocks, the elements [first, second) of each, row by row; a row ends a block.
+// Without blocks none.
+std::vector<std::pair<int64_t, int64_t>> BlocksOfX(const Case& c);
 
 // Without blocks of weights and of x (w_block, x_block): each channel keeps the scale and zero
 // point of its first one, and x those of its first row's.

@@ -13,6 +13,7 @@
 #include "core/rng.h"
 #include "core/status.h"
 #include "models/model_writer_test_util.h"
+#include "models/nibbles_test_util.h"
 #include "models/plan.h"
 #include "models/run.h"
 #include "oracles/exact/exact.h"
@@ -620,15 +621,9 @@ class FakeRuntime : public graph::ModelRuntime {
 // low.
 TEST(Models, WeightsOfFourBits) {
   const Tensor x = RandomCodes(DType::kU8, {2, 5}, 1);
-  // 15 codes -8, -7, ... 6.
-  Tensor w(DType::kS8, {5, 3});
-  std::string packed;
-  for (int32_t i = 0; i < 15; ++i) {
-    w.SetInt(i, i - 8);
-    const auto nibble = static_cast<char>((i - 8) & 15);
-    if (i % 2 == 0) packed.push_back(nibble);
-    if (i % 2 == 1) packed.back() = static_cast<char>(packed.back() | nibble << 4);
-  }
+  const auto weights = test::FifteenNibbles({5, 3});
+  const Tensor& w = weights.first;
+  const std::string& packed = weights.second;
   const auto product = [&](int form) {
     ModelWriter model;
     model.Input("x", graph::kUint8, {2, 5}).Scale("x", 0.5f, DType::kU8, 121);

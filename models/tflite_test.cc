@@ -13,6 +13,7 @@
 #include "core/io/tflite_graph.h"
 #include "core/rng.h"
 #include "core/status.h"
+#include "models/nibbles_test_util.h"
 #include "models/run.h"
 #include "models/tflite_writer_test_util.h"
 
@@ -395,14 +396,9 @@ class FakeRuntime : public graph::ModelRuntime {
 
 // Two codes in a byte, the first one low; the last of an odd number is alone.
 TEST(Tflite, WeightsOfFourBits) {
-  Tensor w(DType::kS8, {3, 5});
-  std::string packed;
-  for (int32_t i = 0; i < 15; ++i) {
-    w.SetInt(i, i - 8);
-    const auto nibble = static_cast<char>((i - 8) & 15);
-    if (i % 2 == 0) packed.push_back(nibble);
-    if (i % 2 == 1) packed.back() = static_cast<char>(packed.back() | nibble << 4);
-  }
+  const auto nibbles = test::FifteenNibbles({3, 5});
+  const Tensor& w = nibbles.first;
+  const std::string& packed = nibbles.second;
   const LiteQ scales{{0.125f, 0.25f, 0.5f}, {0, 0, 0}};
   const auto product = [&](bool four) {
     TfliteWriter model;

@@ -91,8 +91,7 @@ void CastFrom(Case& c, DType dtype) {
 
 // The largest code of each block 127 or -127, as quantizers of blocks make it.
 void FullBlocks(Case& c) {
-  for (int64_t begin = 0, end = 0; c.x_block != 0 && begin < c.x.size(); begin = end) {
-    end = std::min(begin + c.x_block, (begin / c.K + 1) * c.K);
+  for (const auto& [begin, end] : slice::BlocksOfX(c)) {
     int64_t largest = begin;
     for (int64_t i = begin; i < end; ++i) {
       if (c.x.dtype() == DType::kS8) c.x.SetInt(i, std::max(c.x.IntAt(i), -127));

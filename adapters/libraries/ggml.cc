@@ -44,10 +44,7 @@ std::string WhyNotInGgml(const Case& c) {
   if (!nibbles && c.w.dtype() != DType::kS8) return "ggml's weights are s8, or u4";
   if (std::ranges::any_of(c.w_q.zero_point, [&](int32_t z) { return z != (nibbles ? 8 : 0); }))
     return "ggml's zero point is 8 of u4 weights, 0 of s8";
-  const auto is_half = [](float scale) {
-    const double value = scale;
-    return DecodeFloat(DType::kF16, EncodeFloat(DType::kF16, value)) == value;
-  };
+  const auto is_half = [](float scale) { return CodeOf(DType::kF16, scale).has_value(); };
   if (!std::ranges::all_of(c.x_q.scale, is_half) || !std::ranges::all_of(c.w_q.scale, is_half))
     return "ggml's scales are f16";
   return "";

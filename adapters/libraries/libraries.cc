@@ -40,12 +40,11 @@ std::vector<LibraryName> GgmlNames() {
   std::vector<LibraryName> names;
   for (const std::string_view text : texts) {
     const std::string_view value = text.substr(text.find('@') + 1);
-    names.push_back({text,
-                     "qualm_ggml.so",
-                     value.substr(0, value.find('+')),
-                     {{"QUALM_GGML", value}},
-                     {},
-                     WhyNotInGgml});
+    names.push_back({.name = text,
+                     .option = "qualm_ggml.so",
+                     .instruction_set = value.substr(0, value.find('+')),
+                     .environment = {{"QUALM_GGML", value}},
+                     .cannot_run = WhyNotInGgml});
   }
   return names;
 }
@@ -128,19 +127,17 @@ std::vector<Library> Libraries() {
                  {"onnxruntime-py@nbits", "nbits"},
                  {"onnxruntime-py@constant+nbits", "constant+nbits"},
                  {"onnxruntime-py@avx2+constant+nbits", "constant+nbits", "avx2", {}, kHaswell},
-                 {"onnxruntime-py@nbits+level4", "nbits+level4", {}, {}, {}, WhyNotAtLevel4},
-                 {"onnxruntime-py@constant+nbits+level4",
-                  "constant+nbits+level4",
-                  {},
-                  {},
-                  {},
-                  WhyNotAtLevel4},
-                 {"onnxruntime-py@avx2+constant+nbits+level4",
-                  "constant+nbits+level4",
-                  "avx2",
-                  {},
-                  kHaswell,
-                  WhyNotAtLevel4},
+                 {.name = "onnxruntime-py@nbits+level4",
+                  .option = "nbits+level4",
+                  .cannot_run = WhyNotAtLevel4},
+                 {.name = "onnxruntime-py@constant+nbits+level4",
+                  .option = "constant+nbits+level4",
+                  .cannot_run = WhyNotAtLevel4},
+                 {.name = "onnxruntime-py@avx2+constant+nbits+level4",
+                  .option = "constant+nbits+level4",
+                  .instruction_set = "avx2",
+                  .processor = kHaswell,
+                  .cannot_run = WhyNotAtLevel4},
                  {"onnxruntime-py@avx2", "", "avx2", {}, kHaswell},
                  {"onnxruntime-py@avx2+constant", "constant", "avx2", {}, kHaswell},
                  {"onnxruntime-py@sse41", "", "sse41", {}, kNehalem}},

@@ -14,6 +14,7 @@
 
 #include "adapters/host/plugin_subjects.h"
 #include "adapters/libraries/libraries.h"
+#include "core/slice.h"
 
 namespace qualm {
 namespace {
@@ -75,8 +76,7 @@ std::string WhyNotAtLevel4(const Case& c) {
   };
   if (!std::ranges::all_of(c.x_q.scale, is_short))
     return "accuracy level 4 is asked with scales of x that have at most 16 bits";
-  for (int64_t begin = 0, end = 0; begin < c.x.size(); begin = end) {
-    end = std::min(begin + c.x_block, (begin / c.K + 1) * c.K);
+  for (const auto& [begin, end] : slice::BlocksOfX(c)) {
     int32_t largest = 0, lowest = 0;
     for (int64_t i = begin; i < end; ++i) {
       lowest = std::min(lowest, c.x.IntAt(i));

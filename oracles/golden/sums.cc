@@ -14,6 +14,7 @@
 
 #include "core/case.h"
 #include "core/float_format.h"
+#include "core/slice.h"
 #include "oracles/conventions/float_sums.h"
 #include "oracles/conventions/primitives.h"
 #include "oracles/conventions/sum_orders.h"
@@ -105,8 +106,7 @@ std::optional<Case> WithCodesOfX(Case c) {
   c.x_block = c.w_block;
   c.x_q = {{}, std::vector<int32_t>(static_cast<size_t>(c.M * RowBlocks(c)))};
   const std::span<const float> x = c.x.as<float>();
-  for (int64_t begin = 0, end = 0; begin < c.x.size(); begin = end) {
-    end = std::min(begin + c.x_block, (begin / c.K + 1) * c.K);
+  for (const auto& [begin, end] : slice::BlocksOfX(c)) {
     float most = 0;
     for (int64_t i = begin; i < end; ++i) {
       const float value = x[static_cast<size_t>(i)];

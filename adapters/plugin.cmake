@@ -53,12 +53,12 @@ if(QUALM_BUILD_TESTS)
   qualm_plugin_module(qualm_no_entry TEST_ONLY SOURCES host/broken_plugin.cc)
   # The same plugin, whose entry function has a name that nobody looks for.
   target_compile_definitions(qualm_no_entry PRIVATE qualm_plugin_entry=another_entry)
-  qualm_test(plugin_test
+  qualm_test(plugin_test TIER short
     SOURCES
       host/plugin_test.cc host/worker_message_test.cc libraries/gemmlowp_test.cc
       libraries/onednn_golden_test.cc libraries/onednn_test.cc libraries/xnnpack_test.cc
     DEPS qualm::io qualm::libraries qualm::random_case)
   target_compile_definitions(plugin_test PRIVATE QUALM_CORPUS_DIR="${PROJECT_SOURCE_DIR}/corpus")
   add_dependencies(plugin_test qualm_example qualm_example_old qualm_broken qualm_no_entry)
-  qualm_test(pipe_test SOURCES host/pipe_test.cc DEPS qualm::io qualm::plugins)
+  qualm_test(pipe_test TIER short SOURCES host/pipe_test.cc DEPS qualm::io qualm::plugins)
 endif()

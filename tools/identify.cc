@@ -408,11 +408,12 @@ std::string NotCompared(const Identified& result, const Options& options) {
 
 int RunIdentify(Options options) {
   if (!options.tree.subject.empty()) {
-    if (!options.cases.empty() || !options.subjects.empty() || !options.between.empty() ||
-        !options.contract.empty() || !options.out.empty() || !options.ops.empty() || options.solve)
+    if (!options.subjects.empty() || !options.between.empty() || !options.contract.empty() ||
+        !options.out.empty() || !options.ops.empty() || options.solve)
       throw InputError(
           "--tree asks one subject alone, expected --products, --cases, --seed and --svg beside "
           "it");
+    options.tree.forms = options.cases;
     if (options.identify.cases != 0) options.tree.cases = options.identify.cases;
     options.tree.seed = options.identify.seed;
     return RunTree(options, options.tree);
@@ -496,8 +497,10 @@ void AddIdentify(CLI::App& app, Run* run) {
       "Example: qualm identify corpus/forum/004-add.case.json\n"
       "Example: qualm identify --solve corpus/forum/004-add.case.json\n"
       "Example: qualm identify --between fbgemm@vnni qnnpack --op linear\n"
-      "Example: qualm identify --tree 'pipe:python3 examples/pipe/numpy_dot.py'");
-  verb.Texts("CASE", options->cases, "case files with observed outputs");
+      "Example: qualm identify --tree 'pipe:python3 examples/pipe/numpy_dot.py'\n"
+      "Example: qualm identify --tree ggml@haswell q8_0");
+  verb.Texts("CASE", options->cases,
+             "case files with observed outputs; with --tree forms of linear, such as q8_0");
   AddSubjectOption(verb, *options, false);
   verb.Flag("--solve", options->solve,
             "look for the numbers that the case files leave open (\"?\"), else for each in turn");
@@ -505,10 +508,13 @@ void AddIdentify(CLI::App& app, Run* run) {
              "two conventions: an input that tells them apart, or what was searched")
       .TakesMany(2);
   const VerbOption tree =
-      verb.Text("--tree", options->tree.subject,
-                "in which order this program adds the products of floats (docs/sums.md)")
+      verb.Text(
+              "--tree", options->tree.subject,
+              "in which order this program adds the products of floats, or this subject the blocks "
+              "of a linear (docs/sums.md)")
           .Called("SUBJECT");
-  verb.Integer("--products", options->tree.products, 2, 1024, "of such a sum (default 64)")
+  verb.Integer("--products", options->tree.products, 2, 1024,
+               "of such a sum (default 64, or eight blocks)")
       .Needs(tree);
   verb.Text("--svg", options->tree.svg, "write the tree to this file as a picture")
       .Called("FILE")

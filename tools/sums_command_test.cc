@@ -117,9 +117,36 @@ TEST_F(Sums, WhatIsNoTreeIsAFinding) {
   EXPECT_EQ(dead["findings"][0]["kind"], "crash");
 }
 
-TEST_F(Sums, OnlyProgramsAreAskedForTrees) {
-  ExpectBadInput({"identify", "--tree", "native"},
-                 "--tree: native answers cases, whose products are integers");
+TEST_F(Sums, TreesOfBlocksAreRevealed) {
+  Ran ran =
+      Qualm(0, {"identify", "--tree", "native", "--products", "160", "-n", "100", "--json", "-"});
+  const Json document = Document(ran);
+  EXPECT_TRUE(Fits(document));
+  ASSERT_EQ(document["trees"].size(), 2u);
+  for (const Json& tree : document["trees"]) {
+    EXPECT_EQ(tree["tree"], "((((0+4)+1)+2)+3)");
+    EXPECT_EQ(tree["steps"],
+              "products rounded, then added, each part times the product of its scales");
+    EXPECT_EQ(tree["parts"].size(), 5u);
+    EXPECT_EQ(tree["parts"][0].size(), 32u);
+  }
+  ran = Qualm(0, {"identify", "--tree", "native", "q4_0", "-n", "10", "--svg", "tree.svg"});
+  EXPECT_TRUE(
+      Has(ran.out, "native: q4_0, s8 x times u4 weights in blocks of 32: sum of 8 parts, "));
+  EXPECT_TRUE(Has(ran.out, "  added as integers, in each block: 0 + 1 + ... + 31\n"));
+  EXPECT_TRUE(Has(Read("tree.svg"), "native: 8 parts, 4 lanes"));
+}
+
+TEST_F(Sums, WhoHasNoTreeIsTold) {
+  ExpectBadInput({"identify", "--tree", "model:fbgemm@avx2"},
+                 "--tree: model:fbgemm@avx2 adds integers, which show no order");
+  ExpectBadInput({"identify", "--tree", "native", "q8"},
+                 "--tree: 'q8' is no form of a linear, nearest is");
+  ExpectBadInput({"identify", "--tree", "native", "f32_u4"},
+                 "--tree: native does not take f32_u4: ");
+  ExpectBadInput({"identify", "--tree", "native", "--svg", "a.svg"}, "--svg: native takes several");
+  ExpectBadInput({"identify", "--tree", "native", "--products", "100"},
+                 "--products: is 100, expected three or more blocks of 32");
   ExpectBadInput({"identify", "--tree", "native", "--op", "linear"},
                  "--tree asks one subject alone");
 }

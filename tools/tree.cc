@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <ranges>
@@ -20,6 +21,7 @@
 #include "tools/session.h"
 #include "tools/stop.h"
 #include "triage/reveal.h"
+#include "triage/reveal_linear.h"
 
 namespace qualm::tools {
 namespace {
@@ -31,16 +33,78 @@ struct NoAnswer {
   Verdict verdict;
 };
 
-DotSubject& DotOf(Subject& subject) {
-  auto* const dot = dynamic_cast<DotSubject*>(&subject);
-  if (dot == nullptr) {
-    throw InputError(fmt::format(
-        "--tree: {} answers cases, whose products are integers: their sums show no order. Expected "
-        "pipe:COMMAND that answers dot (docs/sums.md)",
-        subject.name()));
+// One sum that is asked for.
+struct SumAsked {
+  std::string form;  // name of the LinearForm; "" of products of two lists of floats
+  std::string text;  // for people
+  std::function<RevealedSum()> reveal;
+};
+
+float ValueOf(const Outcome& outcome) {
+  if (!outcome.ok()) throw NoAnswer{*BadOutcome(outcome)};
+  return outcome.y.FloatAt(0);
+}
+
+// The forms of linear that the subject takes, or those that are named; none, and why, where it
+// takes none.
+std::pair<std::vector<const triage::LinearForm*>, std::string> FormsOf(
+    const Subject& subject, const std::vector<std::string>& named) {
+  std::vector<const triage::LinearForm*> forms;
+  if (named.empty()) {
+    for (const triage::LinearForm& form : triage::LinearForms()) forms.push_back(&form);
   }
-  if (const std::string why = dot->WhyNoDot(); !why.empty()) throw InputError("--tree: " + why);
-  return *dot;
+  for (const std::string& name : named) forms.push_back(&triage::FindLinearForm(name));
+  std::string why;
+  std::erase_if(forms, [&](const triage::LinearForm* form) {
+    const std::string cannot = subject.CannotRun(triage::CaseOf(*form, 3 * form->block));
+    if (!cannot.empty() && !named.empty())
+      throw InputError(
+          fmt::format("--tree: {} does not take {}: {}", subject.name(), form->name, cannot));
+    if (why.empty()) why = cannot;
+    return !cannot.empty();
+  });
+  return {forms, why};
+}
+
+std::vector<SumAsked> SumsOf(Subject& subject, const TreeOptions& tree) {
+  triage::RevealOptions options{.products = tree.products == 0 ? 64 : tree.products,
+                                .cases = tree.cases,
+                                .seed = tree.seed,
+                                .stopped = Stopped};
+  auto* const dot = dynamic_cast<DotSubject*>(&subject);
+  const std::string no_dot = dot == nullptr ? "it is no pipe:COMMAND" : dot->WhyNoDot();
+  if (no_dot.empty() && tree.forms.empty()) {
+    return {{"", "", [dot, options] {
+               return triage::RevealSum(
+                   [&](std::span<const float> a, std::span<const float> b) {
+                     return ValueOf(dot->Dot(a, b));
+                   },
+                   options);
+             }}};
+  }
+  // Our own kernels add blocks in float32 where no other contract is wanted.
+  subject.set_contract(ParseContract("sum"));
+  const auto [forms, no_form] = FormsOf(subject, tree.forms);
+  if (forms.empty()) {
+    throw InputError(fmt::format(
+        "--tree: {} adds integers, which show no order: expected a program that answers dot ({}), "
+        "or a linear of blocks ({}); docs/sums.md",
+        subject.name(), no_dot, no_form));
+  }
+  std::vector<SumAsked> sums;
+  for (const triage::LinearForm* form : forms) {
+    if (tree.products == 0) options.products = int64_t{8} * form->block;
+    triage::RequireBlocks(*form, options.products);
+    sums.push_back({std::string(form->name),
+                    fmt::format("{}, {} in blocks of {}", form->name, form->text, form->block),
+                    [form, options, &subject] {
+                      return triage::RevealLinear(
+                          *form,
+                          [&](const Case& c) { return ValueOf(subject.Run(c, RunContext{})); },
+                          options);
+                    }});
+  }
+  return sums;
 }
 
 JsonValue FloatsJson(const std::vector<float>& values) {
@@ -49,7 +113,7 @@ JsonValue FloatsJson(const std::vector<float>& values) {
   return list;
 }
 
-JsonValue TreeJson(const std::string& name, const RevealedSum& sum) {
+JsonValue TreeJson(const std::string& name, const SumAsked& asked, const RevealedSum& sum) {
   const auto text = [](const std::string& value) { return JsonValue::OrNull(value); };
   std::optional<JsonValue> witness;
   if (sum.witness) {
@@ -60,6 +124,8 @@ JsonValue TreeJson(const std::string& name, const RevealedSum& sum) {
                          {"actual", FloatText(sum.witness->actual)}};
   }
   return JsonObject{{"of", name},
+                    {"form", text(asked.form)},
+                    {"parts", sum.parts},
                     {"products", sum.products},
                     {"questions", sum.questions},
                     {"state", sum.tree       ? "tree"
@@ -74,7 +140,7 @@ JsonValue TreeJson(const std::string& name, const RevealedSum& sum) {
 }
 
 std::string WhyUnknown(const RevealedSum& sum) {
-  if (!sum.tree && !sum.is_exact) return "no summation tree gives its answers: " + sum.why_no_tree;
+  if (!sum.tree && !sum.is_exact) return "no summation tree was found: " + sum.why_no_tree;
   return fmt::format("its order is {}, its steps are none of the known ones",
                      sum.order.empty() ? sum.text() : sum.order);
 }
@@ -91,44 +157,52 @@ int RunTree(const CommonOptions& options, const TreeOptions& tree) {
   }
   const std::string& name = names.front();
   const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
-  DotSubject& dot = DotOf(*subject);
+  const std::vector<SumAsked> sums = SumsOf(*subject, tree);
+  if (sums.size() > 1 && !tree.svg.empty()) {
+    throw InputError(
+        fmt::format("--svg: {} takes several forms, expected the one to draw: --tree {} {}", name,
+                    name, sums.front().form));
+  }
   session.Begin(fmt::format("seed {}; ", tree.seed), tree.seed);
   session.document.subjects.emplace_back(name, subject->contracts().text());
 
-  std::optional<Verdict> failed;
-  RevealedSum sum;
-  try {
-    sum = triage::RevealSum(
-        [&](std::span<const float> a, std::span<const float> b) {
-          const Outcome outcome = dot.Dot(a, b);
-          if (!outcome.ok()) throw NoAnswer{*BadOutcome(outcome)};
-          return outcome.y.FloatAt(0);
-        },
-        {.products = tree.products, .cases = tree.cases, .seed = tree.seed, .stopped = Stopped});
-  } catch (const NoAnswer& none) {
-    // It offered the question, so a refusal is a failure too.
-    failed = none.verdict.failed() ? none.verdict : Verdict::Failed(none.verdict.reason);
-  }
-  if (!failed) {
-    session.Print("{}: {}", name, triage::TextOf(sum));
-    session.document.extra.emplace_back("tree", TreeJson(name, sum));
-    if (!sum.is_known() && !Stopped()) failed = Verdict::Failed(WhyUnknown(sum));
-    if (sum.tree && !tree.svg.empty()) {
-      const std::string title = fmt::format("{}: {} products, {}", name, sum.products,
-                                            sum.order.empty() ? "no named order" : sum.order);
-      session.deferred.Try("--svg", [&] {
-        WriteTextFile(tree.svg, report::SumTreePicture(*sum.tree, title).File());
-      });
+  std::vector<JsonValue> trees;
+  bool any_failed = false;
+  for (const SumAsked& asked : sums) {
+    std::optional<Verdict> failed;
+    try {
+      const RevealedSum sum = asked.reveal();
+      session.Print("{}: {}{}", name, asked.text.empty() ? "" : asked.text + ": ",
+                    triage::TextOf(sum));
+      trees.push_back(TreeJson(name, asked, sum));
+      session.totals.cases += sum.questions;
+      if (!sum.is_known() && !Stopped()) failed = Verdict::Failed(WhyUnknown(sum));
+      if (sum.tree && !tree.svg.empty()) {
+        const std::string title = fmt::format("{}: {} {}, {}", name, sum.products,
+                                              sum.parts.empty() ? "products" : "parts",
+                                              sum.order.empty() ? "no named order" : sum.order);
+        session.deferred.Try("--svg", [&] {
+          WriteTextFile(tree.svg, report::SumTreePicture(*sum.tree, title).File());
+        });
+      }
+    } catch (const NoAnswer& none) {
+      // It offered the question, so a refusal is a failure too.
+      failed = none.verdict.failed() ? none.verdict : Verdict::Failed(none.verdict.reason);
     }
+    session.totals.Add(failed ? Judgement::kFailed : Judgement::kPassed);
+    if (!failed) continue;
+    any_failed = true;
+    session.document.findings.emplace_back(asked.form.empty() ? "dot" : "linear",
+                                           "named_arithmetic", name, *failed);
+    session.Print("FINDING: {}{}\n", asked.form.empty() ? "" : asked.form + ": ", failed->reason);
   }
-  session.totals.cases = sum.questions;
-  session.totals.Add(failed ? Judgement::kFailed : Judgement::kPassed);
-  if (failed) {
-    session.document.findings.emplace_back("dot", "named_arithmetic", name, *failed);
-    session.Print("FINDING: {}\n", failed->reason);
+  if (sums.front().form.empty()) {
+    if (!trees.empty()) session.document.extra.emplace_back("tree", trees.front());
+  } else {
+    session.document.extra.emplace_back("trees", trees);
   }
   session.Write();
-  return StatusOfStopped(failed ? kFindings : kClean);
+  return StatusOfStopped(any_failed ? kFindings : kClean);
 }
 
 }  // namespace qualm::tools

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// qualm identify --tree: in which order a program adds floats.
+// qualm identify --tree: in which order a program, or a linear of blocks, adds in floating point.
 #ifndef QUALM_TOOLS_TREE_H_
 #define QUALM_TOOLS_TREE_H_
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tools/command.h"
 
@@ -12,7 +13,8 @@ namespace qualm::tools {
 
 struct TreeOptions {
   std::string subject;
-  int64_t products = 64;
+  std::vector<std::string> forms;  // of a subject that answers linears; none: those that it takes
+  int64_t products = 0;            // 0: 64, or eight blocks
   int64_t cases = 10'000;
   uint64_t seed = 1;
   std::string svg;  // a file; "": none

@@ -23,14 +23,6 @@ using conventions::SumTree;
 constexpr float kMask = 0x1p100f;
 constexpr int64_t kMostProducts = 1024;
 
-struct NoTree {
-  std::string why;
-};
-// What the sum that is asked threw. RevealTree throws an InputError of its own.
-struct Thrown {
-  std::exception_ptr error;
-};
-
 // Asks with +kMask at one place, -kMask at another and units elsewhere. The units that are added to
 // one of the two before the other are lost.
 class Masks {
@@ -54,18 +46,10 @@ class Masks {
     return known_[{i, j}] = static_cast<int64_t>(leaves);
   }
   int64_t questions() const { return std::ssize(known_); }
-  // Whether no unit was ever lost.
-  bool LoseNothing() const {
-    return std::ranges::all_of(known_, [](const auto& one) { return one.second == 2; });
-  }
 
  private:
   float Ask(const std::vector<float>& a) const {
-    try {
-      return ask_(a, ones_);
-    } catch (...) {
-      throw Thrown{std::current_exception()};
-    }
+    return LetPass([&] { return ask_(a, ones_); });
   }
 
   const AskSum& ask_;
@@ -73,29 +57,6 @@ class Masks {
   std::vector<float> ones_;
   std::map<std::pair<int64_t, int64_t>, int64_t> known_;
 };
-
-void FindTree(Masks& masks, RevealedSum& sum) {
-  const int64_t n = sum.products;
-  try {
-    // An exact sum has no tree from three products on.
-    for (int64_t j = 1; j < n; ++j) {
-      masks.LeavesOfCommon(0, j);
-      masks.LeavesOfCommon(j - 1, j);
-    }
-    if (n > 2 && masks.LoseNothing()) {
-      sum.is_exact = true;
-      return;
-    }
-    sum.tree = conventions::RevealTree(
-        n, [&](int64_t i, int64_t j) { return masks.LeavesOfCommon(i, j); });
-  } catch (const Thrown& thrown) {
-    std::rethrow_exception(thrown.error);
-  } catch (const NoTree& none) {
-    sum.why_no_tree = none.why;
-  } catch (const InputError& error) {
-    sum.why_no_tree = error.what();
-  }
-}
 
 // Mantissas of 24 bits, magnitudes that differ by a few powers of two: nearly every step rounds.
 std::vector<float> Drawn(Rng& rng, int64_t count) {
@@ -112,7 +73,6 @@ struct Way {
   std::string_view steps;
   std::string order;  // "": the simplest that has the tree
   std::function<float(std::span<const float> a, std::span<const float> b)> sum;
-  bool holds = true;
 };
 
 constexpr std::string_view kFused = "fused multiply-adds";
@@ -137,30 +97,6 @@ std::vector<Way> WaysOf(const RevealedSum& sum) {
                     }});
   }
   return ways;
-}
-
-void FindSteps(const AskSum& ask, const RevealOptions& options, RevealedSum& sum) {
-  std::vector<Way> ways = WaysOf(sum);
-  Rng rng(options.seed);
-  const auto any_holds = [&] { return std::ranges::any_of(ways, &Way::holds); };
-  while (sum.compared < options.cases && any_holds() && !(options.stopped && options.stopped())) {
-    const std::vector<float> a = Drawn(rng, sum.products), b = Drawn(rng, sum.products);
-    const float actual = ask(a, b);
-    ++sum.questions;
-    ++sum.compared;
-    for (Way& way : ways) {
-      if (!way.holds) continue;
-      const float expected = way.sum(a, b);
-      if (expected == actual) continue;
-      way.holds = false;
-      sum.witness = {a, b, expected, actual, std::string(way.steps)};
-    }
-  }
-  const auto way = std::ranges::find_if(ways, &Way::holds);
-  if (way == ways.end() || sum.compared == 0) return;
-  sum.steps = way->steps;
-  if (!way->order.empty()) sum.order = way->order;
-  sum.witness.reset();
 }
 
 // ---- The drawing.
@@ -275,6 +211,68 @@ void Draw(const SumTree& tree, const std::string& first, const std::string& rest
 
 }  // namespace
 
+void FindTree(const std::function<int64_t(int64_t i, int64_t j)>& leaves_of_common,
+              RevealedSum& sum) {
+  const int64_t n = sum.products;
+  try {
+    // An exact sum has no tree from three products on.
+    bool loses = false;
+    for (int64_t j = 1; j < n; ++j)
+      loses |= leaves_of_common(0, j) != 2 || leaves_of_common(j - 1, j) != 2;
+    if (n > 2 && !loses) {
+      sum.is_exact = true;
+      return;
+    }
+    sum.tree = conventions::RevealTree(n, leaves_of_common);
+    const auto orders = conventions::OrdersWith(*sum.tree, n);
+    if (!orders.empty()) sum.order = conventions::NameOf(orders.front());
+  } catch (const ThrownBySum& thrown) {
+    std::rethrow_exception(thrown.error);
+  } catch (const NoTree& none) {
+    sum.why_no_tree = none.why;
+  } catch (const InputError& error) {
+    sum.why_no_tree = error.what();
+  }
+}
+
+void FindSteps(const std::function<DrawnSum(Rng&)>& draw, const RevealOptions& options,
+               RevealedSum& sum) {
+  if (!sum.tree && !sum.is_exact) return;
+  const std::vector<Way> ways = WaysOf(sum);
+  struct Candidate {
+    const Way* way;
+    size_t factors;
+    std::string steps;
+  };
+  std::vector<Candidate> candidates;
+  Rng rng(options.seed);
+  while (sum.compared < options.cases && !(options.stopped && options.stopped())) {
+    const DrawnSum drawn = draw(rng);
+    ++sum.questions;
+    if (sum.compared++ == 0) {
+      for (const Way& way : ways) {
+        for (size_t f = 0; f < drawn.ways.size(); ++f) {
+          const std::string_view of = drawn.ways[f].name;
+          candidates.push_back(
+              {&way, f, std::string(way.steps) + (of.empty() ? "" : ", ") + std::string(of)});
+        }
+      }
+    }
+    std::erase_if(candidates, [&](const Candidate& one) {
+      const auto& [name, a, b] = drawn.ways[one.factors];
+      const float expected = one.way->sum(a, b);
+      if (expected == drawn.actual) return false;
+      sum.witness = {a, b, expected, drawn.actual, one.steps};
+      return true;
+    });
+    if (candidates.empty()) return;
+  }
+  if (candidates.empty()) return;
+  sum.steps = candidates.front().steps;
+  if (!candidates.front().way->order.empty()) sum.order = candidates.front().way->order;
+  sum.witness.reset();
+}
+
 RevealedSum RevealSum(const AskSum& ask, const RevealOptions& options) {
   if (options.products < 2 || options.products > kMostProducts)
     throw InputError("products: is " + std::to_string(options.products) + ", expected 2 to " +
@@ -282,13 +280,16 @@ RevealedSum RevealSum(const AskSum& ask, const RevealOptions& options) {
   RevealedSum sum;
   sum.products = options.products;
   Masks masks(ask, options.products);
-  FindTree(masks, sum);
+  FindTree([&](int64_t i, int64_t j) { return masks.LeavesOfCommon(i, j); }, sum);
   sum.questions = masks.questions();
-  if (sum.tree) {
-    const auto orders = conventions::OrdersWith(*sum.tree, sum.products);
-    if (!orders.empty()) sum.order = conventions::NameOf(orders.front());
-  }
-  if (sum.tree || sum.is_exact) FindSteps(ask, options, sum);
+  FindSteps(
+      [&](Rng& rng) {
+        DrawnSum drawn;
+        drawn.ways.push_back({"", Drawn(rng, sum.products), Drawn(rng, sum.products)});
+        drawn.actual = ask(drawn.ways.front().a, drawn.ways.front().b);
+        return drawn;
+      },
+      options, sum);
   return sum;
 }
 
@@ -303,9 +304,53 @@ std::string DrawingOf(const SumTree& tree) {
   return text;
 }
 
+namespace {
+
+// Of each block the products of its parts, counted from the first of the block.
+std::vector<std::vector<std::vector<int64_t>>> PartsOfBlocks(const RevealedSum& sum) {
+  std::vector<std::vector<std::vector<int64_t>>> blocks;
+  for (std::vector<int64_t> part : sum.parts) {
+    const int64_t block = part.front() / sum.block;
+    blocks.resize(static_cast<size_t>(block) + 1);
+    for (int64_t& k : part) k -= block * sum.block;
+    blocks.back().push_back(std::move(part));
+  }
+  return blocks;
+}
+
+// "0 + 1 + 2 + 3 | 4 + 5 + 6 + 7 | ..."
+std::string PartsText(const std::vector<std::vector<int64_t>>& parts) {
+  constexpr size_t kShown = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(parts.size(), kShown); ++i)
+    text += (i == 0 ? "" : " | ") + LeavesText(parts[i]);
+  if (parts.size() > kShown) text += " | ... (" + std::to_string(parts.size()) + " parts)";
+  return text;
+}
+
+// What the leaves are, where they are no products: a line for each kind of block.
+std::string TextOfParts(const RevealedSum& sum) {
+  if (!sum.tree && !sum.is_exact) return "";
+  const auto blocks = PartsOfBlocks(sum);
+  std::string text;
+  for (size_t begin = 0, end = 0; begin < blocks.size(); begin = end) {
+    while (end < blocks.size() && blocks[end] == blocks[begin]) ++end;
+    const bool all = end - begin == blocks.size();
+    text += "  added as integers, in " +
+            (all ? "each block"
+                 : "block " + std::to_string(begin) +
+                       (end == begin + 1 ? "" : " to " + std::to_string(end - 1))) +
+            ": " + PartsText(blocks[begin]) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string TextOf(const RevealedSum& sum) {
-  std::string text = "sum of " + std::to_string(sum.products) + " products, " +
-                     std::to_string(sum.questions) + " questions\n";
+  std::string text = "sum of " + std::to_string(sum.products) +
+                     (sum.parts.empty() ? " products, " : " parts, ") +
+                     std::to_string(sum.questions) + " questions\n" + TextOfParts(sum);
   if (sum.tree) {
     text += "  order: " + (sum.order.empty() ? std::string("none of the named ones") : sum.order) +
             "\n";

@@ -5,12 +5,14 @@
 #define QUALM_TRIAGE_REVEAL_H_
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/rng.h"
 #include "oracles/conventions/sum_orders.h"
 
 namespace qualm::triage {
@@ -27,7 +29,11 @@ struct RevealOptions {
 };
 
 struct RevealedSum {
-  int64_t products = 0;
+  int64_t products = 0;  // leaves of the tree
+  // Where leaves are sums of products themselves, added as integers: the products of each leaf,
+  // block by block.
+  std::vector<std::vector<int64_t>> parts = {};
+  int64_t block = 0;  // products that share a scale; 0 where none do
   int64_t questions = 0;
   std::optional<conventions::SumTree> tree;
   // No step rounds, so that nothing tells in which order it adds.
@@ -54,6 +60,40 @@ struct RevealedSum {
 
 // Throws InputError where the options are out of range.
 RevealedSum RevealSum(const AskSum& ask, const RevealOptions& options);
+
+// What RevealSum is made of, for questions that are no two lists of floats (reveal_linear.h).
+//
+// Sets the tree of sum.products leaves, or says why there is none. leaves_of_common: as of
+// conventions::RevealTree; it may throw NoTree.
+struct NoTree {
+  std::string why;
+};
+// What the sum that is asked threw: RevealTree throws an InputError of its own.
+struct ThrownBySum {
+  std::exception_ptr error;
+};
+void FindTree(const std::function<int64_t(int64_t i, int64_t j)>& leaves_of_common,
+              RevealedSum& sum);
+// One random sum: what was answered, and in which ways its leaves may be products of two float32.
+struct DrawnSum {
+  struct Factors {
+    std::string_view name;  // of the way; "" if there is one
+    std::vector<float> a, b;
+  };
+  std::vector<Factors> ways;
+  float actual = 0;
+};
+void FindSteps(const std::function<DrawnSum(Rng&)>& draw, const RevealOptions& options,
+               RevealedSum& sum);
+// What the sum that is asked throws passes through both unchanged.
+template <class Ask>
+auto LetPass(const Ask& ask) {
+  try {
+    return ask();
+  } catch (...) {
+    throw ThrownBySum{std::current_exception()};
+  }
+}
 
 // A tree for people, a line for each node. Leaves that are added one after the other share a line:
 // "0 + 8 + ... + 56".

@@ -226,7 +226,7 @@ TEST(TextOf, TellsOrderStepsAndTree) {
       RevealSum([](Numbers a, Numbers b) { return SumOfProducts(conventions::kFmaChain, a, b); },
                 {.products = 3, .cases = 10});
   EXPECT_EQ(TextOf(sum),
-            "sum of 3 products, 13 questions\n"
+            "sum of 3 products, 12 questions\n"
             "  order: a chain\n"
             "  steps: fused multiply-adds (bit-equal on 10 random sums)\n"
             "  tree: ((0+1)+2)\n"

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/reveal_linear.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace qualm::triage {
+namespace {
+
+// The products of block b from `begin` on, so many, `step` apart, added as integers.
+float Part(const Case& c, int64_t block, int64_t begin, int64_t count, int64_t step = 1) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t k = block * 32 + begin + i * step;
+    sum += int64_t{c.x.IntAt(k)} * (c.w.IntAt(k) - c.w_q.zero_point[0]);
+  }
+  return static_cast<float>(sum);
+}
+float ScaleOfX(const Case& c, int64_t block) { return c.x_q.scale[static_cast<size_t>(block)]; }
+float ScaleOfW(const Case& c, int64_t block) { return c.w_q.scale[static_cast<size_t>(block)]; }
+float Scale(const Case& c, int64_t block) { return ScaleOfX(c, block) * ScaleOfW(c, block); }
+
+float Chain(const Case& c) {
+  float sum = 0;
+  for (int64_t b = 0; b < RowBlocks(c); ++b) sum += Part(c, b, 0, 32) * Scale(c, b);
+  return sum;
+}
+float OneScaleAfterTheOther(const Case& c) {
+  float sum = 0;
+  for (int64_t b = 0; b < RowBlocks(c); ++b)
+    sum = std::fma(Part(c, b, 0, 32) * ScaleOfW(c, b), ScaleOfX(c, b), sum);
+  return sum;
+}
+// AVX2's: eight lanes of four neighbours.
+float Lanes(const Case& c) {
+  float lane[8] = {};
+  for (int64_t b = 0; b < RowBlocks(c); ++b) {
+    for (int64_t l = 0; l < 8; ++l) lane[l] = std::fma(Part(c, b, 4 * l, 4), Scale(c, b), lane[l]);
+  }
+  for (int half = 4; half > 0; half /= 2) {
+    for (int l = 0; l < half; ++l) lane[l] += lane[l + half];
+  }
+  return lane[0];
+}
+// Two blocks at a time, each to a sum of its own; the last block of an odd number comes last.
+float EvenAndOdd(const Case& c) {
+  float sum[2][2] = {};
+  const int64_t pairs = RowBlocks(c) / 2 * 2;
+  for (int64_t b = 0; b < pairs; ++b) {
+    for (int64_t l = 0; l < 2; ++l) sum[b % 2][l] += Part(c, b, l, 16, 2) * Scale(c, b);
+  }
+  float total = (sum[0][0] + sum[0][1]) + (sum[1][0] + sum[1][1]);
+  for (int64_t b = pairs; b < RowBlocks(c); ++b) total += Part(c, b, 0, 32) * Scale(c, b);
+  return total;
+}
+
+RevealedSum Revealed(std::string_view form, const AskLinear& ask, int64_t blocks) {
+  return RevealLinear(FindLinearForm(form), ask, {.products = blocks * 32, .cases = 300});
+}
+
+TEST(RevealLinear, FindsPartsOrderAndSteps) {
+  struct Row {
+    AskLinear ask;
+    int64_t blocks, parts;
+    std::string order, steps, parts_text;
+  };
+  const std::vector<Row> rows{
+      {Chain, 3, 3, "a chain",
+       "products rounded, then added, each part times the product of its scales",
+       "in each block: 0 + 1 + ... + 31\n"},
+      {OneScaleAfterTheOther, 14, 14, "a chain",
+       "fused multiply-adds, each part times the scale of w, rounded, times that of x",
+       "in each block: 0 + 1 + ... + 31\n"},
+      {Lanes, 4, 32, "8 lanes, halved",
+       "fused multiply-adds, each part times the product of its scales",
+       "in each block: 0 + 1 + 2 + 3 | 4 + 5 + 6 + 7 | 8 + 9 + 10 + 11 | 12 + 13 + 14 + 15 | ... "
+       "(8 parts)\n"},
+      {EvenAndOdd, 7, 13, "",
+       "products rounded, then added, each part times the product of its scales",
+       "in block 0 to 5: 0 + 2 + ... + 30 | 1 + 3 + ... + 31\n  added as integers, in block 6: 0 + "
+       "1 + ... + 31\n"}};
+  for (const Row& row : rows) {
+    for (const std::string_view form : {"q8_0", "q4_0"}) {
+      const RevealedSum sum = Revealed(form, row.ask, row.blocks);
+      EXPECT_EQ(sum.why_no_tree, "");
+      EXPECT_EQ(sum.products, row.parts);
+      EXPECT_EQ(sum.order, row.order);
+      // The sums of q4_0 have so few bits that no scale rounds them.
+      if (form == "q8_0") EXPECT_EQ(sum.steps, row.steps);
+      EXPECT_TRUE(sum.is_known());
+      EXPECT_NE(TextOf(sum).find(row.parts_text), std::string::npos) << TextOf(sum);
+    }
+  }
+  EXPECT_EQ(Revealed("q8_0", EvenAndOdd, 7).text(),
+            "(((((0+4)+8)+((1+5)+9))+(((2+6)+10)+((3+7)+11)))+12)");
+  EXPECT_EQ(Revealed("q8_0", EvenAndOdd, 5).text(),
+            "no tree: products 0, 64 and 1 are added in an order that the scales of their blocks "
+            "hide; more products may show it");
+}
+
+TEST(RevealLinear, OfFloatsEachProductIsALeaf) {
+  const auto chain = [](bool dequantized) {
+    return [dequantized](const Case& c) {
+      float sum = 0;
+      for (int64_t k = 0; k < c.K; ++k) {
+        const auto w = static_cast<float>(c.w.IntAt(k) - c.w_q.zero_point[0]);
+        const float x = c.x.FloatAt(k), scale = ScaleOfW(c, k / 32);
+        sum = dequantized ? std::fma(x, w * scale, sum) : std::fma(x * scale, w, sum);
+      }
+      return sum;
+    };
+  };
+  for (const std::string_view form : {"f32_u4", "f32_u8"}) {
+    RevealedSum sum = Revealed(form, chain(true), 3);
+    EXPECT_EQ(sum.products, 96);
+    EXPECT_EQ(sum.order, "a chain");
+    EXPECT_EQ(sum.steps, "fused multiply-adds, each x times its dequantized weight");
+    sum = Revealed(form, chain(false), 3);
+    EXPECT_EQ(sum.steps, "fused multiply-adds, each x times the scale, rounded, times its code");
+  }
+}
+
+TEST(RevealLinear, SaysWhatItCannotSee) {
+  // Rounded once: no unit is ever lost.
+  RevealedSum sum = Revealed(
+      "q8_0",
+      [](const Case& c) {
+        double total = 0;
+        double compensation = 0;
+        for (int64_t b = 0; b < RowBlocks(c); ++b) {
+          const double term = double{Part(c, b, 0, 32)} * ScaleOfX(c, b) * ScaleOfW(c, b);
+          const double next = total + term;
+          compensation +=
+              std::abs(total) >= std::abs(term) ? (total - next) + term : (term - next) + total;
+          total = next;
+        }
+        return static_cast<float>(total + compensation);
+      },
+      4);
+  EXPECT_TRUE(sum.is_exact) << sum.text();
+  EXPECT_EQ(sum.steps, "rounded once, each part times the product of its scales");
+
+  sum = Revealed("q4_0", [](const Case&) { return std::numeric_limits<float>::quiet_NaN(); }, 3);
+  EXPECT_EQ(sum.text(),
+            "no tree: 127*2^32 at product 0, its negative at 1 and 127 times small powers of two "
+            "elsewhere sum to "
+            "nan:7fc00000, "
+            "expected the sum of those that are left");
+  EXPECT_FALSE(sum.is_known());
+
+  // The right order, and steps that nobody knows.
+  sum = Revealed("q8_0", [](const Case& c) { return std::nextafter(Chain(c), 0.0f); }, 3);
+  EXPECT_FALSE(sum.is_known());
+}
+
+TEST(RevealLinear, RefusesWhatItCannotAsk) {
+  EXPECT_THROW(FindLinearForm("q8"), InputError);
+  for (const int64_t products : {64, 100, 2048}) {
+    EXPECT_THROW(RevealLinear(FindLinearForm("f32_u4"), Chain, {.products = products}), InputError);
+  }
+  EXPECT_THROW(Revealed(
+                   "q8_0", [](const Case&) -> float { throw std::runtime_error("gone"); }, 3),
+               std::runtime_error);
+  EXPECT_THROW(
+      Revealed("f32_u4", [](const Case&) -> float { throw InputError("no"); }, 3), InputError);
+}
+
+}  // namespace
+}  // namespace qualm::triage

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `cpack -G DEB` in the build folder: a package for the Debian that it was made on. It holds what
-# `cmake --install` lays down, below /usr; apt brings the shared libraries, and what other projects
-# need to link with qualm.
+# `cmake --install` lays down, below /usr, and the Python package where the build has it; apt brings
+# the shared libraries, and what other projects need to link with qualm.
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "qualm developers")
@@ -13,5 +13,13 @@ set(CPACK_DEBIAN_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # libraries under test too: their modules are in the package
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS
     "libfmt-dev, libgtest-dev, libmpfr-dev, nlohmann-json3-dev, python3, zlib1g-dev")
+if(TARGET qualm_python)
+  set(CPACK_INSTALL_CMAKE_PROJECTS
+      "${PROJECT_BINARY_DIR};${PROJECT_NAME};ALL;/"
+      "${PROJECT_BINARY_DIR};${PROJECT_NAME};python;/lib/python3/dist-packages"
+      "${PROJECT_BINARY_DIR};${PROJECT_NAME};python_sources;/lib/python3/dist-packages")
+  string(APPEND CPACK_DEBIAN_PACKAGE_RECOMMENDS ", python3-numpy, python3-pytest")
+  set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_LIST_DIR}/debian/prerm)
+endif()
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 include(CPack)

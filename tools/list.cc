@@ -13,6 +13,7 @@
 #include "properties/coverage.h"
 #include "properties/property.h"
 #include "tools/command.h"
+#include "tools/environment.h"
 #include "tools/session.h"
 
 namespace qualm::tools {
@@ -181,6 +182,20 @@ std::vector<Row> ExporterRows() {
   return rows;
 }
 
+std::vector<Row> EnvironmentRows() {
+  std::vector<Row> rows;
+  for (const EnvironmentVariable& variable : kEnvironment)
+    rows.emplace_back(variable.name, fmt::format("{}: {}", variable.readers, variable.text));
+  return rows;
+}
+
+std::string EnvironmentTable() {
+  std::string text = "| variable | read by | |\n|---|---|---|\n";
+  for (const EnvironmentVariable& variable : kEnvironment)
+    text += fmt::format("| `{}` | {} | {} |\n", variable.name, variable.readers, variable.text);
+  return text;
+}
+
 std::string HazardTable() {
   std::string text = "| hazard | a case reaches it if | operations |\n|---|---|---|\n";
   for (const HazardRow& row : AllHazards()) {
@@ -218,6 +233,7 @@ const std::map<std::string, List>& Lists() {
       {"variations", {VariationRows, VariationTable}},
       {"hazards", {HazardRows, HazardTable}},
       {"exporters", {ExporterRows, nullptr}},
+      {"environment", {EnvironmentRows, EnvironmentTable}},
   };
   return lists;
 }
@@ -226,7 +242,8 @@ int RunList(const Options& options) {
   Session session(options);
   const List& list = Lists().at(options.what);
   if (options.markdown && list.markdown == nullptr)
-    throw InputError("--markdown: only conventions, variations and hazards have tables");
+    throw InputError(
+        "--markdown: only conventions, variations, hazards and environment have tables");
   const std::vector<Row> rows = list.rows();
   size_t width = 0;
   JsonList json;
@@ -251,15 +268,17 @@ void AddList(CLI::App& app, Run* run) {
   auto options = std::make_shared<Options>();
   Verb verb(
       app, run, "list",
-      "subjects, properties, ops, planted faults, conventions, variations, hazards or exporters",
+      "subjects, properties, ops, planted faults, conventions, variations, hazards, exporters or "
+      "environment variables",
       "Example: qualm list subjects");
   verb.Text("WHAT", options->what,
-            "subjects, properties, ops, faults, conventions, variations, hazards or exporters")
+            "subjects, properties, ops, faults, conventions, variations, hazards, exporters or "
+            "environment")
       .Required()
       .OneOf({"subjects", "properties", "ops", "faults", "conventions", "variations", "hazards",
-              "exporters"});
+              "exporters", "environment"});
   verb.Flag("--markdown", options->markdown,
-            "conventions, variations, hazards: the tables of docs/backends.md and docs/hazards.md");
+            "conventions, variations, hazards, environment: the tables of the pages");
   AddOutputOptions(verb, *options);
   verb.Does([options] { return RunList(*options); });
 }

@@ -36,7 +36,7 @@ TEST_F(Pages, ShowWhatTheCommandPrints) {
       ++shown;
     }
   }
-  EXPECT_EQ(shown, 3);
+  EXPECT_EQ(shown, 4);
 }
 
 // [text](path) leads to a file of the repository.

@@ -16,8 +16,7 @@ set(CPACK_DEBIAN_PACKAGE_RECOMMENDS
 if(TARGET qualm_python)
   set(CPACK_INSTALL_CMAKE_PROJECTS
       "${PROJECT_BINARY_DIR};${PROJECT_NAME};ALL;/"
-      "${PROJECT_BINARY_DIR};${PROJECT_NAME};python;/lib/python3/dist-packages"
-      "${PROJECT_BINARY_DIR};${PROJECT_NAME};python_sources;/lib/python3/dist-packages")
+      "${PROJECT_BINARY_DIR};${PROJECT_NAME};debian_python;/")
   string(APPEND CPACK_DEBIAN_PACKAGE_RECOMMENDS ", python3-numpy, python3-pytest")
   set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_LIST_DIR}/debian/prerm)
 endif()

@@ -2,6 +2,7 @@
 // qualm list: subjects, properties, operations and the other things that exist.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -152,17 +153,37 @@ std::vector<Row> VariationRows() {
   return rows;
 }
 
+// The cell of a table: a ditto mark where it says what the row above says.
+std::string_view Ditto(std::string_view cell, std::string_view above) {
+  return cell == above ? "\"" : cell;
+}
+
+// The conventions of a family; those with the same source and variations stand together.
+std::vector<const Convention*> MembersOf(std::string_view family) {
+  std::vector<const Convention*> members;
+  for (const Convention& convention : AllConventions()) {
+    if (convention.family != family) continue;
+    const auto same = std::ranges::find_if(members.rbegin(), members.rend(), [&](const auto* m) {
+      return m->source == convention.source && m->variations == convention.variations;
+    });
+    members.insert(same == members.rend() ? members.end() : same.base(), &convention);
+  }
+  return members;
+}
+
 // The tables of docs/backends.md; of conventions one table for each family.
 std::string ConventionTables() {
   std::string text;
   for (const std::string_view family : AllFamilies()) {
     text += fmt::format("{}### {}\n\n", text.empty() ? "" : "\n", family);
-    text +=
-        "| convention | operations | what it is | source | variations |\n|---|---|---|---|---|\n";
-    for (const Convention& convention : AllConventions()) {
-      if (convention.family != family) continue;
-      text += fmt::format("| `{}` | {} | {} | {} | {} |\n", convention.name, OpsOf(convention),
-                          convention.description, convention.source, VariationsOf(convention));
+    text += "| convention | what it is | source | variations |\n|---|---|---|---|\n";
+    std::string source, variations;
+    for (const Convention* convention : MembersOf(family)) {
+      text += fmt::format("| `{}` | {} | {} | {} |\n", convention->name, convention->description,
+                          Ditto(convention->source, source),
+                          Ditto(VariationsOf(*convention), variations));
+      source = convention->source;
+      variations = VariationsOf(*convention);
     }
   }
   return text;
@@ -185,11 +206,13 @@ std::string HazardTable() {
   std::string text = "| hazard | a case reaches it if | operations |\n|---|---|---|\n";
   for (const HazardRow& row : AllHazards()) {
     const std::vector<Op> ops = OpsWhere(row.about);
-    std::vector<std::string_view> names;
-    for (const Op op : ops) names.push_back(Name(op));
-    text += fmt::format(
-        "| `{}` | {} | {} |\n", row.name, row.sentence,
-        ops.size() == AllOps().size() ? "all" : fmt::format("{}", fmt::join(names, ", ")));
+    std::vector<std::string_view> names, others;
+    for (const Op op : AllOps())
+      (std::ranges::find(ops, op) != ops.end() ? names : others).push_back(Name(op));
+    std::string about = fmt::format("{}", fmt::join(names, ", "));
+    if (names.size() > others.size()) about = fmt::format("all but {}", fmt::join(others, ", "));
+    if (others.empty()) about = "all";
+    text += fmt::format("| `{}` | {} | {} |\n", row.name, row.sentence, about);
   }
   return text;
 }

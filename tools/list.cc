@@ -138,8 +138,9 @@ std::string VariationsOf(const Convention& convention) {
 std::vector<Row> ConventionRows() {
   std::vector<Row> rows;
   for (const Convention& convention : AllConventions()) {
-    rows.emplace_back(convention.name, fmt::format("{}; {}; variations {}", convention.description,
-                                                   OpsOf(convention), VariationsOf(convention)));
+    rows.emplace_back(convention.name,
+                      fmt::format("{}; {}; variations {}; {}", convention.description,
+                                  OpsOf(convention), VariationsOf(convention), convention.source));
   }
   return rows;
 }
@@ -153,37 +154,15 @@ std::vector<Row> VariationRows() {
   return rows;
 }
 
-// The cell of a table: a ditto mark where it says what the row above says.
-std::string_view Ditto(std::string_view cell, std::string_view above) {
-  return cell == above ? "\"" : cell;
-}
-
-// The conventions of a family; those with the same source and variations stand together.
-std::vector<const Convention*> MembersOf(std::string_view family) {
-  std::vector<const Convention*> members;
-  for (const Convention& convention : AllConventions()) {
-    if (convention.family != family) continue;
-    const auto same = std::ranges::find_if(members.rbegin(), members.rend(), [&](const auto* m) {
-      return m->source == convention.source && m->variations == convention.variations;
-    });
-    members.insert(same == members.rend() ? members.end() : same.base(), &convention);
-  }
-  return members;
-}
-
-// The tables of docs/backends.md; of conventions one table for each family.
+// The tables of docs/backends.md, one for each family: what `qualm list conventions` begins with.
 std::string ConventionTables() {
   std::string text;
   for (const std::string_view family : AllFamilies()) {
-    text += fmt::format("{}### {}\n\n", text.empty() ? "" : "\n", family);
-    text += "| convention | what it is | source | variations |\n|---|---|---|---|\n";
-    std::string source, variations;
-    for (const Convention* convention : MembersOf(family)) {
-      text += fmt::format("| `{}` | {} | {} | {} |\n", convention->name, convention->description,
-                          Ditto(convention->source, source),
-                          Ditto(VariationsOf(*convention), variations));
-      source = convention->source;
-      variations = VariationsOf(*convention);
+    text += fmt::format("{}### {}\n\n| convention | what it is |\n|---|---|\n",
+                        text.empty() ? "" : "\n", family);
+    for (const Convention& convention : AllConventions()) {
+      if (convention.family != family) continue;
+      text += fmt::format("| `{}` | {} |\n", convention.name, convention.description);
     }
   }
   return text;

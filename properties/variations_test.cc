@@ -130,8 +130,8 @@ TEST(VariationsTest, WhatIsNotListedIsNotPermitted) {
   EXPECT_TRUE(fails_without("tflite@reference", "V40", Op::kGlobalAvgPool));
 }
 
-// The page: a row "| V6 | ... |" for each variation with its name and bound, a row "| `convention`
-// | what it is |" for each convention.
+// The page: a row "| V6 | ... |" for each variation with its name and bound, a row "| `convention`,
+// `convention` | what they are |" for each convention.
 std::vector<std::vector<std::string>> TableRows() {
   std::ifstream file(QUALM_SOURCE_DIR "/docs/backends.md");
   EXPECT_TRUE(file.is_open());
@@ -158,11 +158,22 @@ TEST(VariationsTest, ThePageAndTheRegistryAgree) {
       EXPECT_EQ(row[2], variation->cause);
       EXPECT_EQ(row[3], variation->bound);
     } else if (row[0].starts_with("`")) {
-      const std::string name = row[0].substr(1, row[0].size() - 2);
-      const Convention* convention = FindConvention(name);
-      ASSERT_NE(convention, nullptr) << name;
-      EXPECT_TRUE(conventions.insert(name).second) << name;
-      EXPECT_EQ(row[1], convention->description) << name;
+      std::istringstream names(row[0]);
+      for (std::string name; names >> name;) {
+        name = name.substr(1, name.rfind('`') - 1);
+        const Convention* convention = FindConvention(name);
+        ASSERT_NE(convention, nullptr) << name;
+        EXPECT_TRUE(conventions.insert(name).second) << name;
+        // "…" stands for what is behind the @ of each name.
+        const std::string any = "…", &about = convention->description;
+        const size_t first = row[1].find(any), last = row[1].rfind(any);
+        if (first == std::string::npos) {
+          EXPECT_EQ(row[1], about) << name;
+        } else {
+          EXPECT_TRUE(about.starts_with(row[1].substr(0, first))) << name << ": " << about;
+          EXPECT_TRUE(about.ends_with(row[1].substr(last + any.size()))) << name << ": " << about;
+        }
+      }
     }
   }
   for (const Variation& variation : AllVariations()) {

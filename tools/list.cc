@@ -154,15 +154,41 @@ std::vector<Row> VariationRows() {
   return rows;
 }
 
+std::string Replaced(std::string text, const std::string& word, const std::string& by) {
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + by.size()))
+    text.replace(at, word.size(), by);
+  return text;
+}
+
+// What the convention is, with "…" for what stands behind the @ of its name: "on avx2" is "on …".
+std::string Pattern(const Convention& convention) {
+  const size_t at = convention.name.find('@');
+  if (at == std::string::npos) return convention.description;
+  const std::string variant = convention.name.substr(at + 1);
+  return Replaced(Replaced(convention.description, variant, "…"),
+                  variant.substr(0, variant.find('+')), "…");
+}
+
 // The tables of docs/backends.md, one for each family: what `qualm list conventions` begins with.
+// Conventions share a row if they differ in what stands behind the @ alone.
 std::string ConventionTables() {
   std::string text;
   for (const std::string_view family : AllFamilies()) {
     text += fmt::format("{}### {}\n\n| convention | what it is |\n|---|---|\n",
                         text.empty() ? "" : "\n", family);
+    std::vector<std::pair<std::string, std::vector<const Convention*>>> rows;
     for (const Convention& convention : AllConventions()) {
       if (convention.family != family) continue;
-      text += fmt::format("| `{}` | {} |\n", convention.name, convention.description);
+      const std::string pattern = Pattern(convention);
+      auto row = std::ranges::find(rows, pattern, [](const auto& r) { return r.first; });
+      if (row == rows.end()) row = rows.insert(rows.end(), {pattern, {}});
+      row->second.push_back(&convention);
+    }
+    for (const auto& [pattern, members] : rows) {
+      std::vector<std::string> names;
+      for (const Convention* member : members) names.push_back("`" + member->name + "`");
+      text += fmt::format("| {} | {} |\n", fmt::join(names, ", "),
+                          members.size() == 1 ? members[0]->description : pattern);
     }
   }
   return text;

@@ -208,17 +208,9 @@ std::vector<Row> ExporterRows() {
 }
 
 std::string HazardTable() {
-  std::string text = "| hazard | a case reaches it if | operations |\n|---|---|---|\n";
-  for (const HazardRow& row : AllHazards()) {
-    const std::vector<Op> ops = OpsWhere(row.about);
-    std::vector<std::string_view> names, others;
-    for (const Op op : AllOps())
-      (std::ranges::find(ops, op) != ops.end() ? names : others).push_back(Name(op));
-    std::string about = fmt::format("{}", fmt::join(names, ", "));
-    if (names.size() > others.size()) about = fmt::format("all but {}", fmt::join(others, ", "));
-    if (others.empty()) about = "all";
-    text += fmt::format("| `{}` | {} | {} |\n", row.name, row.sentence, about);
-  }
+  std::string text = "| hazard | a case reaches it if |\n|---|---|\n";
+  for (const HazardRow& row : AllHazards())
+    text += fmt::format("| `{}` | {} |\n", row.name, row.sentence);
   return text;
 }
 

@@ -168,7 +168,8 @@ std::vector<Case> WitnessesOf(const std::string& kind) {
     c.out_q.scale = {4.0f};
     return {c};
   }
-  // 2^-47 above a half and below it: a half once the multiplier is rounded, to even or up.
+  // Values 2^-47 above and below a half. A rounded multiplier makes each of them exactly a half,
+  // which then goes to the even code or up.
   Case above = c;
   above.x_q.scale = {0x1.000002p0f};
   above.w_q.scale = {0x1.000002p0f};
@@ -196,7 +197,8 @@ Case Signed(Case c) {
   return c;
 }
 
-// A float32 output: 3 over the reciprocal of this scale, rounded, is not 3 times the scale.
+// A float32 output. For this scale, 3 divided by the rounded reciprocal of the scale is not 3 times
+// the scale.
 Case Real() {
   Case c = Signed(WitnessesOf("unknown").front());
   c.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{3, 0});
@@ -267,8 +269,8 @@ RunContext AnyContext(Rng& rng, Op op) {
           .want_acc = rng.Chance(1, 4)};
 }
 
-// A convention, a plugin and a planted fault have one arithmetic: what another mode means is not
-// theirs.
+// Conventions, plugins and planted faults compute in one arithmetic only, so they skip cases with
+// another requantization mode.
 TEST(Registry, OnlyNativeHasRequantizationModes) {
   Case c;
   c.op = Op::kRequantize;

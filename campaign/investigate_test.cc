@@ -165,7 +165,8 @@ TEST_F(InvestigateTest, AFaultThatNeedsTheCasesBeforeItIsStateful) {
       << "the answer after the earlier cases";
 }
 
-// Wrong on two rows and more once it was asked three, whatever was asked between.
+// The subject becomes wrong on two rows and more after a case of three rows or more, whatever comes
+// in between.
 TEST_F(InvestigateTest, AStatefulFaultKeepsTheShortestHistory) {
   const std::string name = AddSubject("remembers-three-rows", [] {
     return [seen = false](const Case& c) mutable {
@@ -202,8 +203,8 @@ TEST_F(InvestigateTest, TheSameFaultAgainIsNoOtherRowAndOnlyTheNamedOneIsMadeSma
   EXPECT_EQ(Only(), once);
 }
 
-// The first failure of a fault may fit a cause too many. A smaller case shows it, if the row's own
-// cause is not taken for granted.
+// The first failure of a fault may fit one cause too many. A smaller case shows that, but only if
+// triage does not take the cause in the row for granted.
 TEST_F(InvestigateTest, TheCauseOfARowProvesNothingForTheRow) {
   RegisterAllSubjects();
   FaultRow row = RowOf("faulty:truncating-narrow", FindingKind::kClamp);
@@ -246,7 +247,8 @@ TEST_F(InvestigateTest, AStatefulFaultDoesNotShrinkIntoAnother) {
   EXPECT_EQ(fault.minimized->M, 2);
 }
 
-// A case after which it failed once, by chance, is not what it needs.
+// The subject fails after a case of two rows once, by chance. That case is not the history that the
+// fault needs.
 TEST_F(InvestigateTest, AStatefulFaultKeepsACaseAfterWhichItFailsTwice) {
   static int chance = 0;
   const std::string name = AddSubject("after-three-rows-and-once-after-two", [] {
@@ -273,8 +275,8 @@ TEST_F(InvestigateTest, ARowHasItsKindItsCauseAndItsExplanation) {
   EXPECT_TRUE(Has(fault.explanation, "linear.matches_exact"));
 }
 
-// A subject that answers two cases as if it narrowed without clamping, and is right elsewhere: no
-// further answer bears a cause out, so that only the cause of another row is named.
+// A subject that answers two cases as if it narrowed without clamping, and is right elsewhere. No
+// further answer confirms a cause, so triage names one only if another row already has it.
 class NarrowTwice : public InvestigateTest {
  protected:
   NarrowTwice() { RegisterAllSubjects(); }
@@ -306,7 +308,7 @@ class NarrowTwice : public InvestigateTest {
     LookInto(subject_, "", FindingKind::kUnknown, Large(3));
     return state_->Faults();
   }
-  // What the failure is called where no other row is of its subject and operation.
+  // The row of the failure of three rows if its subject and operation have no other row.
   Fault Alone() {
     FaultRow of_another = Known();
     of_another.identity = "somebody else's";
@@ -324,7 +326,7 @@ class NarrowTwice : public InvestigateTest {
   });
 };
 
-// Else the larger case would stay the one that is shown.
+// The row must show the smaller of the two failures.
 TEST_F(NarrowTwice, AFailureThatTheCauseOfARowExplainsIsTheBetterEvidenceWhereItIsSmaller) {
   const std::vector<Fault> faults = Beside(Known());
   ASSERT_EQ(faults.size(), 1u);
@@ -332,8 +334,8 @@ TEST_F(NarrowTwice, AFailureThatTheCauseOfARowExplainsIsTheBetterEvidenceWhereIt
   EXPECT_EQ(faults[0].found.M, 3);
 }
 
-// Two libraries that share a fault, or two operations of one, have a row each, and what was seen of
-// one proves nothing for the other.
+// Two libraries that share a fault have a row each, and so have two operations of one library. The
+// cause in one row proves nothing for the other row.
 TEST_F(NarrowTwice, TheCauseOfAnotherSubjectOrOperationExplainsNothing) {
   EXPECT_EQ(Alone().row.cause, "");
   FaultRow of_rescale = Known();
@@ -344,8 +346,8 @@ TEST_F(NarrowTwice, TheCauseOfAnotherSubjectOrOperationExplainsNothing) {
     EXPECT_EQ(fault.row.cause, fault.row.op == Op::kLinear ? "" : "truncating narrow");
 }
 
-// The arithmetic of a library departs in several ways. The one that its row was found by stays its
-// kind, however the next failure departs.
+// The arithmetic of a library departs from exact in several ways. The row keeps the kind of the
+// departure that it was found by, whatever kind the next failure shows.
 TEST_F(InvestigateTest, AFailureThatALibrarysArithmeticExplainsKeepsTheKindOfItsRow) {
   const std::string library = "onednn3.10@avx2";
   const std::string subject = AddOwnSubject([&] {
@@ -374,7 +376,8 @@ TEST_F(InvestigateTest, AFailureThatALibrarysArithmeticExplainsKeepsTheKindOfIts
   EXPECT_NE(Only().row.explanation.find("in pairs"), std::string::npos);
 }
 
-// As many cases are asked, and as many are counted in what is said.
+// A row without a cause must not change the search: the explanation, with its number of asked
+// cases, is that of a failure alone.
 TEST_F(NarrowTwice, ARowWithoutACauseExplainsNothing) {
   const Fault alone = Alone();
   FaultRow crash = Known();
@@ -403,7 +406,8 @@ TEST_F(InvestigateTest, TheSmallestStatefulCaseSaysWhatIsRightByItsClaim) {
   RegisterAllSubjects();
   const Convention& model = *FindConvention("numpy@float64+w_zp_from_x");
   const auto differ = [&model](const Case& c) { return model.run(c).y != exact::Evaluate(c); };
-  // After a case of three rows it is exact, and keeps the convention before, or the reverse.
+  // After a case of three rows the subject changes from the convention to exact, or from exact to
+  // the convention.
   const auto changes = [&model](bool to_exact, const char* name) {
     return AddOwnSubject([=, &model] {
       return std::make_unique<TestSubject>(
@@ -462,7 +466,8 @@ TEST_F(InvestigateTest, WhatIsDeclaredIsNoRow) {
   declare(wrong, "matches_exact", FindingKind::kUnknown);
   EXPECT_EQ(rows_of(wrong, ""), 0u);
 
-  // Declared memory fails after the same cases each time. Random errors are no memory.
+  // Declared is that earlier cases change the answer. A failure that the same earlier cases always
+  // cause is declared; a random failure is not.
   for (const char* claim : {"matches_exact", "answer_independent_of_history"}) {
     const std::string remembers = AddSubject(std::string("remembers-") + claim, after_three);
     EXPECT_EQ(rows_of(remembers, three), 1u);
@@ -476,7 +481,8 @@ TEST_F(InvestigateTest, WhatIsDeclaredIsNoRow) {
   EXPECT_EQ(rows_of(crashes, "", FindingKind::kCrash), 1u);
   declare(crashes, "matches_exact", FindingKind::kCrash);
   EXPECT_EQ(rows_of(crashes, "", FindingKind::kCrash), 0u) << "however often it happens";
-  // That it remembers is declared; that it is wrong is not.
+  // The declaration covers that the subject remembers earlier cases. It does not cover that the
+  // subject is wrong without them.
   const std::string both = AddSubject("remembers-and-wrong", kAlways);
   declare(both, "answer_independent_of_history", FindingKind::kNondeterminism);
   EXPECT_EQ(rows_of(both, ""), 1u);

@@ -17,8 +17,8 @@
 namespace qualm::campaign {
 namespace {
 
-// A drawn linear case that the causes change, none of them for nothing, with the answer of a
-// subject with these causes.
+// A drawn linear case with the answer of a subject that has these causes. Each cause changes the
+// answer.
 Case Spoiled(const std::string& names, uint64_t seed) {
   const triage::Hypothesis causes = triage::CausesNamed(names, Op::kLinear);
   for (uint64_t i = 0;; ++i) {
@@ -58,8 +58,8 @@ TEST(Rows, ManyClaimsOfOneCauseAreOneRow) {
   EXPECT_EQ(rows[0].row.found, "2026-11-21T00:00:00Z");
 }
 
-// A row is of the lesser name and the earlier date, whichever failure is its evidence. What has no
-// name or date says nothing about them.
+// A row takes the lesser name and the earlier date of its failures, whichever failure is its
+// evidence. An empty name or date does not count.
 TEST(Rows, NamesAndDatesAreTheLeastOfThoseGiven) {
   Fault best = Failure("bias ignored", 1), other = Failure("bias ignored", 2);
   other.row.replayed = Replayed::kFlaky;  // so that `best` is the evidence
@@ -223,7 +223,7 @@ TEST(Rows, TwoFaultsTogetherAreNoThirdRow) {
   EXPECT_EQ(rows[0].row.cause, "bias ignored");
   EXPECT_EQ(rows[0].found, both.found);
   EXPECT_EQ(rows[1].row.cause, "half up");
-  // Both at once, and neither alone: one fault, for all that is known.
+  // No failure shows one of the two causes alone, so the two count as one fault.
   EXPECT_EQ(OnePerFault({both}).front().row.cause, "bias ignored + half up");
 }
 
@@ -256,8 +256,8 @@ TEST(Rows, TheOrderDoesNotMatter) {
   EXPECT_EQ(OnePerFault(twice), rows);
 }
 
-// A cause of some failures may explain other rows as a whole, so rows are joined until none is. The
-// names that triage gave may be wrong.
+// Triage may have named a wrong cause for a failure. A cause of some failures may explain other
+// rows wholly, so rows are joined until no row explains another one.
 TEST(Rows, OfRowsAreTheSameRows) {
   const std::vector<std::string> names{"bias ignored",
                                        "channel 0 for all",

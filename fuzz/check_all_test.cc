@@ -75,7 +75,8 @@ TEST_F(CheckAllTest, ACorrectKernelHasNoFinding) {
   EXPECT_NE(checker.SubjectNames().find("native@"), std::string::npos);
 }
 
-// As on the machines of ClusterFuzz. No user may write into /proc, root included.
+// On the machines of ClusterFuzz the folder of artifacts cannot be written. No user may write into
+// /proc, root included.
 TEST_F(CheckAllTest, AFolderThatTakesNoFileHidesNoFinding) {
   CheckerOptions options = Options("faulty:pair-saturation");
   options.artifacts = "/proc/self";
@@ -121,7 +122,8 @@ TEST_F(CheckAllTest, AnOwnSubjectIsAskedWhatItTakes) {
   EXPECT_EQ(finding->test_case.x, c.x);
 }
 
-// A cache keeps what properties ask on their way, which no input shows.
+// A property asks the subject further questions, which a cache of the subject keeps. So the failure
+// is handed over with them, not with the inputs alone.
 TEST_F(CheckAllTest, AFailureIsHandedOverWithTheQuestionsOfProperties) {
   CheckerOptions options = Options("faulty:pair-saturation");
   options.state = folder_;

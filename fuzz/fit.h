@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases that have bytes are small enough for thousands of executions per second. Fitting makes
-// such a case of any other.
+// Only small cases have bytes, so that a target runs thousands of them per second. Fitting makes a
+// small case of any other.
 #ifndef QUALM_FUZZ_FIT_H_
 #define QUALM_FUZZ_FIT_H_
 

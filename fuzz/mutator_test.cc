@@ -73,8 +73,8 @@ int DrawnOf1000(Op op, const std::vector<uint8_t>& from) {
   return drawn;
 }
 
-// An input without a header, or a seed, has nothing to keep, and becomes a drawn case. Of others
-// half do, or take a part of one.
+// An input without a header has nothing to keep, and neither has a seed: the mutation draws a new
+// case. Of other inputs half become a drawn case or take a part of one.
 TEST_P(Mutator, SomeMutationsDraw) {
   EXPECT_GT(DrawnOf1000(GetParam(), {}), 400);
   EXPECT_GT(DrawnOf1000(GetParam(), EncodeDraw(7, 100)), 400);
@@ -183,7 +183,8 @@ TEST(MutatorReach, TiesClampsAndWindowsOfEveryOp) {
       }
     }
     EXPECT_GT(inside, 1500) << Name(op);
-    // Float outputs and max_pool have no ties. A tie of a function is no sum to aim at.
+    // Float outputs and max_pool have no ties. The aim computes ties of sums, not of the functions
+    // of table and softmax.
     if (RowOf(op).out_types.front() != DType::kF32 && op != Op::kMaxPool && op != Op::kTable &&
         op != Op::kSoftmax) {
       EXPECT_GT(ties, 100) << Name(op);

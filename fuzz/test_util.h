@@ -27,8 +27,8 @@ inline std::vector<uint8_t> AnyBytes(Rng& rng, size_t size) {
 // Which fields of a case were seen to change. A parameter counts for every operation that has it.
 class FieldsSeen {
  public:
-  // `after` came from `before`, and in a crossing from `other` too: there a field counts if its
-  // value is the one of `other` alone.
+  // `after` is a mutation of `before`, or a crossing of `before` and `other`. In a crossing a field
+  // counts only if its value is that of `other` and not that of `before`.
   void See(const Case& before, const Case& after, const Case* other = nullptr) {
     std::set<std::string> changed, taken;
     Differences(before, after, changed);

@@ -252,7 +252,7 @@ TEST(BlockLinear, ExtremeCodesAreExact) {
   }
 }
 
-// The window in which every order of a sum gives the same bits: the exact number.
+// Numbers so short that every order of the sum gives the exact result.
 TEST(BlockLinear, IsExactInsideTheWindow) {
   Random random(3);
   for (const BlockFormat format : kFormats) {
@@ -260,7 +260,8 @@ TEST(BlockLinear, IsExactInsideTheWindow) {
       Problem p(format, 3, 5, random.Between(1, 30));
       p.x.Draw(random);
       p.w.Draw(random);
-      // 2^19 * 30 blocks, all in units of one power of two, are below 2^24.
+      // Each of at most 30 blocks sums to less than 2^19 units of one power of two, so the total is
+      // below 2^24 units and float32 holds it.
       const auto power = static_cast<uint16_t>(random.Between(1, 30) << 10);
       for (uint16_t& scale : p.x.scales) scale = power;
       for (uint16_t& scale : p.w.scales) scale = kOne;

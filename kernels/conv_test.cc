@@ -258,8 +258,9 @@ TEST(ConvLong, SumsOfExtremes) {
   }
 }
 
-// The sum of a whole window cancels a bias near the end of int32; with some taps in the padding it
-// does not, and the sum does not fit. So the width may not be chosen for whole windows alone.
+// The sum of a whole window cancels a bias near the end of int32. With some taps in the padding it
+// cancels less, and the total leaves int32. So the width of sums must not be chosen for whole
+// windows alone.
 TEST(ConvLong, PaddingMayLeaveSumsThatWholeWindowsNeverHave) {
   for (const int64_t groups : {1, 2}) {
     for (const int sign : {1, -1}) {

@@ -178,7 +178,8 @@ TEST(ElementwiseMemory, TouchesOnlyTheGivenElements) {
   }
 }
 
-// Codes over codes: rows with gaps, which keep what was there. Codes over wider elements: one row.
+// If output and input elements have one size, the rows have gaps, which must keep their bytes. If
+// output codes lie over wider elements, there is one row.
 TEST(ElementwiseMemory, WorksInPlace) {
   Random random(6);
   for (const Operation& operation : Operations()) {

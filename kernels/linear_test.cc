@@ -47,8 +47,8 @@ void FillBoth(Choices& choices, Data data, Problem& p) {
   Fill(choices, data, p.w_type, p.w);
 }
 
-// Where all activations are equal, a sum is that of the weights, times as much. Expects the sums as
-// float32 outputs of scale 1 and as s32, on every instruction set.
+// All activations are equal, so each sum is an activation times the sum of the weights. Expects the
+// sums as float32 outputs of scale 1 and as s32, on every instruction set.
 void ExpectSumsOfEqualActivations(Problem p) {
   ASSERT_EQ(std::ranges::count(p.x, p.x[0]), p.m * p.k);
   std::vector<int32_t> floats, clamped;
@@ -203,7 +203,8 @@ TEST(LinearPanels, OnlyCertifiedPanelsTakeTheSaturatingPath) {
   }
 }
 
-// Certified in another order than that of the weights given, where that is dear enough.
+// If enough pairs are unsafe, packing certifies a panel in another order of its weights, in which
+// large weights are no pair.
 TEST(LinearPanels, OutliersMoveAwayFromEachOther) {
   for (const std::string& target : SupportedTargets()) {
     const ScopedTarget scoped(target);
@@ -306,7 +307,8 @@ TEST(LinearTies, ValuesNextToTies) {
   }
 }
 
-// The last channel has a multiplier of 1/6, all others come closer to ties than it.
+// Each channel has its own distance to ties. The last channel has a multiplier of 1/6; all others
+// come closer to ties than this one.
 TEST(LinearTies, EachChannelIsAsCloseAsItIs) {
   Problem p = NextToTies(-13);
   p.w_scale.push_back(0.5f);

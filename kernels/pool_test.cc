@@ -186,7 +186,7 @@ TEST(Pool, EachPixelIsThatOfItsWindowAlone) {
 }
 
 TEST(Pool, LongWindowsOfEqualCodes) {
-  // Longer than a 16-bit sum of codes can be, up to one longer than a 32-bit sum can be.
+  // Windows around the longest whose sum fits 16 bits, up to one whose sum exceeds int32.
   for (const auto& [height, width] : {std::pair<int64_t, int64_t>{1, 256},
                                       {1, 257},
                                       {1, 258},

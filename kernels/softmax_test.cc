@@ -14,8 +14,8 @@ namespace {
 using test::ForEachTarget;
 
 TEST(Softmax, HalfGoesUpAndSumsLeave32Bits) {
-  // 512 equal codes: 1/2 each. 513 and 514: the numerator is rounded up, and as many of them are
-  // more than 2^32 - 1.
+  // 512 equal codes give the tie 1/2, which goes up; 513 and 514 give less than 1/2. Their
+  // numerator was rounded up, so the sum of all numerators exceeds 2^32 - 1.
   for (const auto& [columns, expected] :
        {std::pair{int64_t{512}, 1}, std::pair{int64_t{513}, 0}, std::pair{int64_t{514}, 0},
         std::pair{int64_t{2}, 128}, std::pair{int64_t{1}, 255}}) {
@@ -34,7 +34,8 @@ TEST(Softmax, HalfGoesUpAndSumsLeave32Bits) {
 }
 
 TEST(Softmax, RefusesWhatDoubleCannotDecide) {
-  // (2^32 - 1) / 514 is a tie; a little less than it is none, but how little double does not know.
+  // (2^32 - 1) / 514 is a tie. The numerator of distance 1 lies below it by less than double can
+  // tell.
   PackedSoftmax softmax;
   EXPECT_EQ(
       PackedSoftmax::Build(0x1p-80f, 514, &softmax).error,

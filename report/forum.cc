@@ -36,9 +36,8 @@ std::string TitleOf(const Thread& thread) {
 }
 
 constexpr const char* kAbout =
-    "Questions that people asked on the PyTorch forum about numbers of quantized models. The "
-    "numbers on this page were computed when it was made, from the cases in corpus/forum and the "
-    "arithmetic of each library as qualm knows it (docs/backends.md).";
+    "Questions that people asked on the PyTorch forum. The numbers are computed from the cases in "
+    "corpus/forum and the arithmetic of each library as qualm knows it (docs/backends.md).";
 
 }  // namespace
 

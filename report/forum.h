@@ -34,10 +34,11 @@ Blocks Thread002(const ForumCases& cases);
 Blocks Thread003(const ForumCases& cases);
 Blocks Thread004(const ForumCases& cases);
 
-// What the subjects of a run computed of the layer of thread 003, as it was and repaired.
+// The outputs of the subjects of a run on the layer of thread 003, as it was and repaired.
 Blocks RepairedOnSubjects(const std::vector<RecordedRepair>& repairs);
 
-// All of them whose cases are in the corpus, as folded sections of a page, with what the run tried.
+// All threads whose cases are in the corpus, as folded sections of a page, with the repairs that
+// the run tried.
 Blocks ForumSections(const std::string& corpus, const ResultRecord& run);
 
 // The same as a page of Markdown, and its pictures as files beside it: writes FOLDER/forum.md and

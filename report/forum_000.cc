@@ -61,8 +61,7 @@ Loss LossOf(const headroom::Kink& kink) {
 
 Blocks Where(const Sweeps& sweeps) {
   Table table{
-      "Pairs of weights whose products leave 16 bits, and the last input code (and the real "
-      "input that it stands for) for which they do not",
+      "Pairs of weights whose products leave 16 bits, and the last input for which they do not",
       {"output", "weights", "values", "their sum", "exact up to code", "real input",
        "in the output"},
       {}};
@@ -84,11 +83,10 @@ Blocks Where(const Sweeps& sweeps) {
   return {
       Heading{4, "Where?", ""},
       Paragraph{fmt::format(
-          "FBGEMM without VNNI multiplies with the instruction vpmaddubsw: it adds the products "
-          "of two neighbouring inputs with their weights in 16 bits, and cuts the sum off at "
-          "32,767 or −32,768. With all inputs equal to x that sum is x × (w_k + w_k+1). A curve "
-          "bends where it leaves 16 bits: x* = ⌊32,767 / (w_k + w_k+1)⌋, or ⌊32,768 / |…|⌋ "
-          "below. Here outputs {} bend, and outputs {} even turn back.",
+          "FBGEMM without VNNI multiplies with vpmaddubsw, which adds two neighbouring products in "
+          "16 bits and cuts the sum off at 32,767 or −32,768. With all inputs equal to x that sum "
+          "is x × (w_k + w_k+1); beyond x* = ⌊32,767 / (w_k + w_k+1)⌋, or ⌊32,768 / |…|⌋ below, "
+          "the curve bends. Here outputs {} bend, and outputs {} even turn back.",
           List(bent), List(back))},
       table};
 }
@@ -124,11 +122,10 @@ Blocks WhyNoJump(const Sweeps& sweeps) {
       Heading{4, "Why is there no jump?", ""},
       Paragraph{fmt::format(
           "Saturation keeps the largest value, it does not wrap around. At the first code after "
-          "a kink a pair has lost less than one more step would have added: here at most {} of "
-          "the integer sum, which is {} output codes (one unit of the sum is {} codes). Each "
-          "further input code loses as much as the pair would have added, at most {} or {} "
-          "codes. So the curve continues with another slope; where what is lost is more than "
-          "what the other weights add, it turns back.",
+          "a kink a pair has lost at most {} of the integer sum, which is {} output codes (one "
+          "unit of the sum is {} codes). Each further input code loses as much as the pair would "
+          "have added, at most {} or {} codes. So the curve continues with another slope; where "
+          "more is lost than the other weights add, it turns back.",
           largest.first, Real(static_cast<double>(largest.first) * m), Real(m), largest.each,
           Real(static_cast<double>(largest.each) * m))}};
 }
@@ -166,9 +163,8 @@ Blocks WhyQnnpackIsStraight(const Sweeps& sweeps) {
   return {
       Heading{4, "Why is QNNPACK straight?", ""},
       Paragraph{"QNNPACK widens both operands to 16 bits before it multiplies (pmaddwd) and adds "
-                "the products in 32 bits: no sum on the way is narrow. So does FBGEMM where the "
-                "processor has VNNI, whose vpdpbusd adds four products in 32 bits. Choosing "
-                "qparams with reduce_range only keeps x × (w_k + w_k+1) small."},
+                "the products in 32 bits. So does FBGEMM where the processor has VNNI (vpdpbusd). "
+                "reduce_range only keeps x × (w_k + w_k+1) small."},
       table};
 }
 
@@ -183,9 +179,10 @@ Blocks Pictures(const Sweeps& sweeps) {
     blocks.push_back(Picture{
         SweepPicture(fmt::format("output {}", n), sweeps.codes, curve.exact,
                      {{"FBGEMM on AVX2", curve.y}, {"QNNPACK", sweeps.qnnpack.curves[n].y}}, kinks),
-        fmt::format("Output {}: dashed red where it bends, grey where a pair leaves 16 bits "
-                    "and nobody sees it.",
-                    n),
+        fmt::format("Output {}{}", n,
+                    blocks.empty() ? ": dashed red where it bends, grey where a pair leaves 16 "
+                                     "bits and nobody sees it."
+                                   : "."),
         fmt::format("000-output-{}", n)});
   }
   return blocks;
@@ -203,11 +200,8 @@ Blocks Thread000(const ForumCases& cases) {
           "FBGEMM: some outputs are not even monotonic. Is there anything wrong with the "
           "quantization math?"),
       Paragraph{Link("The thread", kAddress) + "."},
-      Paragraph{
-          "Not with the math: with the width of the sums. Each output should be a straight "
-          "line of the input, rounded; with FBGEMM on AVX2 some bend, and some turn back. "
-          "Where, why so few, why without a jump, why already at K = 2, and why QNNPACK stays "
-          "straight, is below."}};
+      Paragraph{"Not with the math: with the width of the sums. Each output should be a straight "
+                "line of the input, rounded; with FBGEMM on AVX2 some bend, and some turn back."}};
   Append(blocks, Where(sweeps));
   Append(blocks, Pictures(sweeps));
   Append(blocks, WhyFew(sweeps));

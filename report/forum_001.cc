@@ -92,12 +92,11 @@ Blocks WhyHalf(const Case& c) {
       Heading{4, "Why 0..127?", ""},
       Paragraph{fmt::format(
           "reduce_range changes only what the observer chooses: it takes the calibrated range to "
-          "0..127 instead of 0..255. The layer here has scale {} and zero point {}. The reason is "
-          "thread 000: FBGEMM adds two products of an input and a weight in 16 bits. With codes "
-          "up to 127 the worst pair is 2 × 127 × 128 = {}, which fits (32,768 is the limit "
-          "below); with codes up to 255 it is 2 × 255 × 128 = {}, which does not. An input "
-          "outside the calibrated range still gets a code above 127, and can still saturate: "
-          "thread 003.",
+          "0..127. The layer here has scale {} and zero point {}. The reason is thread 000: FBGEMM "
+          "adds two products in 16 bits. With codes up to 127 the worst pair is 2 × 127 × 128 = "
+          "{}, which fits; with codes up to 255 it is 2 × 255 × 128 = {}, which does not. An "
+          "input outside the calibrated range still gets a code above 127, and can still "
+          "saturate: thread 003.",
           Real(static_cast<double>(c.out_q.scale_at(0))), c.out_q.zero_point_at(0),
           Number(2 * 127 * 128), Number(2 * 255 * 128))},
       table};

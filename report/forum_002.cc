@@ -56,11 +56,9 @@ Blocks TheFormula(const Case& c, const Case& by_hand) {
                       "bit, {}.",
                       Codes(exact), Codes(c.observed->y), Codes(by_hand.observed->y),
                       triage::BitEqualConventions(by_hand, by_hand.observed->y))}};
-  for (int64_t n = 0; n < c.N; ++n) {
-    blocks.push_back(Heading{4, fmt::format("Output {}, worked out", n), ""});
-    blocks.push_back(OperandTable(c, n));
-    blocks.push_back(StepTable(c, n, nullptr));
-  }
+  blocks.push_back(Heading{4, "Output 0, worked out", ""});
+  blocks.push_back(OperandTable(c, 0));
+  blocks.push_back(StepTable(c, 0, nullptr));
   return blocks;
 }
 
@@ -112,14 +110,13 @@ Blocks TheOneThatRemains(const Case& c) {
                           saturates ? "not asked" : Number(misses.around),
                           saturates ? "–" : std::to_string(misses.worst_around)});
   }
-  return {Heading{4, "The ±1 that remains", ""},
-          Paragraph{
-              "No library computes with fractions and rounds once. Each makes x_scale · w_scale / "
-              "out_scale one float32 number (or a fixed-point one) first, and multiplies the sum "
-              "by that. Where the exact value lies next to the middle between two codes, or on "
-              "it, the other code comes out: an error of 1, on few inputs. An error of more than "
-              "1 has another reason: a pair of products left 16 bits (thread 000)."},
-          table};
+  return {
+      Heading{4, "The ±1 that remains", ""},
+      Paragraph{"Each library makes x_scale · w_scale / out_scale one float32 number (or a "
+                "fixed-point one) first. Where the exact value lies next to the middle between two "
+                "codes, the other code comes out: an error of 1, on few inputs. An error of more "
+                "than 1 has another reason: a pair of products left 16 bits (thread 000)."},
+      table};
 }
 
 }  // namespace

@@ -56,15 +56,13 @@ Blocks WhichWeights(const Case& layer, const Case& all_codes, const proofs::Sche
   };
   blocks.push_back(Paragraph{fmt::format(
       "For inputs from {} to {} the layer adds {} pairs of products in 16 bits; {} of them can "
-      "leave "
-      "16 bits, all in output channel {} of {}. For the other channels that is proved impossible, "
-      "whatever the image. On an image with codes like the thread's, {}; on one with codes from 0 "
-      "to 255, "
+      "leave 16 bits, all in output channel {} of {}. For the other channels that is proved "
+      "impossible. On an image with codes like the thread's, {}; on one with codes from 0 to 255, "
       "and other weights of the same kind, {}.",
       x.lo, x.hi, Number(proof.sums), proof.unsafe_sums, List(channels), proof.channels,
       wrong(layer), wrong(all_codes))});
   for (const proofs::UnsafeChannel& unsafe : proof.unsafe) {
-    constexpr size_t kMost = 8;
+    constexpr size_t kMost = 4;
     const std::vector<Pair> pairs = UnsafePairs(layer, unsafe.n, x);
     Table table{fmt::format("Channel {}: the worst {} of its {} pairs that can leave 16 bits "
                             "(−32,768 to 32,767)",
@@ -127,10 +125,10 @@ Blocks WhyAHandful(const Case& layer) {
   }
   return {Heading{4, "Why does a handful still overflow with reduce_range?", ""},
           Paragraph{fmt::format(
-              "Because reduce_range only chooses a scale: what calibration has seen gets codes up "
-              "to 127, and with these no pair of weights can leave 16 bits. Nothing stops an "
-              "input at run time from being larger: quantize clamps to 255, not to 127 (thread "
-              "001). With inputs twice as large as in calibration, {} of {} outputs of this layer "
+              "reduce_range only chooses a scale: what calibration has seen gets codes up to 127, "
+              "and with these no pair can leave 16 bits. An input at run time may be larger: "
+              "quantize clamps to 255, not to 127 (thread 001). With inputs twice as large as in "
+              "calibration, {} of {} outputs of this layer "
               "are wrong again, by up to {} codes.",
               twice.wrong, twice.outputs, twice.worst)},
           table};
@@ -158,13 +156,10 @@ Blocks WhatBesides(const Case& layer, const proofs::Scheme& scheme, proofs::Code
         Compare(exact::Evaluate(repaired), ConventionCalled(kAvx2).run(repaired).y);
     const bool same = exact::Evaluate(repaired) == exact::Evaluate(layer);
     blocks.push_back(Paragraph{
-        fmt::format("Yes: “{}”. It rearranges the layer so that no two large weights meet in one "
-                    "16-bit sum; the "
-                    "layer computes {} as before, and FBGEMM on AVX2 then gets {} of {} outputs "
-                    "wrong instead of "
-                    "{}. reduce_range makes the steps of the input twice as coarse instead, and "
-                    "inputs beyond the "
-                    "calibrated range still overflow.",
+        fmt::format("Yes: “{}”. No two large weights meet in one 16-bit sum any more; the layer "
+                    "computes {} as before, and FBGEMM on AVX2 then gets {} of {} outputs wrong "
+                    "instead of {}. reduce_range makes the steps of the input twice as coarse, and "
+                    "inputs beyond the calibrated range still overflow.",
                     exact_one->name, same ? "exactly the same outputs" : "other outputs",
                     after.wrong, after.outputs,
                     Compare(exact::Evaluate(layer), ConventionCalled(kAvx2).run(layer).y).wrong)});
@@ -187,10 +182,8 @@ Blocks Thread003(const ForumCases& cases) {
       "reduce_range?")};
   blocks.push_back(Paragraph{
       "The weights of one channel, two by two: a pair of large neighbours. reduce_range does not "
-      "mend them, it makes the inputs smaller that calibration has seen; larger inputs still "
-      "overflow. And yes, there is a fix beyond it that changes no result: put the channel's "
-      "weights into another order. Which weights, why a handful is left, and the fixes are "
-      "below."});
+      "mend them; larger inputs than calibration has seen still overflow. A fix that changes no "
+      "result puts the channel's weights into another order."});
   Append(blocks, WhichWeights(layer, all_codes, scheme, x));
   Append(blocks, WhyAHandful(all_codes));
   Append(blocks, WhatBesides(layer, scheme, x));

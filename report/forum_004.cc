@@ -110,17 +110,12 @@ Blocks BodyAndTail(const Case& c) {
   Blocks blocks{
       Heading{4, "Where vector body and scalar tail differ", ""},
       Paragraph{fmt::format(
-          "ATen adds blocks of 64 codes with vector instructions: scale × code and the zero point, "
-          "multiplied by the scale beforehand, are taken in one fused step that rounds once. What "
-          "is "
-          "left over goes through scalar code, which subtracts the zero point first and then "
-          "rounds "
-          "the product. So the place of a pair in its tensor can decide which of two codes it "
-          "gets. "
-          "With the thread's scales the two differ on {} of the 65,536 pairs of codes. With scales "
-          "that put every other sum half way between two codes they differ on {}: there the last "
-          "bit "
-          "of a float32 number decides.",
+          "ATen adds blocks of 64 codes with vector instructions, which take scale × code and the "
+          "scaled zero point in one fused step that rounds once. What is left over goes through "
+          "scalar code, which subtracts the zero point first and then rounds the product. So the "
+          "place of a pair in its tensor can decide which of two codes it gets. With the thread's "
+          "scales the two differ on {} of the 65,536 pairs of codes, with scales that put every "
+          "other sum half way between two codes on {}.",
           Number(of_thread.differ.wrong), Number(of_ties.differ.wrong))},
       table};
   const BothWays& shown = of_thread.differ.wrong > 0 ? of_thread : of_ties;

@@ -31,10 +31,11 @@ Svg SweepPicture(const std::string& title, const std::vector<int32_t>& codes,
                  const std::vector<int32_t>& exact, const std::vector<SweepLine>& lines,
                  const std::vector<SweepKink>& kinks);
 
-// How often each signed distance from the exact output is there, in output codes or, of floats, in
-// representable values; exact outputs and NaN are not counted. Empty for tensors of other shapes.
+// For each signed distance from the exact output, the number of outputs that have it. Distances are
+// output codes or, of floats, representable values. Exact outputs and NaN are not counted. Empty
+// for tensors of other shapes.
 std::map<int64_t, int64_t> ErrorsOf(const Tensor& exact, const Tensor& answer);
-// Bars of these, among so many outputs. Empty where there are fewer than two distances.
+// A histogram of the errors of `outputs` outputs. Empty where there are fewer than two distances.
 Svg ErrorHistogram(const std::map<int64_t, int64_t>& errors, int64_t outputs,
                    std::string_view unit = "output codes");
 Svg ErrorHistogram(const Tensor& exact, const Tensor& answer);

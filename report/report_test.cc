@@ -360,7 +360,8 @@ TEST(Pictures, ErrorsAreCountedWithTheirSign) {
   EXPECT_TRUE(MismatchMap(exact, exact).empty());
 }
 
-// Floats are as far as there are representable values between; a NaN is nowhere.
+// The distance of two floats is the number of representable steps between them. A NaN has no
+// distance and is not counted.
 TEST(Pictures, ErrorsOfFloats) {
   const Tensor exact = Tensor::Of<float>({4}, std::vector<float>{1, 1, -1, 1});
   const Tensor answer =
@@ -369,7 +370,8 @@ TEST(Pictures, ErrorsOfFloats) {
   EXPECT_TRUE(Has(ErrorHistogram(exact, answer).Inline(), "in representable values"));
 }
 
-// A finding of a kernel that no convention describes has what it answered in its case.
+// The kernel of this finding has no convention to compute its outputs, so the picture takes the
+// answer that stands in the case.
 TEST(Pictures, AFindingShowsHowFarItsSubjectIsOff) {
   OutputFolder folder;
   RecordedFinding finding = FindingOn("plugin:mine.so", "matches_exact", "rounding");
@@ -407,7 +409,7 @@ models::Row JudgedRow(const std::string& name, double quantization, double kerne
   return row;
 }
 
-// On a logarithmic axis from a hundredth of a code; what is nothing has no bar.
+// The axis is logarithmic and begins at a hundredth of a code. An error of 0 has no bar.
 TEST(ModelPage, BarsGrowWithTheErrorOfALayer) {
   models::ModelRun run;
   run.rows = {JudgedRow("a", 0.25, 0), JudgedRow("a<b", 0.25, 2.5), JudgedRow("c", 25, 0)};

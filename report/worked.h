@@ -26,8 +26,8 @@ std::string PlaceOf(const Case& c, int64_t index);
 // The operands of output `index`, term by term where there are sums; zeros are left out.
 Table OperandTable(const Case& c, int64_t index);
 
-// The steps of an answer's convention alone: where numbers are rounded in float32, the environment
-// acts.
+// The steps of the convention of an answer, without the exact ones. They show where numbers are
+// rounded in float32, that is, where the environment acts.
 Table OwnSteps(const Case& c, int64_t index, const Answer& answer);
 
 // The exact steps and, beside them, the answer's steps up to the first that is not exact, which is

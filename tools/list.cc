@@ -2,6 +2,7 @@
 // qualm list: subjects, properties, operations and the other things that exist.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -138,8 +139,9 @@ std::string VariationsOf(const Convention& convention) {
 std::vector<Row> ConventionRows() {
   std::vector<Row> rows;
   for (const Convention& convention : AllConventions()) {
-    rows.emplace_back(convention.name, fmt::format("{}; {}; variations {}", convention.description,
-                                                   OpsOf(convention), VariationsOf(convention)));
+    rows.emplace_back(convention.name,
+                      fmt::format("{}; {}; variations {}; {}", convention.description,
+                                  OpsOf(convention), VariationsOf(convention), convention.source));
   }
   return rows;
 }
@@ -153,17 +155,41 @@ std::vector<Row> VariationRows() {
   return rows;
 }
 
-// The tables of docs/backends.md; of conventions one table for each family.
+std::string Replaced(std::string text, const std::string& word, const std::string& by) {
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + by.size()))
+    text.replace(at, word.size(), by);
+  return text;
+}
+
+// What the convention is, with "…" for what stands behind the @ of its name: "on avx2" is "on …".
+std::string Pattern(const Convention& convention) {
+  const size_t at = convention.name.find('@');
+  if (at == std::string::npos) return convention.description;
+  const std::string variant = convention.name.substr(at + 1);
+  return Replaced(Replaced(convention.description, variant, "…"),
+                  variant.substr(0, variant.find('+')), "…");
+}
+
+// The tables of docs/backends.md, one for each family: what `qualm list conventions` begins with.
+// Conventions share a row if they differ in what stands behind the @ alone.
 std::string ConventionTables() {
   std::string text;
   for (const std::string_view family : AllFamilies()) {
-    text += fmt::format("{}### {}\n\n", text.empty() ? "" : "\n", family);
-    text +=
-        "| convention | operations | what it is | source | variations |\n|---|---|---|---|---|\n";
+    text += fmt::format("{}### {}\n\n| convention | what it is |\n|---|---|\n",
+                        text.empty() ? "" : "\n", family);
+    std::vector<std::pair<std::string, std::vector<const Convention*>>> rows;
     for (const Convention& convention : AllConventions()) {
       if (convention.family != family) continue;
-      text += fmt::format("| `{}` | {} | {} | {} | {} |\n", convention.name, OpsOf(convention),
-                          convention.description, convention.source, VariationsOf(convention));
+      const std::string pattern = Pattern(convention);
+      auto row = std::ranges::find(rows, pattern, [](const auto& r) { return r.first; });
+      if (row == rows.end()) row = rows.insert(rows.end(), {pattern, {}});
+      row->second.push_back(&convention);
+    }
+    for (const auto& [pattern, members] : rows) {
+      std::vector<std::string> names;
+      for (const Convention* member : members) names.push_back("`" + member->name + "`");
+      text += fmt::format("| {} | {} |\n", fmt::join(names, ", "),
+                          members.size() == 1 ? members[0]->description : pattern);
     }
   }
   return text;
@@ -197,15 +223,9 @@ std::string EnvironmentTable() {
 }
 
 std::string HazardTable() {
-  std::string text = "| hazard | a case reaches it if | operations |\n|---|---|---|\n";
-  for (const HazardRow& row : AllHazards()) {
-    const std::vector<Op> ops = OpsWhere(row.about);
-    std::vector<std::string_view> names;
-    for (const Op op : ops) names.push_back(Name(op));
-    text += fmt::format(
-        "| `{}` | {} | {} |\n", row.name, row.sentence,
-        ops.size() == AllOps().size() ? "all" : fmt::format("{}", fmt::join(names, ", ")));
-  }
+  std::string text = "| hazard | a case reaches it if |\n|---|---|\n";
+  for (const HazardRow& row : AllHazards())
+    text += fmt::format("| `{}` | {} |\n", row.name, row.sentence);
   return text;
 }
 

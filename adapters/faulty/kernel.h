@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel with planted faults, or none. What it computes is exact, or has causes of triage
-// (triage/causes.h); how it reads and writes memory, what it keeps from call to call and what it
-// takes from its caller is its own, and so are the faults of these.
+// A kernel with planted faults, or none. A fault of arithmetic is a cause of triage
+// (triage/causes.h). The kernel has memory accesses, state between calls and behaviour in its
+// caller's environment of its own, and faults of its own in these.
 #ifndef QUALM_ADAPTERS_FAULTY_KERNEL_H_
 #define QUALM_ADAPTERS_FAULTY_KERNEL_H_
 
@@ -82,7 +82,8 @@ class Kernel {
   // Changes the parameters of the case that was read.
   void EditParameters(const Placed& p);
   void TakeKept();
-  // The output of this case, with all causes and those hooks of the kernel's own faults.
+  // The output of this case under all planted causes, and under `own`, the hooks of the kernel's
+  // own faults.
   Tensor Answer(const Case& c, std::vector<triage::Cause> own = {}) const;
   std::vector<triage::Cause> OwnHooks(const Placed& p, bool again);
   // Change what was answered.

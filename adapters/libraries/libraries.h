@@ -28,7 +28,7 @@ struct LibraryName {
   // The processor, by its name in qemu-x86_64, on which a program behind a pipe runs: for libraries
   // that no variable holds to an instruction set. Haswell has AVX2 and FMA, Nehalem neither.
   std::string_view processor = {};
-  // Why it has no such case, "" if it has, where no capability can say so.
+  // Why the library cannot run the case, "" if it can: for limits that no capability can state.
   std::string (*cannot_run)(const Case& c) = nullptr;
 };
 
@@ -48,9 +48,10 @@ struct Library {
   // what this one name needs. Null for libraries in a worker.
   PipeOptions (*child)(const LibraryName& name) = nullptr;
   std::string_view when_listed = {};  // a program is not started to be listed
-  // A Python package, as scripts/install-wheel calls it, instead of these two.
+  // For a Python package, its name in scripts/install-wheel. `why_absent` and `child` follow from
+  // it and stay null.
   std::string_view wheel = {};
-  // In a worker: what the plugin is told besides the environment of its name.
+  // In a worker: variables that the process gets besides `environment` of its name.
   EnvironmentChanges (*told)() = nullptr;
 };
 

@@ -43,7 +43,8 @@ constexpr const char* kEvery[] = {"onednn",          "onednn@sse41",      "onedn
                                   "onednn@avx2vnni", "onednn@avx512core", "onednn@vnni",
                                   "onednn@amx"};
 
-// The library's own choice; where no convention describes that, another one.
+// A subject with the instruction set that the library chooses. Where no convention describes that
+// one, the first other subject that can be made.
 std::unique_ptr<Subject> MakeAny() {
   for (const char* name : kEvery) {
     try {
@@ -169,7 +170,8 @@ TEST_F(Onednn, WeightZeroPointsAreTakenOutOfRawPairs) {
   }
 }
 
-// Sums of x that the matmul makes itself, because a zero point is no code: 2.6 reads u8 as char.
+// A weight zero point that is no code makes the matmul sum the rows of x itself. 2.6 then reads the
+// u8 codes as signed bytes.
 TEST_F(Onednn, RowsAreSummedAsSignedBytesWhereAZeroPointIsNoCode) {
   for (const char* name : {"onednn@sse41", "onednn@avx2"}) {
     const std::unique_ptr<Subject> subject = Make(name);
@@ -399,7 +401,8 @@ TEST_F(Onednn, AColumnWithGapsIsNotAskedOfVersion3) {
   }
 }
 
-// Two groups of 12 channels by 4: the jit kernel for 1x1, whose float32 rounds 12*(7 - 2^27).
+// Two groups with 12 input and 4 output channels run on the jit kernel for 1x1 windows, which
+// subtracts zero points in float32 and so rounds 12*(7 - 2^27).
 TEST_F(Onednn, GroupedOneByOneSumsThatMayRoundAreSkipped) {
   const std::unique_ptr<Subject> vnni = Make("onednn@vnni");
   if (vnni == nullptr) GTEST_SKIP() << "this CPU has no AVX-512 VNNI";
@@ -512,7 +515,8 @@ TEST_F(Onednn, WhatItCannotDoIsSkippedWithTheReason) {
   EXPECT_THROW(SubjectRegistry::Get().Make("onednn@neon"), InputError);
 }
 
-// Only the speed depends on it, so the library itself is asked, in this process.
+// The number of kept primitives changes no answer, only the speed. So the test asks the library for
+// the number, in this process.
 TEST_F(Onednn, FewPrimitivesAreKeptUnlessTheEnvironmentSaysHowMany) {
   void* const plugin = dlopen(FindModule("qualm_onednn.so").c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(plugin, nullptr) << dlerror();

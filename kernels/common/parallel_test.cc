@@ -203,7 +203,7 @@ TEST(Threads, ConvolutionsHaveTheSameBitsOnAnyNumber) {
   }
 }
 
-// More threads than blocks, and pools that claim to have none.
+// A pool may have more threads than there are blocks, and a pool may claim to have none.
 TEST(Threads, ScratchGrowsWithTheTasksThatCanRun) {
   const Problem p = ManyRows();
   const TestPool none(0), three(3), many(INT64_MAX);

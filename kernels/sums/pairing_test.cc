@@ -29,7 +29,8 @@ struct Panels {
     for (std::vector<int8_t>& panel : weights) views.push_back({width, panel.data()});
     return views;
   }
-  // Of the neighbours in the order of the weights, in any channel of the panel.
+  // The number of neighbours, in the order of the weights, that are no safe pair in some channel of
+  // the panel.
   int64_t UnsafePairs(size_t panel) const {
     int64_t count = 0;
     for (int64_t place = 0; place + 1 < depth; place += 2) {
@@ -160,7 +161,8 @@ TEST(Pairing, KnowsWhichWeightsAreTooLarge) {
   }
 }
 
-// No order helps, or none is needed, or there is no whole block.
+// Panels keep their order if no order makes them safe, if they are safe already, or if they have no
+// whole block.
 TEST(Pairing, OthersStay) {
   Panels worst(2, 16, 128);
   for (std::vector<int8_t>& weights : worst.weights) std::ranges::fill(weights, int8_t{127});

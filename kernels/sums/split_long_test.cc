@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places do not end at 2^31. The weights are 2 GiB of zero pages that the system shares.
+// The places of weights may exceed 2^31. The weights are 2 GiB of zero pages that the system
+// shares.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 

@@ -20,7 +20,8 @@ void ExpectSafePairs(const std::vector<int8_t>& weights) {
   }
 }
 
-// One in `outliers` weights is anything, the others are safe in any company.
+// One in `outliers` weights is any code. The others are at most 64 in magnitude, so that any two of
+// them are a safe pair.
 std::vector<int8_t> Weights(uint64_t seed, int64_t quads, int64_t width, uint64_t outliers) {
   std::mt19937_64 engine(seed);
   std::vector<int8_t> weights(static_cast<size_t>(quads * width * 4));

@@ -79,11 +79,12 @@ void RequireOneType(const qualm_problem& p);
 bool HasSameParameters(const qualm_problem& p);
 // Of an average over `count` pixels.
 void RequireAverage(const qualm_problem& p, int64_t count);
-// Of a quantized average of windows: it counts the padding.
+// Refuses a quantized average over windows that leaves padding out: the library counts it.
 void RequirePaddingCounts(const qualm_problem& p);
-// Of softmax: a sum of numerators in uint32 that has not wrapped to 0.
+// Refuses a softmax whose uint32 sum of numerators would wrap to 0.
 void RequireSoftmaxSum(const qualm_problem& p);
-// Of a dilated max pool: padding is replaced by pixels of the same window.
+// Refuses a dilated max pool in which the library would replace padding by pixels of another
+// window.
 void RequireSafePixels(const qualm_problem& p);
 
 inline size_t Size(int64_t value) { return static_cast<size_t>(value); }

@@ -5,6 +5,7 @@
 
 #include "core/io/json_schema_test_util.h"
 #include "core/status.h"
+#include "core/text_test_util.h"
 
 namespace qualm {
 namespace {
@@ -36,18 +37,7 @@ Certificate Example() {
 }
 
 std::string Refused(const std::string& text) {
-  try {
-    ParseCertificate(text, "c.json");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-std::string Replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
+  return Refusal([&] { ParseCertificate(text, "c.json"); });
 }
 
 TEST(Certificate, ReadsBackEqual) {

@@ -59,16 +59,6 @@ static void MembersOf(SameAs<FaultRow> auto& row, const auto& visit) {
   visit("found", row.found, kText);
 }
 
-std::string_view Name(Replayed replayed) {
-  switch (replayed) {
-    case Replayed::kNot: return "not";
-    case Replayed::kReproducible: return "reproducible";
-    case Replayed::kStateful: return "stateful";
-    case Replayed::kFlaky: return "flaky";
-  }
-  return "";
-}
-
 std::string FaultRow::fingerprint() const {
   Verdict verdict;
   verdict.kind = kind;

@@ -16,6 +16,7 @@
 #include "core/rng.h"
 #include "core/status.h"
 #include "core/subject.h"
+#include "core/text_test_util.h"
 #include "core/verdict.h"
 
 namespace qualm {
@@ -35,12 +36,7 @@ const SubjectKind* Kind(const std::string& name) {
 
 template <class Error>
 std::string ErrorOf(const std::string& name) {
-  try {
-    Registry().Make(name);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return Refusal<Error>([&] { Registry().Make(name); });
 }
 
 TEST(Registry, RegistersOnce) {

@@ -17,11 +17,11 @@
 
 #include "campaign/canary.h"
 #include "campaign/investigate.h"
-#include "campaign/process.h"
 #include "campaign/shrink.h"
 #include "core/io/fault_row.h"
 #include "core/io/text_file.h"
 #include "core/patience.h"
+#include "core/process.h"
 #include "core/rng.h"
 #include "core/status.h"
 #include "properties/engine.h"

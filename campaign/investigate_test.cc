@@ -510,12 +510,8 @@ TEST_F(InvestigateTest, AClaimThatNobodyKnowsIsSaid) {
   FaultRow row = RowOf("native");
   row.properties = {"is_pretty"};
   HandOverDeath(*state_, row, Ones(1));
-  try {
-    Investigate(*state_, state_->Inbox().front(), "");
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_TRUE(Has(error.what(), "fault.json: properties: is no list of claims"));
-  }
+  EXPECT_TRUE(Has(Refusal([&] { Investigate(*state_, state_->Inbox().front(), ""); }),
+                  "fault.json: properties: is no list of claims"));
 }
 
 // The new instances of a replay: two without the earlier cases, then, if neither failed, two after

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "campaign/engine.h"
-#include "campaign/process.h"
 #include "core/case.h"
+#include "core/process.h"
 #include "fuzz/watch.h"
 
 namespace qualm::campaign {
@@ -21,6 +21,10 @@ struct Aim {
   std::string contract;
   std::string properties = "*";
 };
+
+// The line before an engine or a sanitizer says why the process ended, and what follows it; where
+// neither says so, the end of the log. At most 400 bytes.
+std::string LastWords(const std::string& log);
 
 class Job {
  public:

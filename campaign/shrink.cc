@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "campaign/process.h"
 #include "core/content_name.h"
 #include "core/io/text_file.h"
+#include "core/process.h"
 #include "fuzz/collector.h"
 
 namespace qualm::campaign {
@@ -81,14 +81,15 @@ std::optional<Shrunk> ShrinkCorpus(const Engine& engine, const State& state, Op 
   // What an input lights depends on its case alone, so our own kernels answer, judged by one claim.
   Process process =
       Process::Start(WithCpuLimit(seconds, folder, command),
-                     {{"QUALM_FUZZ_SUBJECT", "native"},
-                      {"QUALM_FUZZ_CONTRACT", ""},
-                      {"QUALM_FUZZ_PROPERTIES", std::string(Name(op)) + ".matches_exact"},
-                      {"QUALM_FUZZ_STATE", folder.string()},
-                      {"QUALM_FUZZ_ARTIFACTS", folder.string()},
-                      {"QUALM_FUZZ_WATCH", ""},
-                      {"QUALM_FUZZ_CANARY", ""}},
-                     (folder / "log").string());
+                     {{{"QUALM_FUZZ_SUBJECT", "native"},
+                       {"QUALM_FUZZ_CONTRACT", ""},
+                       {"QUALM_FUZZ_PROPERTIES", std::string(Name(op)) + ".matches_exact"},
+                       {"QUALM_FUZZ_STATE", folder.string()},
+                       {"QUALM_FUZZ_ARTIFACTS", folder.string()},
+                       {"QUALM_FUZZ_WATCH", ""},
+                       {"QUALM_FUZZ_CANARY", ""}},
+                      (folder / "log").string(),
+                      ""});
   std::optional<Shrunk> shrunk;
   if (Finishes(process, seconds, stop)) {
     const std::set<std::string> needed = ContentsOf(kept);

@@ -5,12 +5,13 @@
 
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
 #include <list>
-#include <utility>
+
+#include "core/process.h"
 
 namespace qualm {
 
@@ -27,29 +28,16 @@ namespace qualm {
 // A copy of this process that runs `work` and is killed in the end.
 class Forked {
  public:
-  template <class Work>
-  explicit Forked(Work work) : pid_(fork()) {
-    if (pid_ != 0) return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    work();
-    _exit(0);
-  }
-  ~Forked() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  Forked(const Forked&) = delete;
-  Forked& operator=(const Forked&) = delete;
-
-  pid_t pid() const { return pid_; }
+  explicit Forked(const std::function<void()>& work) : process_(Process::Fork(work, "/dev/null")) {}
+  pid_t pid() const { return process_.id(); }
   // Stopped, it wants no processor.
   void Stop() const {
-    kill(pid_, SIGSTOP);
-    waitpid(pid_, nullptr, WUNTRACED);
+    kill(pid(), SIGSTOP);
+    waitpid(pid(), nullptr, WUNTRACED);
   }
 
  private:
-  pid_t pid_;
+  Process process_;
 };
 
 // Processes that do nothing but take the one processor that this thread and its children have.

@@ -160,18 +160,21 @@ int Weight(int64_t n, int64_t k) { return w[n * K + k]; }
 bool Inside(int64_t /*m*/, int64_t /*k*/) { return true; }
 )";
 
-constexpr std::string_view kConvTerms = R"(
-// Term k of output (m, n) is tap (r, s) of channel i of the group. Returns the place of its pixel
-// in x, -1 in the padding.
+constexpr std::string_view kWindow = R"(
+// The pixel of x at position k of the window of output pixel m; -1 in the padding, -2 beyond it.
 int64_t PixelOf(int64_t m, int64_t k) {
-  const int64_t tap = k / (C / groups), r = tap / S, s = tap % S;
-  const int64_t i = m / OW % OH * stride_h - pad_top + r * dilation_h;
-  const int64_t j = m % OW * stride_w - pad_left + s * dilation_w;
+  const int64_t i = m / OW % OH * stride_h - pad_top + k / S * dilation_h;
+  const int64_t j = m % OW * stride_w - pad_left + k % S * dilation_w;
+  if (i >= H + pad_bottom || j >= W + pad_right) return -2;
   return i < 0 || i >= H || j < 0 || j >= W ? -1 : (m / (OH * OW) * H + i) * W + j;
 }
-bool Inside(int64_t m, int64_t k) { return PixelOf(m, k) >= 0; }
+)";
+
+constexpr std::string_view kConvTerms = R"(
+// Term k of output (m, n) is a position of the window and a channel of the group.
+bool Inside(int64_t m, int64_t k) { return PixelOf(m, k / (C / groups)) >= 0; }
 int Code(int64_t m, int64_t n, int64_t k) {
-  const int64_t pixel = PixelOf(m, k), depth = C / groups;
+  const int64_t depth = C / groups, pixel = PixelOf(m, k / depth);
   return pixel < 0 ? int(x_zp) : x[pixel * C + n / (N / groups) * depth + k % depth];
 }
 int Weight(int64_t n, int64_t k) { return w[n * K + k]; }
@@ -188,28 +191,16 @@ Int Sum(int64_t m, int64_t n) {
 }
 )";
 
-constexpr std::string_view kPool = R"(
-// Calls visit(i, inside) for the positions of the window of output pixel m; i is a pixel of x.
-template <class Visit>
-void ForEachPosition(int64_t m, Visit visit) {
-  for (int64_t k = 0; k < R * S; ++k) {
-    const int64_t i = m / OW % OH * stride_h - pad_top + k / S * dilation_h;
-    const int64_t j = m % OW * stride_w - pad_left + k % S * dilation_w;
-    if (i >= H + pad_bottom || j >= W + pad_right) continue;  // beyond the padding
-    visit((m / (OH * OW) * H + i) * W + j, i >= 0 && i < H && j >= 0 && j < W);
-  }
-}
-)";
-
 constexpr std::string_view kAverage = R"(
 Int Sum(int64_t m, int64_t n) {
   Int sum = 0;
-  ForEachPosition(m, [&](int64_t i, bool inside) { sum += inside ? x[i * C + n] - x_zp : 0; });
+  for (int64_t k = 0; k < R * S; ++k)
+    if (PixelOf(m, k) >= 0) sum += x[PixelOf(m, k) * C + n] - x_zp;
   return sum;
 }
 Int Count(int64_t m) {
   Int count = 0;
-  ForEachPosition(m, [&](int64_t, bool inside) { count += inside || $count_include_pad$; });
+  for (int64_t k = 0; k < R * S; ++k) count += PixelOf(m, k) >= ($count_include_pad$ ? -1 : 0);
   return count;
 }
 )";
@@ -218,9 +209,8 @@ constexpr std::string_view kMaximum = R"(
 // The largest code of the window; padding never wins.
 Out Expected(int64_t m, int64_t n) {
   int64_t largest = INT64_MIN;
-  ForEachPosition(m, [&](int64_t i, bool inside) {
-    if (inside) largest = std::max<int64_t>(largest, x[i * C + n]);
-  });
+  for (int64_t k = 0; k < R * S; ++k)
+    if (PixelOf(m, k) >= 0) largest = std::max<int64_t>(largest, x[PixelOf(m, k) * C + n]);
   return Clamp(largest, out_zp);
 }
 )";
@@ -354,12 +344,13 @@ void RequireExpressible(const Case& c) {
 std::string TermsOf(const Case& c) {
   const std::string bias = c.bias_i32 ? "bias_i32[n]" : "0";
   if (HasSums(c)) {
-    return std::string(c.op == Op::kLinear ? kLinearTerms : kConvTerms) +
-           Fill(kSum, {{"bias", bias}});
+    const std::string terms = c.op == Op::kLinear ? std::string(kLinearTerms)
+                                                  : std::string(kWindow) + std::string(kConvTerms);
+    return terms + Fill(kSum, {{"bias", bias}});
   }
   if (!IsPool(c.op)) return "";
-  if (c.op == Op::kMaxPool) return std::string(kPool);
-  return std::string(kPool) +
+  if (c.op == Op::kMaxPool) return std::string(kWindow);
+  return std::string(kWindow) +
          Fill(kAverage, {{"count_include_pad", c.window.count_include_pad ? "true" : "false"}});
 }
 

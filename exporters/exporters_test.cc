@@ -25,6 +25,7 @@
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "core/subject.h"
+#include "core/text_test_util.h"
 #include "exporters/exporter.h"
 #include "exporters/text.h"
 #include "oracles/exact/exact.h"
@@ -358,12 +359,7 @@ TEST_F(NativeTest, ADrawnCaseOfEachOperationPasses) {
 
 // The reason why the exporter cannot express the case, "" if it can.
 std::string WhyNot(std::string_view kind, const Case& c, const std::string& subject) {
-  try {
-    Export(kind, c, Finding(c, "matches_exact", subject, Verdict::Passed()));
-    return "";
-  } catch (const InputError& error) {
-    return error.what();
-  }
+  return Refusal([&] { Export(kind, c, Finding(c, "matches_exact", subject, Verdict::Passed())); });
 }
 
 // Cases of each operation that `subject` and the exporter can do, answered by the subject.

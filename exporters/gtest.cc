@@ -148,52 +148,19 @@ Call CallOf(const Case& c) {
   return {};
 }
 
-std::string ElementTypeOf(DType dtype) {
-  std::string name(Name(dtype));
-  name[0] = static_cast<char>(name[0] - 'a' + 'A');
-  return "ElementType::k" + name;
+// "leaky_relu" -> "LeakyRelu".
+std::string Camel(std::string_view name) {
+  std::string text;
+  bool begins = true;
+  for (const char ch : name) {
+    if (ch != '_')
+      text += begins && ch >= 'a' && ch <= 'z' ? static_cast<char>(ch - 'a' + 'A') : ch;
+    begins = ch == '_';
+  }
+  return text;
 }
 
-std::string RequantName(Requant requant) {
-  switch (requant) {
-    case Requant::kExact: break;
-    case Requant::kFloat32: return "Requantization::kFloat32";
-    case Requant::kFixedQ31: return "Requantization::kFixedQ31";
-    case Requant::kFixedRndnu: return "Requantization::kFixedRndnu";
-  }
-  return "Requantization::kExact";
-}
-
-std::string FunctionName(Function function) {
-  switch (function) {
-    case Function::kRelu: return "kRelu";
-    case Function::kLeakyRelu: return "kLeakyRelu";
-    case Function::kHardSwish: return "kHardSwish";
-    case Function::kSigmoid: return "kSigmoid";
-    case Function::kTanh: break;
-  }
-  return "kTanh";
-}
-
-std::string RuleName(QParamsRule rule) {
-  switch (rule) {
-    case QParamsRule::kObserver: return "kObserver";
-    case QParamsRule::kAten: return "kAten";
-    case QParamsRule::kOnnx: break;
-  }
-  return "kOnnx";
-}
-
-// "" for other operations, whose text has no place for it.
-std::string OperandsName(Op op) {
-  switch (RowOf(op).combine) {
-    case Combine::kSum: return "Add";
-    case Combine::kDifference: return "Sub";
-    case Combine::kProduct: return "Mul";
-    case Combine::kNone: return "";
-  }
-  return "";
-}
+std::string ElementTypeOf(DType dtype) { return "ElementType::k" + Camel(Name(dtype)); }
 
 // The state that an observer keeps between batches, its call for a batch, and its choice.
 struct ObserverText {
@@ -279,33 +246,35 @@ std::string WriteGTest(const Evidence& evidence) {
   const ObserverText observer = ObserverOf(c);
   const bool multiplier = RowOf(c.op).multiplier && UsesMultiplier(c);
   const std::string x_type = ElementTypeOf(c.x.dtype()), y_type = ElementTypeOf(c.out_dtype);
-  const std::string w_type = ElementTypeOf(c.w.dtype()), requant = RequantName(c.requant);
+  const std::string w_type = ElementTypeOf(c.w.dtype()),
+                    requant = "Requantization::k" + Camel(Name(c.requant));
   const std::string layer = Fill(kLayer, {{"w_type", w_type},
                                           {"x_type", x_type},
                                           {"y_type", y_type},
                                           {"bias", BiasText(c, "       ")},
                                           {"requant", requant}});
-  const std::string text =
-      Fill(call.text, {{"x_type", x_type},
-                       {"y_type", y_type},
-                       {"w_type", w_type},
-                       {"layer", layer},
-                       {"requant", requant},
-                       {"window", std::string(kWindow)},
-                       {"images", Fill(kImages, {{"x_type", x_type}})},
-                       {"name", OperandsName(c.op)},
-                       {"factors", multiplier ? "multiplier" : "w_scale"},
-                       {"multiplier", multiplier ? "{factor}" : "{x_scale, factor, out_scale}"},
-                       {"count_include_pad", c.window.count_include_pad ? "true" : "false"},
-                       {"function", FunctionName(c.function)},
-                       {"negative_slope", Literal(Language::kCpp, c.negative_slope)},
-                       {"state", observer.state},
-                       {"observe", observer.observe},
-                       {"chosen", observer.chosen},
-                       {"params", ParamsText(c.observer)},
-                       {"bias", BiasText(c, std::string(45, ' '))},
-                       {"per_row", c.x_gran == Granularity::kRow ? "true" : "false"},
-                       {"rule", RuleName(c.rule)}});
+  const std::string text = Fill(
+      call.text, {{"x_type", x_type},
+                  {"y_type", y_type},
+                  {"w_type", w_type},
+                  {"layer", layer},
+                  {"requant", requant},
+                  {"window", std::string(kWindow)},
+                  {"images", Fill(kImages, {{"x_type", x_type}})},
+                  {"name", Camel(Name(c.op))},
+                  {"factors", multiplier ? "multiplier" : "w_scale"},
+                  {"multiplier", multiplier ? "{factor}" : "{x_scale, factor, out_scale}"},
+                  {"count_include_pad", c.window.count_include_pad ? "true" : "false"},
+                  {"function", c.function == Function::kHardSwish ? "kHardSwish"
+                                                                  : "k" + Camel(Name(c.function))},
+                  {"negative_slope", Literal(Language::kCpp, c.negative_slope)},
+                  {"state", observer.state},
+                  {"observe", observer.observe},
+                  {"chosen", observer.chosen},
+                  {"params", ParamsText(c.observer)},
+                  {"bias", BiasText(c, std::string(45, ' '))},
+                  {"per_row", c.x_gran == Granularity::kRow ? "true" : "false"},
+                  {"rule", "k" + Camel(Name(c.rule))}});
   std::string suite(Name(c.op));
   suite[0] = static_cast<char>(suite[0] - 'a' + 'A');
   std::erase(suite, '_');

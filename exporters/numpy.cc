@@ -60,19 +60,25 @@ constexpr std::string_view kLinear = R"(def terms(m, n):
 
 
 )";
-constexpr std::string_view kConv = R"(def terms(m, n):
-    """The codes of x and w that meet in output (m, n); padding adds real 0."""
+constexpr std::string_view kWindow = R"(def window(m):
+    """The positions of the window of output pixel m: (pixel of x, inside the image?)."""
     pixel, image = m % (OH * OW), m // (OH * OW)
-    depth = C // groups
-    first = n // (N // groups) * depth
     for r in range(R):
         for s in range(S):
             i = pixel // OW * stride_h - pad_top + r * dilation_h
             j = pixel % OW * stride_w - pad_left + s * dilation_w
-            if 0 <= i < H and 0 <= j < W:
-                for c in range(depth):
-                    yield (x[((image * H + i) * W + j) * C + first + c],
-                           w[((n * R + r) * S + s) * depth + c])
+            if i < H + pad_bottom and j < W + pad_right:  # not beyond the padding
+                yield (image * H + i) * W + j, 0 <= i < H and 0 <= j < W
+
+
+)";
+constexpr std::string_view kConv = R"(def terms(m, n):
+    """The codes of x and w that meet in output (m, n); padding adds real 0."""
+    depth = C // groups
+    first = n // (N // groups) * depth
+    for tap, (i, inside) in enumerate(window(m)):
+        for c in range(depth if inside else 0):
+            yield x[i * C + first + c], w[(n * R * S + tap) * depth + c]
 
 
 )";
@@ -80,11 +86,6 @@ constexpr std::string_view kSum = R"(def total(m, n):
     return sum((a - x_zp) * (b - at(w_zp, n)) for a, b in terms(m, n))$bias_i32$
 
 
-)";
-constexpr std::string_view kSumCode = R"(def output(m, n):
-    """(sum + bias) * x_scale * w_scale / out_scale, rounded once."""
-    value = total(m, n) * Fraction(x_scale) * Fraction(at(w_scale, n))$bias$
-    return clamp(round(value / Fraction(out_scale)) + out_zp, out_zp)
 )";
 constexpr std::string_view kSumRequantized = R"(def output(m, n):
     return requantized(total(m, n), n)
@@ -94,7 +95,7 @@ constexpr std::string_view kSumInteger = R"(def output(m, n):
 )";
 constexpr std::string_view kSumFloat = R"(def output(m, n):
     """sum * x_scale * w_scale + bias, rounded once to float32."""
-    value = float32(total(m, n) * Fraction(x_scale) * Fraction(at(w_scale, n))$bias$)
+    value = float32($value$)
     return max(0.0, value) if relu else value
 )";
 
@@ -155,72 +156,38 @@ constexpr std::string_view kRequantize = R"(def output(m, n):
     factor = $factor$
     return clamp(round(x[m * N + n] * factor) + out_zp, out_zp)
 )";
-constexpr std::string_view kRescale = R"(def output(m, n):
-    value = Fraction(x_scale) * (x[m * N + n] - x_zp) / Fraction(out_scale)
-    return clamp(round(value) + out_zp, out_zp)
+// A value in real numbers, rounded once.
+constexpr std::string_view kRounded = R"(def output(m, n):
+    value = $value$
+    return clamp(round(value / Fraction(out_scale)) + out_zp, $zero$)
 )";
-constexpr std::string_view kOperands = R"(def output(m, n):
-    left = Fraction(a_scale) * (a[m * N + n] - a_zp)
-    right = Fraction(b_scale) * (b[m * N + n] - b_zp)
-    return clamp(round((left $sign$ right) / Fraction(out_scale)) + out_zp, out_zp)
-)";
-constexpr std::string_view kConcat = R"(def output(m, n):
-    if n < NA:
-        value = Fraction(a_scale) * (a[m * NA + n] - a_zp)
-    else:
-        value = Fraction(b_scale) * (b[m * (N - NA) + n - NA] - b_zp)
-    return clamp(round(value / Fraction(out_scale)) + out_zp, out_zp)
-)";
-
-constexpr std::string_view kPool = R"(def window(m):
-    """The positions of the window of output pixel m: (pixel of x, inside the image?)."""
-    pixel, image = m % (OH * OW), m // (OH * OW)
-    for r in range(R):
-        for s in range(S):
-            i = pixel // OW * stride_h - pad_top + r * dilation_h
-            j = pixel % OW * stride_w - pad_left + s * dilation_w
-            if i < H + pad_bottom and j < W + pad_right:  # not beyond the padding
-                yield (image * H + i) * W + j, 0 <= i < H and 0 <= j < W
-
-
-)";
+constexpr std::string_view kOperands =
+    "Fraction(a_scale) * (a[m * N + n] - a_zp) $sign$ Fraction(b_scale) * (b[m * N + n] - b_zp)";
+constexpr std::string_view kConcat =
+    "(Fraction(a_scale) * (a[m * NA + n] - a_zp) if n < NA else\n"
+    "             Fraction(b_scale) * (b[m * (N - NA) + n - NA] - b_zp))";
 constexpr std::string_view kMaximum = R"(def output(m, n):
     return clamp(max(x[i * C + n] for i, inside in window(m) if inside), out_zp)
 )";
-constexpr std::string_view kAverage = R"(def output(m, n):
+constexpr std::string_view kAverage = R"(def average(m, n):
     codes = [x[i * C + n] - x_zp if inside else 0 for i, inside in window(m)
              if inside or $count_include_pad$]
-    value = Fraction(x_scale) * sum(codes) / len(codes)
-    return clamp(round(value / Fraction(out_scale)) + out_zp, out_zp)
+    return Fraction(sum(codes), len(codes))
+
+
 )";
 
-constexpr std::string_view kTable = R"(getcontext().prec = 200
+constexpr std::string_view kExponential = R"(getcontext().prec = 200
 
 
 def exponential(v):
-    """e^v for v <= 0, to 200 digits; below e^-3000 the rest of no rounding changes."""
+    """e^v for v <= 0, to 200 digits; below e^-3000 it changes no rounding."""
     v = max(v, Fraction(-3000))
     return Fraction((Decimal(v.numerator) / Decimal(v.denominator)).exp())
 
 
-def function(v):
-    $function$
-
-
-def output(m, n):
-    value = function(Fraction(x_scale) * (x[m * N + n] - x_zp))
-    return clamp(round(value / Fraction(out_scale)) + out_zp, 0)
 )";
-constexpr std::string_view kSoftmax = R"(getcontext().prec = 200
-
-
-def exponential(v):
-    """e^v for v <= 0, to 200 digits; below e^-3000 nothing of it is left."""
-    v = max(v, Fraction(-3000))
-    return Fraction((Decimal(v.numerator) / Decimal(v.denominator)).exp())
-
-
-def output(m, n):
+constexpr std::string_view kSoftmax = R"(def output(m, n):
     """QNNPACK's u8lut32norm, exactly: 256 * t / sum of t, rounded half up."""
     row = x[m * N:(m + 1) * N]
     most = min(Fraction(2**32 - 1, N), Fraction(2**23 - 1))
@@ -372,13 +339,20 @@ std::string Mode(const Case& c) {
                                                          : kAsFloat32);
 }
 
+std::string Rounded(std::string_view value, std::string_view zero = "out_zp") {
+  return Fill(kRounded, {{"value", std::string(value)}, {"zero", std::string(zero)}});
+}
+
 std::string Sums(const Case& c) {
-  std::string text(c.op == Op::kLinear ? kLinear : kConv);
+  std::string text(c.op == Op::kLinear ? kLinear : kWindow);
+  if (c.op != Op::kLinear) text += kConv;
   text += Fill(kSum, {{"bias_i32", c.bias_i32 ? " + bias_i32[n]" : ""}});
   if (c.out_dtype == DType::kS32) return text + std::string(kSumInteger);
   if (c.requant != Requant::kExact) return text + Mode(c) + std::string(kSumRequantized);
-  return text + Fill(c.out_dtype == DType::kF32 ? kSumFloat : kSumCode,
-                     {{"bias", c.bias ? " + Fraction(bias[n])" : ""}});
+  const std::string value =
+      fmt::format("total(m, n) * Fraction(x_scale) * Fraction(at(w_scale, n)){}",
+                  c.bias ? " + Fraction(bias[n])" : "");
+  return text + (c.out_dtype == DType::kF32 ? Fill(kSumFloat, {{"value", value}}) : Rounded(value));
 }
 
 std::string Choice(const Case& c) {
@@ -435,25 +409,29 @@ std::string Operation(const Case& c) {
                   {{"factor", UsesMultiplier(c) ? "Fraction(at(multiplier, n))"
                                                 : "Fraction(x_scale) * Fraction(at(w_scale, n)) / "
                                                   "Fraction(out_scale)"}});
-    case Op::kRescale: return std::string(kRescale);
-    case Op::kAdd: return Fill(kOperands, {{"sign", "+"}});
-    case Op::kSub: return Fill(kOperands, {{"sign", "-"}});
-    case Op::kMul: return Fill(kOperands, {{"sign", "*"}});
-    case Op::kConcat: return std::string(kConcat);
+    case Op::kRescale: return Rounded("Fraction(x_scale) * (x[m * N + n] - x_zp)");
+    case Op::kAdd: return Rounded(Fill(kOperands, {{"sign", "+"}}));
+    case Op::kSub: return Rounded(Fill(kOperands, {{"sign", "-"}}));
+    case Op::kMul: return Rounded(Fill(kOperands, {{"sign", "*"}}));
+    case Op::kConcat: return Rounded(kConcat);
     case Op::kLinear:
     case Op::kConv2d:
     case Op::kDepthwise: return Sums(c);
-    case Op::kMaxPool: return std::string(kPool) + std::string(kMaximum);
+    case Op::kMaxPool: return std::string(kWindow) + std::string(kMaximum);
     case Op::kAvgPool:
     case Op::kGlobalAvgPool:
-      return std::string(kPool) +
-             Fill(kAverage, {{"count_include_pad", c.window.count_include_pad ? "True" : "False"}});
+      return std::string(kWindow) +
+             Fill(kAverage,
+                  {{"count_include_pad", c.window.count_include_pad ? "True" : "False"}}) +
+             Rounded("Fraction(x_scale) * average(m, n)");
     case Op::kTable:
       return (c.function == Function::kLeakyRelu
                   ? Number(Language::kPython, "negative_slope", c.negative_slope)
                   : "") +
-             Fill(kTable, {{"function", FunctionText(c.function)}});
-    case Op::kSoftmax: return std::string(kSoftmax);
+             std::string(kExponential) +
+             fmt::format("def function(v):\n    {}\n\n\n", FunctionText(c.function)) +
+             Rounded("function(Fraction(x_scale) * (x[m * N + n] - x_zp))", "0");
+    case Op::kSoftmax: return std::string(kExponential) + std::string(kSoftmax);
     case Op::kChooseQParams: return ChooseQParams(c);
     case Op::kDynamicLinear: return DynamicLinear(c);
     case Op::kCast: break;

@@ -14,6 +14,7 @@
 #include "core/forwarding_subject.h"
 #include "core/rng.h"
 #include "core/status.h"
+#include "core/text_test_util.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "proofs/nearest.h"
@@ -143,14 +144,7 @@ TEST(Domain, EveryQuadComesOnce) {
 }
 
 TEST(Domain, SaysWhatItCannotEnumerate) {
-  const auto refused = [](Case c) -> std::string {
-    try {
-      Domain{c};
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
-  };
+  const auto refused = [](Case c) { return Refusal([&] { Domain{c}; }); };
   Case channels = Quantize(1);
   channels.per_channel = true;
   EXPECT_EQ(refused(channels),

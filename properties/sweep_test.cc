@@ -14,6 +14,7 @@
 #include "core/rng.h"
 #include "core/slice.h"
 #include "core/status.h"
+#include "core/text_test_util.h"
 #include "oracles/exact/exact.h"
 #include "properties/gen/gen.h"
 #include "properties/test_subject.h"
@@ -208,16 +209,6 @@ TEST(SweepCodes, RefusesWhatTheTypeDoesNotHold) {
   EXPECT_THROW(Codes(c, 0, 10, 0), InputError);
   EXPECT_EQ(Codes(c, 0, 2, 1).size(), 3u);
   EXPECT_EQ(Codes(c, 0, 255, 127), (std::vector<int32_t>{0, 127, 254}));
-}
-
-template <class Call>
-std::string Refusal(const Call& call) {
-  try {
-    call();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(SweepCodes, RefusesFewerThanThree) {

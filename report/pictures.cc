@@ -14,7 +14,7 @@
 namespace qualm::report {
 namespace {
 
-constexpr std::array<const char*, 3> kColours{"q-bad", "q-a", "q-b"};
+constexpr std::array<const char*, 5> kColours{"q-bad", "q-a", "q-b", "q-c", "q-d"};
 
 std::vector<std::pair<double, double>> PointsOf(const std::vector<int32_t>& codes,
                                                 const std::vector<int32_t>& y) {
@@ -50,7 +50,7 @@ Svg SweepPicture(const std::string& title, const std::vector<int32_t>& codes,
   std::vector<std::pair<std::string, std::string>> legend{{"exact", "q-exact"}};
   chart.Curve(PointsOf(codes, exact), "q-exact");
   for (size_t i = 0; i < lines.size(); ++i) {
-    const char* colour = kColours[std::min(i, kColours.size() - 1)];
+    const char* colour = kColours[i % kColours.size()];
     chart.Curve(PointsOf(codes, lines[i].y), colour);
     legend.emplace_back(lines[i].who, colour);
   }

@@ -26,7 +26,7 @@ struct SweepKink {
   int32_t code = 0;  // after which the slope changes
   bool visible = false;
 };
-// `lines` have a value for each code. At most the first two lines are drawn in colour.
+// `lines` have a value for each code. Five lines have colours of their own.
 Svg SweepPicture(const std::string& title, const std::vector<int32_t>& codes,
                  const std::vector<int32_t>& exact, const std::vector<SweepLine>& lines,
                  const std::vector<SweepKink>& kinks);

@@ -17,13 +17,16 @@ constexpr std::string_view kStyle =
     ".q-exact{stroke:#8c959f;stroke-width:5;stroke-opacity:.55;fill:none}"
     ".q-a{stroke:#0969da;stroke-width:2;fill:none}"
     ".q-b{stroke:#8250df;stroke-width:2;stroke-dasharray:6 3;fill:none}"
+    ".q-c{stroke:#1a7f37;stroke-width:2;stroke-dasharray:2 3;fill:none}"
+    ".q-d{stroke:#9a6700;stroke-width:2;stroke-dasharray:9 3 2 3;fill:none}"
     ".q-bad{stroke:#cf222e;stroke-width:2;fill:none}"
     ".q-mark{stroke:#cf222e;stroke-width:1;stroke-dasharray:3 3}"
     ".q-faint{stroke:#8c959f;stroke-width:1;stroke-dasharray:2 4}"
     ".q-red{fill:#cf222e}.q-blue{fill:#0969da}.q-gray{fill:#d1d9e0}"
     "@media(prefers-color-scheme:dark){.q-t{fill:#f0f6fc}.q-s{fill:#9198a1}"
     ".q-axis{stroke:#656c76}.q-grid{stroke:#2f353d}.q-exact{stroke:#9198a1}.q-a{stroke:#4493f8}"
-    ".q-b{stroke:#ab7df8}.q-bad,.q-mark{stroke:#f85149}.q-red{fill:#f85149}.q-blue{fill:#4493f8}"
+    ".q-b{stroke:#ab7df8}.q-c{stroke:#3fb950}.q-d{stroke:#d29922}.q-bad,.q-mark{stroke:#f85149}.q-"
+    "red{fill:#f85149}.q-blue{fill:#4493f8}"
     ".q-gray{fill:#2f353d}}";
 
 constexpr double kWidth = 520, kHeight = 320;
@@ -86,6 +89,21 @@ std::string Svg::Element(std::string_view style) const {
 
 std::string Svg::File() const { return Element(kStyle) + "\n"; }
 
+Svg Svg::Sheet(const std::vector<Svg>& pictures) {
+  Svg sheet;
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    const Svg& picture = pictures[i];
+    const double x = i % 2 == 0 ? 0 : picture.width_;
+    const double y = static_cast<double>(i / 2) * picture.height_;
+    sheet.body_ +=
+        fmt::format("<g transform=\"translate({:.0f},{:.0f})\">{}</g>", x, y, picture.body_);
+    sheet.width_ = std::max(sheet.width_, x + picture.width_);
+    sheet.Reach(y + picture.height_);
+    sheet.says_ += (i == 0 ? "" : "; ") + picture.says_;
+  }
+  return sheet;
+}
+
 Chart::Chart(Axis x, Axis y, std::string says)
     : svg_(kWidth, kHeight, std::move(says)), x_(std::move(x)), y_(std::move(y)) {
   if (x_.to <= x_.from) x_.to = x_.from + 1;
@@ -141,12 +159,15 @@ void Chart::Mark(double x, const std::string& text, std::string_view style) {
 }
 
 void Chart::Legend(const std::vector<std::pair<std::string, std::string>>& lines) {
-  double at = kLeft;
+  double at = kLeft, height = kHeight;
   for (const auto& [text, style] : lines) {
-    svg_.Line(at, kHeight - 12, at + 22, kHeight - 12, style);
-    svg_.Words(at + 27, kHeight - 8, text, "q-s");
-    at += 46 + 1.15 * kLetter * static_cast<double>(text.size());
+    const double width = 46 + 1.15 * kLetter * static_cast<double>(text.size());
+    if (at > kLeft && at + width > kWidth) at = kLeft, height += 16;
+    svg_.Line(at, height - 12, at + 22, height - 12, style);
+    svg_.Words(at + 27, height - 8, text, "q-s");
+    at += width;
   }
+  svg_.Reach(height);
 }
 
 }  // namespace qualm::report

@@ -4,6 +4,7 @@
 #ifndef QUALM_REPORT_SVG_H_
 #define QUALM_REPORT_SVG_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -29,12 +30,16 @@ class Svg {
            std::string_view title = "");
   void Words(double x, double y, std::string_view text, std::string_view style = "",
              Anchor anchor = Anchor::kStart);
+  // The sheet is at least so high.
+  void Reach(double height) { height_ = std::max(height_, height); }
 
   // Inside a page, which brings the style.
   std::string Inline() const { return Element(""); }
   // A file of its own.
   std::string File() const;
   bool empty() const { return body_.empty(); }
+  // Pictures of one size in two columns, line by line.
+  static Svg Sheet(const std::vector<Svg>& pictures);
   const std::string& says() const { return says_; }
 
  private:

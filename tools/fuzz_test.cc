@@ -201,17 +201,15 @@ TEST_F(Fuzz, BadInputIsOneLine) {
 }
 
 TEST_F(Fuzz, TwoCampaignsOnOneStateSaySo) {
-  const pid_t first =
-      StartQualm({"fuzz", "linear", "-s", "native", "--time", "60s", "--state", "s"});
+  Process first = StartQualm({"fuzz", "linear", "-s", "native", "--time", "60s", "--state", "s"});
   while (!fs::exists(folder() / "s" / "stretches")) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   const Ran second = Qualm(2, {"fuzz", "linear", "-s", "native", "--state", "s"});
   EXPECT_TRUE(Has(second.err, "--state: s is used by another campaign"));
   // Ctrl-C: what there is, with the inputs.
-  ::kill(first, SIGINT);
-  int status = 0;
-  ::waitpid(first, &status, 0);
+  ::kill(first.id(), SIGINT);
+  const int status = first.Wait();
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT);
   EXPECT_FALSE(fs::is_empty(folder() / "s" / "corpus" / "linear"));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder() / "s" / "results"), {}), 1);
@@ -243,10 +241,10 @@ TEST_F(Fuzz, KillsLoseNothing) {
     return claims;
   };
   for (int kills = 0; kills < 25; ++kills) {
-    const pid_t pid = StartQualm(words);
-    std::this_thread::sleep_for(std::chrono::milliseconds(rng.Between(1, 900)));
-    ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
+    {
+      const Process killed = StartQualm(words);
+      std::this_thread::sleep_for(std::chrono::milliseconds(rng.Between(1, 900)));
+    }
     // Reads every case and row that there is: nothing half-written has a name.
     for (const char* below : {"findings", "inbox", "held"}) seen.merge(claims_in(below));
   }

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/run_qualm_test_util.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -20,13 +16,6 @@ namespace {
 std::string ReadAll(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::vector<char*> Words(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 }  // namespace
@@ -93,11 +82,7 @@ Ran QualmTest::Run(const std::vector<std::string>& words,
                    const std::vector<std::string>& environment) {
   // Outside the folder, because the files that the command leaves in it are under test.
   const std::string out = folder_.string() + ".out", err = folder_.string() + ".err";
-  const pid_t child = Start(words, environment, out, err);
-  if (child == 0) return {};
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-  }
+  const int status = Start(words, environment, out, err).Wait();
   Ran ran;
   ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   ran.out = ReadAll(out);
@@ -107,37 +92,20 @@ Ran QualmTest::Run(const std::vector<std::string>& words,
   return ran;
 }
 
-pid_t QualmTest::Start(std::vector<std::string> words, std::vector<std::string> environment,
-                       const std::string& out, const std::string& err) const {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addchdir_np(&actions, folder_.c_str());
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  const int flags = O_WRONLY | O_CREAT | O_TRUNC;
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), flags, 0600);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), flags, 0600);
-  // Of a suite that runs under nohup or in the background, hangups and interrupts are ignored. The
-  // command would inherit that, and tests that stop it would wait for its end.
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t all;
-  sigfillset(&all);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-  for (char** variable = environ; *variable != nullptr; ++variable)
-    environment.push_back(*variable);
-  pid_t child = 0;
-  const int error = posix_spawn(&child, words.front().c_str(), &actions, &attributes,
-                                Words(words).data(), Words(environment).data());
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  EXPECT_EQ(error, 0) << words.front();
-  return error == 0 ? child : 0;
+Process QualmTest::Start(const std::vector<std::string>& words,
+                         const std::vector<std::string>& environment, const std::string& out,
+                         const std::string& err) const {
+  Process::Setting setting{{}, out, err, folder_.string()};
+  for (const std::string& entry : environment) {
+    const size_t equals = entry.find('=');
+    setting.environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  return Process::Start(words, setting);
 }
 
-pid_t QualmTest::StartQualm(std::vector<std::string> arguments) const {
+Process QualmTest::StartQualm(std::vector<std::string> arguments) const {
   arguments.insert(arguments.begin(), QUALM_BINARY_DIR "/bin/qualm");
-  return Start(std::move(arguments), {}, "/dev/null", "/dev/null");
+  return Start(arguments, {}, "/dev/null", "/dev/null");
 }
 
 std::string QualmTest::Write(const std::string& name, const std::string& text) {

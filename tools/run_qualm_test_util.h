@@ -4,7 +4,6 @@
 #define QUALM_TOOLS_RUN_QUALM_TEST_UTIL_H_
 
 #include <gtest/gtest.h>
-#include <sys/types.h>
 
 #include <filesystem>
 #include <set>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "core/io/json_schema_test_util.h"
+#include "core/process.h"
 #include "core/text_test_util.h"
 
 namespace qualm::tools {
@@ -39,8 +39,8 @@ class QualmTest : public testing::Test {
   Ran Qualm(int status, const std::vector<std::string>& arguments,
             const std::vector<std::string>& environment = {},
             std::source_location where = std::source_location::current());
-  // Starts the command, whose output nobody reads; its process, 0 where it does not start.
-  pid_t StartQualm(std::vector<std::string> arguments) const;
+  // Starts the command, whose output nobody reads.
+  Process StartQualm(std::vector<std::string> arguments) const;
   // `path`: folders to look for programs in before all others.
   Ran Shell(const std::string& command, const std::string& path = "");
   // The one valid document that stdout must hold, and nothing else.
@@ -56,8 +56,8 @@ class QualmTest : public testing::Test {
 
  private:
   Ran Run(const std::vector<std::string>& words, const std::vector<std::string>& environment);
-  pid_t Start(std::vector<std::string> words, std::vector<std::string> environment,
-              const std::string& out, const std::string& err) const;
+  Process Start(const std::vector<std::string>& words, const std::vector<std::string>& environment,
+                const std::string& out, const std::string& err) const;
   std::filesystem::path folder_;
 };
 

@@ -27,17 +27,6 @@ namespace {
 
 using Paths = std::vector<std::pair<std::string, std::string>>;
 
-// What is wrong, "" for nothing.
-template <class Act>
-std::string Refused(const Act& act) {
-  try {
-    act();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 class SessionTest : public KnowingTest {
  protected:
   SessionTest() { RegisterAllSubjects(); }
@@ -122,7 +111,7 @@ TEST_F(SessionTest, OutputsMustBeWritableAndApart) {
     CommonOptions options;
     options.json = json;
     options.junit = junit;
-    return Refused([&] { RequireWritable(options, more, read); });
+    return Refusal([&] { RequireWritable(options, more, read); });
   };
   const std::string a = At("a"), b = At("b");
   EXPECT_EQ(refused("", ""), "");
@@ -178,7 +167,7 @@ TEST_F(SessionTest, OutputsMustBeWritableAndApart) {
 
 TEST_F(SessionTest, FoldersAreTriedAndTakenBack) {
   const auto refused = [&](const std::string& path) {
-    return Refused([&] { RequireFolder("--out", path); });
+    return Refusal([&] { RequireFolder("--out", path); });
   };
   EXPECT_EQ(refused(""), "");
   EXPECT_EQ(refused(At("a/b/c")), "");
@@ -243,10 +232,10 @@ TEST_F(SessionTest, TheFirstErrorOfWritingIsThrownAtTheEnd) {
   deferred.Try("--json", [] { throw InputError("the first"); });
   deferred.Try([] { throw InputError("the second"); });
   EXPECT_TRUE(deferred.failed());
-  EXPECT_EQ(Refused([&] { deferred.Throw(); }), "--json: the first");
+  EXPECT_EQ(Refusal([&] { deferred.Throw(); }), "--json: the first");
   Deferred other;
   other.Try("--corpus", [] { throw Unavailable("not here"); });
-  EXPECT_EQ(Refused([&] { other.Throw(); }), "--corpus: not here");
+  EXPECT_EQ(Refusal([&] { other.Throw(); }), "--corpus: not here");
 }
 
 // The totals of one verdict of each judgement, and the exit statuses.
@@ -282,7 +271,7 @@ TEST_F(SessionTest, AnEndHasAStatusAndADocument) {
   EXPECT_EQ(status, kBadInput);
   // Where a result cannot be written the run still says what it found, and then fails.
   options.json = folder().string();
-  EXPECT_TRUE(Begins(Refused([&] { end({Judgement::kPassed}, false); }), "--json: "));
+  EXPECT_TRUE(Begins(Refusal([&] { end({Judgement::kPassed}, false); }), "--json: "));
   EXPECT_TRUE(Begins(Read("result.xml"), "<?xml"));
   options.json = "-";
   testing::internal::CaptureStdout();
@@ -332,7 +321,7 @@ TEST_F(SessionTest, AFullStdoutIsAnError) {
         options.json = "-";
         Session session(options);
         if (std::freopen("/dev/full", "w", stdout) == nullptr) std::_Exit(1);
-        std::fputs(Refused([&] { session.Write(); }).c_str(), stderr);
+        std::fputs(Refusal([&] { session.Write(); }).c_str(), stderr);
         std::_Exit(3);
       },
       testing::ExitedWithCode(3), "^--json: stdout cannot be written$");

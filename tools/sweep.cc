@@ -12,8 +12,8 @@
 #include "core/io/case_json.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
+#include "report/pictures.h"
 #include "tools/command.h"
-#include "tools/plot.h"
 #include "tools/progress.h"
 #include "tools/session.h"
 
@@ -186,6 +186,62 @@ void Judge(const Case& base, const Subject& subject, const sweep::Result& result
   findings.emplace_back(base, "sweep_is_linear", result.subject, verdict);
 }
 
+// Subjects of one kind whose curves are the same share a line: "native@avx3_dl and 6 more".
+struct Drawing {
+  const sweep::Result* result = nullptr;
+  size_t more = 0;
+};
+
+std::vector<Drawing> Drawings(const std::vector<sweep::Result>& results) {
+  const auto kind = [](const sweep::Result& result) {
+    return std::string_view(result.subject).substr(0, result.subject.find_first_of("@:"));
+  };
+  std::vector<Drawing> drawings;
+  for (const sweep::Result& result : results) {
+    if (result.curves.empty()) continue;
+    const auto same = std::ranges::find_if(drawings, [&](const Drawing& drawing) {
+      return kind(*drawing.result) == kind(result) &&
+             std::ranges::equal(drawing.result->curves, result.curves, {}, &sweep::Curve::y,
+                                &sweep::Curve::y);
+    });
+    if (same == drawings.end()) {
+      drawings.push_back({&result});
+    } else {
+      ++same->more;
+    }
+  }
+  return drawings;
+}
+
+// A picture per output: the exact line, the line of each subject, and the predicted kinks of the
+// first subject that bends anywhere, the latent ones too.
+std::string Drawn(const Case& base, const std::vector<sweep::Result>& results) {
+  const std::vector<Drawing> drawings = Drawings(results);
+  if (drawings.empty()) throw InputError("--plot: no subject could run the sweep");
+  const auto bends = std::ranges::find_if(drawings, [](const Drawing& drawing) {
+    return !std::ranges::all_of(drawing.result->curves, &sweep::Curve::linear);
+  });
+  const sweep::Result& first = *drawings.front().result;
+  std::vector<report::Svg> pictures;
+  for (size_t n = 0; n < first.curves.size(); ++n) {
+    std::vector<report::SweepLine> lines;
+    for (const auto& [result, more] : drawings) {
+      const std::string others = more == 0 ? "" : fmt::format(" and {} more", more);
+      lines.push_back({result->subject + others, result->curves[n].y});
+    }
+    std::vector<report::SweepKink> kinks;
+    if (bends != drawings.end()) {
+      for (const auto& [kink, visible] : bends->result->curves[n].kinks) {
+        const int32_t code = kink.last_exact_code - (base.x.dtype() == DType::kS8 ? 128 : 0);
+        kinks.push_back({kink, code, visible});
+      }
+    }
+    pictures.push_back(report::SweepPicture(fmt::format("output {}", n), first.codes,
+                                            first.curves[n].exact, lines, kinks));
+  }
+  return report::Svg::Sheet(pictures).File();
+}
+
 int RunSweep(const Options& options) {
   Session session(options);
   Case base = ReadCaseFile(options.path);
@@ -229,7 +285,7 @@ int RunSweep(const Options& options) {
   for (Finding& finding : session.document.findings) finding.case_file = options.path;
   session.document.extra.emplace_back("sweep", SweepJson(base, codes, results));
   if (!options.plot.empty()) {
-    session.deferred.Try("--plot", [&] { WriteTextFile(options.plot, SweepSvg(base, results)); });
+    session.deferred.Try("--plot", [&] { WriteTextFile(options.plot, Drawn(base, results)); });
   }
   return session.End(results.empty() ? "" : results.front().skipped);
 }

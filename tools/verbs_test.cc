@@ -96,7 +96,13 @@ TEST_F(Verbs, SweepShowsTheBendAndWhereItComesFrom) {
     EXPECT_EQ(finding["kind"], "pair-saturation");
   }
   EXPECT_EQ(document["findings"].size(), 2u);
-  EXPECT_TRUE(Has(Read("sweep.svg"), "</svg>"));
+  // Ten pictures in two columns; each has a second line of names.
+  const std::string drawn = Read("sweep.svg");
+  EXPECT_TRUE(Has(drawn, "viewBox=\"0 0 1040 1680\""));
+  for (int n = 0; n < 10; ++n)
+    EXPECT_TRUE(Has(drawn, ">output " + std::to_string(n) + ": output code<"));
+  for (const char* word : {">native@", ">model:fbgemm@avx2<", ">model:qnnpack<", " at 181<"})
+    EXPECT_TRUE(Has(drawn, word)) << word;
 }
 
 // The same with the library itself, where this build has it and it takes weight zero points.

@@ -21,6 +21,7 @@
 #include "core/io/case_json.h"
 #include "core/layer_test_util.h"
 #include "core/status.h"
+#include "core/text_test_util.h"
 #include "oracles/exact/exact.h"
 #include "properties/gen/library.h"
 #include "properties/test_subject.h"
@@ -294,13 +295,8 @@ TEST_F(IdentifyTest, WitnessesRuleOutWhatDrawnCasesDidNot) {
 }
 
 TEST_F(IdentifyTest, UnknownConventionsNameTheNearest) {
-  try {
-    FindConventionOrExact("model:qnnpak", "--between");
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(),
-                 "--between: unknown convention 'model:qnnpak', nearest is 'qnnpack'");
-  }
+  EXPECT_EQ(Refusal([&] { FindConventionOrExact("model:qnnpak", "--between"); }),
+            "--between: unknown convention 'model:qnnpak', nearest is 'qnnpack'");
   EXPECT_EQ(FindConventionOrExact("model:exact", "x").name, "exact");
 }
 

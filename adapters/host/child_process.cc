@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "core/patience.h"
+#include "core/process.h"
 #include "core/status.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX declares it nowhere
@@ -69,20 +70,7 @@ void KillGroup(pid_t pid) {
   kill(-pid, SIGKILL);
 }
 
-std::vector<char*> Pointers(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (std::string& text : strings) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 }  // namespace
-
-std::string SignalName(int number) {
-  const char* abbreviation = sigabbrev_np(number);
-  return abbreviation == nullptr ? "signal " + std::to_string(number)
-                                 : "SIG" + std::string(abbreviation);
-}
 
 void FileDescriptor::Close() {
   if (fd_ >= 0) close(fd_);

@@ -73,8 +73,6 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// "SIGSEGV".
-std::string SignalName(int number);
 }  // namespace qualm
 
 #endif  // QUALM_ADAPTERS_HOST_CHILD_PROCESS_H_

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/process.h"
 #include "core/status.h"
 
 namespace qualm {

@@ -16,6 +16,7 @@
 #include "core/io/hostile_case_test_util.h"
 #include "core/random_case_test_util.h"
 #include "core/status.h"
+#include "core/text_test_util.h"
 
 namespace qualm {
 namespace {
@@ -27,12 +28,7 @@ using test::kLinear;
 using test::With;
 
 std::string Error(std::string_view text, std::string_view name = "f.case.json") {
-  try {
-    ParseCase(text, name);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return Refusal([&] { ParseCase(text, name); });
 }
 
 TEST(CaseJson, ReadsWhatIsWritten) {
@@ -304,12 +300,7 @@ class CaseFile : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   static std::string FileError(const std::string& path) {
-    try {
-      ReadCaseFile(path);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
+    return Refusal([&] { ReadCaseFile(path); });
   }
   std::filesystem::path folder_;
 };
@@ -340,13 +331,8 @@ TEST_F(CaseFile, UnreadableFilesAreNamed) {
 
 TEST_F(CaseFile, UnwritablePathsAreNamed) {
   const std::string path = folder_ / "no" / "such" / "folder.case.json";
-  try {
-    WriteCaseFile(ParseCase(kLinear, "f"), path);
-    FAIL() << "wrote " << path;
-  } catch (const InputError& error) {
-    EXPECT_TRUE(std::string_view(error.what()).starts_with(path + ": file: cannot be created"))
-        << error.what();
-  }
+  EXPECT_TRUE(Begins(Refusal([&] { WriteCaseFile(ParseCase(kLinear, "f"), path); }),
+                     path + ": file: cannot be created"));
 }
 
 TEST_F(CaseFile, TooLongFilesAreRefused) {

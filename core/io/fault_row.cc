@@ -3,22 +3,15 @@
 
 #include <array>
 #include <ctime>
-#include <optional>
-#include <vector>
 
 #include "core/finding.h"
 #include "core/finding_kind.h"
-#include "core/io/json_text.h"
-#include "core/io/json_writer.h"
-#include "core/io/strict_json.h"
-#include "core/io/text_file.h"
+#include "core/io/members.h"
 
 namespace qualm {
 namespace {
 
-constexpr std::string_view kNoun = "fault";
-constexpr std::string_view kSchema = "qualm.fault/1";
-constexpr size_t kMaxBytes = size_t{1} << 20;
+constexpr DocumentKind kKind{"qualm.fault/1", "fault", size_t{1} << 20, "a fault of qualm fuzz"};
 
 // "product tail of 4 dropped" -> "product-tail-of-4-dropped".
 std::string Slug(std::string_view text) {
@@ -36,29 +29,34 @@ std::string Slug(std::string_view text) {
   return slug;
 }
 
-std::optional<Replayed> ParseReplayed(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(Replayed::kFlaky); ++i) {
-    if (Name(static_cast<Replayed>(i)) == name) return static_cast<Replayed>(i);
-  }
-  return std::nullopt;
-}
+constexpr How kClaims{"a list of claims", [](const JsonNode& list, std::set<std::string>& claims) {
+                        for (size_t i = 0; i < list.SizeOfList(); ++i)
+                          claims.insert(list.At(i).Text());
+                      }};
 
-template <class Value>
-Value Required(const JsonNode& node, const std::optional<Value>& value, std::string_view expected) {
-  if (!value) node.Fail("is " + Shown(node.Text()) + ", expected " + std::string(expected));
-  return *value;
-}
+constexpr How kDoneOrPending{
+    "a text",
+    [](const JsonNode& node, bool& done) {
+      done = node.Text() == "done";
+      if (!done && node.Text() != "pending")
+        node.Fail("is " + Shown(node.Text()) + ", expected done or pending");
+    },
+    [](bool done) { return JsonValue(done ? "done" : "pending"); }};
 
 }  // namespace
 
-std::string_view Name(Replayed replayed) {
-  switch (replayed) {
-    case Replayed::kNot: return "not";
-    case Replayed::kReproducible: return "reproducible";
-    case Replayed::kStateful: return "stateful";
-    case Replayed::kFlaky: return "flaky";
-  }
-  return "";
+static void MembersOf(SameAs<FaultRow> auto& row, const auto& visit) {
+  visit("subject", row.subject, kText);
+  visit("identity", row.identity, kText);
+  visit("op", row.op, AName(AllOps().back(), "the name of an operation"));
+  visit("kind", row.kind, AName(FindingKind::kUnknown, "the kind of a finding"));
+  visit("cause", row.cause, kText);
+  visit("of_subject", row.of_subject, How{"", kFlag.read});  // earlier versions did not tell
+  visit("properties", row.properties, kClaims);
+  visit("replayed", row.replayed, AName(Replayed::kFlaky, "not, reproducible, stateful or flaky"));
+  visit("minimized", row.minimized, kDoneOrPending);
+  visit("explanation", row.explanation, kText);
+  visit("found", row.found, kText);
 }
 
 std::string FaultRow::fingerprint() const {
@@ -86,62 +84,14 @@ std::string UtcNow() {
   return text.data();
 }
 
-std::string FaultRowToJson(const FaultRow& row) {
-  constexpr JsonLayout kLines{"\n  ", ",\n  ", ": ", "\n"};
-  const JsonObject json({{"schema", kSchema},
-                         {"subject", row.subject},
-                         {"identity", row.identity},
-                         {"op", Name(row.op)},
-                         {"kind", Name(row.kind)},
-                         {"cause", row.cause},
-                         {"of_subject", row.of_subject},
-                         {"properties", row.properties},
-                         {"replayed", Name(row.replayed)},
-                         {"minimized", row.minimized ? "done" : "pending"},
-                         {"explanation", row.explanation},
-                         {"found", row.found}},
-                        kLines);
-  return JsonValue(json).text() + "\n";
-}
+std::string FaultRowToJson(const FaultRow& row) { return kKind.Json(row, kLines).text() + "\n"; }
 
 FaultRow ParseFaultRow(std::string_view text, std::string_view name) {
-  CheckLength(text, name, kNoun, kMaxBytes);
-  const nlohmann::json tree = ParseStrictJson(text, name);
-  const JsonNode top(tree, name);
-  top.RequireObject("a fault of qualm fuzz");
-  top.RequireKeys({"schema", "subject", "identity", "op", "kind", "cause", "of_subject",
-                   "properties", "replayed", "minimized", "explanation", "found"});
-  const auto at = [&](const char* key) { return top.At(key, "a text"); };
-  const JsonNode schema = at("schema");
-  if (schema.Text() != kSchema) {
-    schema.Fail("is " + Shown(schema.Text()) + ", expected " + JsonQuote(kSchema));
-  }
-  FaultRow row;
-  row.subject = at("subject").Text();
-  row.identity = at("identity").Text();
-  row.op = Required(at("op"), ParseOp(at("op").Text()), "the name of an operation");
-  row.kind = Required(at("kind"), ParseFindingKind(at("kind").Text()), "the kind of a finding");
-  row.cause = at("cause").Text();
-  // Earlier versions did not tell.
-  row.of_subject = top.Has("of_subject") && at("of_subject").Flag();
-  const JsonNode properties = top.At("properties", "a list of claims");
-  for (size_t i = 0; i < properties.SizeOfList(); ++i) {
-    row.properties.insert(properties.At(i).Text());
-  }
-  row.replayed = Required(at("replayed"), ParseReplayed(at("replayed").Text()),
-                          "not, reproducible, stateful or flaky");
-  const std::string& minimized = at("minimized").Text();
-  if (minimized != "done" && minimized != "pending") {
-    at("minimized").Fail("is " + Shown(minimized) + ", expected done or pending");
-  }
-  row.minimized = minimized == "done";
-  row.explanation = at("explanation").Text();
-  row.found = at("found").Text();
-  return row;
+  return kKind.Parse<FaultRow>(text, name);
 }
 
 FaultRow ReadFaultRowFile(const std::string& path) {
-  return ParseFaultRow(ReadTextFile(path, kNoun, kMaxBytes), path);
+  return ParseFaultRow(kKind.ReadFile(path), path);
 }
 
 }  // namespace qualm

@@ -3,6 +3,7 @@
 #ifndef QUALM_CORE_IO_FAULT_ROW_H_
 #define QUALM_CORE_IO_FAULT_ROW_H_
 
+#include <array>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -21,7 +22,11 @@ enum class Replayed : uint8_t {
   kStateful,      // failed both times after the cases that came before it, and not without them
   kFlaky,         // anything else
 };
-std::string_view Name(Replayed replayed);  // "not", "reproducible", "stateful", "flaky"
+inline constexpr std::array<std::string_view, 4> kReplayedNames{"not", "reproducible", "stateful",
+                                                                "flaky"};
+constexpr std::string_view Name(Replayed replayed) {
+  return kReplayedNames[static_cast<size_t>(replayed)];
+}
 
 struct FaultRow {
   std::string subject;   // as named on the command line

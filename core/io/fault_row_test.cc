@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/status.h"
+#include "core/text_test_util.h"
 
 namespace qualm {
 namespace {
@@ -28,16 +29,7 @@ FaultRow Tail() {
 }
 
 std::string ErrorOf(const std::string& text) {
-  try {
-    ParseFaultRow(text, "f");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-std::string Replaced(std::string text, const std::string& from, const std::string& to) {
-  return text.replace(text.find(from), from.size(), to);
+  return Refusal([&] { ParseFaultRow(text, "f"); });
 }
 
 // Claims to be a subject of any name and version.

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/status.h"
+#include "core/text_test_util.h"
 
 namespace qualm {
 namespace {
@@ -16,15 +17,6 @@ constexpr char kHead[] = R"({"id":"a","op":"linear","backend":"b")";
 
 GoldenRecord Parse(const std::string& rest) {
   return ParseGoldenLine(kHead + (rest.empty() ? "" : "," + rest) + "}", "f.jsonl", 7);
-}
-
-std::string ErrorOf(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(GoldenTest, ReadsTypedFields) {
@@ -96,10 +88,10 @@ TEST(GoldenTest, RejectsPackedArraysThatLie) {
            {R"("p":{"dtype":"uint8","shape":[[3]],"z":"x"})", f + "an object, expected"},
            {R"("p":{"dtype":"uint8","shape":{},"z":"x"})", f + "an object inside an object"},
        }) {
-    const std::string error = ErrorOf([&] { Parse(text); });
+    const std::string error = Refusal([&] { Parse(text); });
     EXPECT_TRUE(error.starts_with(expected)) << text << "\n  " << error;
   }
-  EXPECT_EQ(ErrorOf([&] { Parse(Packed("float32", "[2]", "eJxjYDhgz8DA0AAABkMBgA==")).Ints("p"); }),
+  EXPECT_EQ(Refusal([&] { Parse(Packed("float32", "[2]", "eJxjYDhgz8DA0AAABkMBgA==")).Ints("p"); }),
             "f.jsonl:7: a: p: expected a list of integers");
 }
 
@@ -125,19 +117,19 @@ TEST(GoldenTest, RejectsWhatIsMalformed) {
        "f:3: field z: nested too deep"},
   };
   for (const auto& [text, expected] : table) {
-    const std::string error = ErrorOf([&] { ParseGoldenLine(text, "f", 3); });
+    const std::string error = Refusal([&] { ParseGoldenLine(text, "f", 3); });
     EXPECT_TRUE(error.starts_with(expected)) << text << "\n  " << error;
     EXPECT_EQ(error.find('\n'), std::string::npos);
   }
   // A NUL byte would end the text for the JSON parser, and hide what follows.
   const std::string good = R"({"id":"a","op":"x","backend":"b"})";
   const std::string hidden = good + std::string(1, '\0') + "rest";
-  EXPECT_EQ(ErrorOf([&] { ParseGoldenLine(good, "f", 3); }), "");
+  EXPECT_EQ(Refusal([&] { ParseGoldenLine(good, "f", 3); }), "");
   EXPECT_TRUE(
-      ErrorOf([&] { ParseGoldenLine(hidden, "f", 3); }).starts_with("f:3: byte 33: is NUL"));
+      Refusal([&] { ParseGoldenLine(hidden, "f", 3); }).starts_with("f:3: byte 33: is NUL"));
   // Found by the fuzz target: names of fields are input too.
   EXPECT_EQ(Parse(R"("a\nb":"text")").Text("a\nb"), "text");
-  EXPECT_EQ(ErrorOf([&] { Parse(R"("a\nb":1)").Text("a\nb"); }).find('\n'), std::string::npos);
+  EXPECT_EQ(Refusal([&] { Parse(R"("a\nb":1)").Text("a\nb"); }).find('\n'), std::string::npos);
 }
 
 TEST(GoldenTest, RejectsFieldsOfTheWrongType) {
@@ -145,21 +137,21 @@ TEST(GoldenTest, RejectsFieldsOfTheWrongType) {
       R"("f":1.5,"s":"x","b":true,"l":[1,"a"],"big":18446744073709551616,"u":9223372036854775808,)"
       R"("h":"0x1.0000001p+0","o":1e39,"ll":[1,[2]],"null":null)");
   const std::string f = "f.jsonl:7: a: ";
-  EXPECT_EQ(ErrorOf([&] { r.Int("f"); }), f + "f: expected an integer");
+  EXPECT_EQ(Refusal([&] { r.Int("f"); }), f + "f: expected an integer");
   EXPECT_EQ(r.Int("b"), 1);  // true, as Python writes a flag
-  EXPECT_EQ(ErrorOf([&] { r.Int("big"); }), f + "big: expected an integer");
-  EXPECT_EQ(ErrorOf([&] { r.Int("u"); }), f + "u: expected an integer");
-  EXPECT_EQ(ErrorOf([&] { r.Int("x"); }), f + "x: missing, but this record needs it");
-  EXPECT_EQ(ErrorOf([&] { r.Int("null"); }), f + "null: missing, but this record needs it");
-  EXPECT_EQ(ErrorOf([&] { r.Int("s"); }), f + "s: expected an integer");
-  EXPECT_EQ(ErrorOf([&] { r.Ints("l"); }), f + "l: expected a list of integers");
-  EXPECT_EQ(ErrorOf([&] { r.Text("f"); }), f + "f: expected a string");
-  EXPECT_NE(ErrorOf([&] { r.Float("s"); }), "");
-  EXPECT_NE(ErrorOf([&] { r.Float("h"); }), "") << "not a float32";
-  EXPECT_NE(ErrorOf([&] { r.Float("o"); }), "") << "overflows";
-  EXPECT_NE(ErrorOf([&] { r.Double("s"); }), "");
-  EXPECT_NE(ErrorOf([&] { r.Floats("ll"); }), "");
-  EXPECT_NE(ErrorOf([&] { r.FloatLists("ll"); }), "");
+  EXPECT_EQ(Refusal([&] { r.Int("big"); }), f + "big: expected an integer");
+  EXPECT_EQ(Refusal([&] { r.Int("u"); }), f + "u: expected an integer");
+  EXPECT_EQ(Refusal([&] { r.Int("x"); }), f + "x: missing, but this record needs it");
+  EXPECT_EQ(Refusal([&] { r.Int("null"); }), f + "null: missing, but this record needs it");
+  EXPECT_EQ(Refusal([&] { r.Int("s"); }), f + "s: expected an integer");
+  EXPECT_EQ(Refusal([&] { r.Ints("l"); }), f + "l: expected a list of integers");
+  EXPECT_EQ(Refusal([&] { r.Text("f"); }), f + "f: expected a string");
+  EXPECT_NE(Refusal([&] { r.Float("s"); }), "");
+  EXPECT_NE(Refusal([&] { r.Float("h"); }), "") << "not a float32";
+  EXPECT_NE(Refusal([&] { r.Float("o"); }), "") << "overflows";
+  EXPECT_NE(Refusal([&] { r.Double("s"); }), "");
+  EXPECT_NE(Refusal([&] { r.Floats("ll"); }), "");
+  EXPECT_NE(Refusal([&] { r.FloatLists("ll"); }), "");
 }
 
 TEST(GoldenTest, FilesSkipEmptyLinesAndNameTheBadOne) {
@@ -167,11 +159,11 @@ TEST(GoldenTest, FilesSkipEmptyLinesAndNameTheBadOne) {
   std::ofstream(path) << kHead << "}\n\n  \r\n" << kHead << "}\n{oops\n";
   int64_t seen = 0;
   const std::string error =
-      ErrorOf([&] { ForEachGoldenRecord(path, [&](const GoldenRecord& r) { seen += r.line; }); });
+      Refusal([&] { ForEachGoldenRecord(path, [&](const GoldenRecord& r) { seen += r.line; }); });
   EXPECT_EQ(seen, 1 + 4);
   EXPECT_TRUE(error.starts_with(path + ":5: not JSON")) << error;
   std::remove(path.c_str());
-  EXPECT_EQ(ErrorOf([&] { ForEachGoldenRecord(path, [](const GoldenRecord&) {}); }),
+  EXPECT_EQ(Refusal([&] { ForEachGoldenRecord(path, [](const GoldenRecord&) {}); }),
             path +
                 ": file: cannot be opened (No such file or directory), expected a readable "
                 "recording file");

@@ -3,14 +3,13 @@
 #ifndef QUALM_CORE_IO_HOSTILE_CASE_TEST_UTIL_H_
 #define QUALM_CORE_IO_HOSTILE_CASE_TEST_UTIL_H_
 
-#include <gtest/gtest.h>
-
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/op.h"
+#include "core/text_test_util.h"
 
 namespace qualm::test {
 
@@ -20,13 +19,8 @@ inline constexpr std::string_view kLinear = R"({
   "x_scale": 0.1, "x_zp": 3, "w_scale": [0.25], "w_zp": [0], "out_scale": "0x1p-1", "out_zp": 7,
   "x": [1, 2], "w": [3, -4, 5, -128]})";
 
-// The text of `in` with `from` replaced; the test fails if `from` is not there.
 inline std::string With(std::string_view from, std::string_view to, std::string_view in = kLinear) {
-  std::string text(in);
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  if (at != std::string::npos) text.replace(at, from.size(), to);
-  return text;
+  return Replaced(std::string(in), from, to);
 }
 
 // kLinear plus more keys.

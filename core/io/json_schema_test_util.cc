@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -58,7 +59,12 @@ class JsonSchema::Checker {
       const Json::json_pointer pointer(rule.get<std::string>().substr(1));
       return Check(root_.at(pointer), value, at);
     }
-    if (keyword == "type") return HasType(value, rule) ? "" : broken;
+    if (keyword == "type") {
+      const Json types = rule.is_array() ? rule : Json::array({rule});
+      const bool fits =
+          std::ranges::any_of(types, [&](const Json& t) { return HasType(value, t); });
+      return fits ? "" : broken;
+    }
     if (keyword == "const") return value == rule ? "" : broken;
     if (keyword == "enum") {
       for (const Json& choice : rule) {

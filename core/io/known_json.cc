@@ -2,38 +2,31 @@
 #include "core/io/known_json.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <map>
 #include <utility>
 
-#include "core/io/json_text.h"
-#include "core/io/strict_json.h"
-#include "core/io/text_file.h"
+#include "core/io/members.h"
 
 namespace qualm {
 namespace {
 
-constexpr std::string_view kBaseline = "baseline";
-constexpr std::string_view kSuppressions = "suppression list";
-constexpr size_t kMaxBaselineBytes = size_t{1} << 28;
-constexpr size_t kMaxSuppressionsBytes = size_t{1} << 24;
+constexpr DocumentKind kBaseline{"qualm.result/1", "baseline", size_t{1} << 28};
+constexpr DocumentKind kSuppressions{"qualm.suppressions/1", "suppression list", size_t{1} << 24};
 
-JsonNode TopOf(const nlohmann::json& tree, std::string_view name, const std::string& schema) {
-  const JsonNode top(tree, name);
-  const std::string expected = JsonQuote(schema);
-  const JsonNode given = top.At("schema", expected);
-  if (given.Text() != schema) given.Fail("is " + Shown(given.Text()) + ", expected " + expected);
-  return top;
+constexpr auto NonEmpty(std::string_view expected) {
+  return How{expected, [](const JsonNode& node, std::string& text) {
+               text = node.Text();
+               if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+                 node.Fail("is empty, expected a text");
+             }};
 }
 
-std::string NonEmpty(const JsonNode& node) {
-  const std::string& text = node.Text();
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
-    node.Fail("is empty, expected a text");
-  }
-  return text;
-}
+constexpr How kDate{"a date YYYY-MM-DD", [](const JsonNode& node, Date& date) {
+                      const std::optional<Date> read = ParseDate(node.Text());
+                      if (!read)
+                        node.Fail("is " + Shown(node.Text()) + ", expected a date YYYY-MM-DD");
+                      date = *read;
+                    }};
 
 int Digits(std::string_view text) {
   int value = 0;
@@ -45,6 +38,12 @@ int Digits(std::string_view text) {
 }
 
 }  // namespace
+
+static void MembersOf(Suppression& suppression, const auto& visit) {
+  visit("fingerprint", suppression.fingerprint, NonEmpty("that of a finding"));
+  visit("reason", suppression.reason, NonEmpty("why this finding is suppressed"));
+  visit("expires", suppression.expires, kDate);
+}
 
 std::optional<Date> ParseDate(std::string_view text) {
   if (text.size() != 10 || text[4] != '-' || text[7] != '-') return std::nullopt;
@@ -68,14 +67,14 @@ std::string DateText(const Date& date) {
 }
 
 std::set<std::string> ParseBaseline(std::string_view text, std::string_view name) {
-  CheckLength(text, name, kBaseline, kMaxBaselineBytes);
-  const nlohmann::json tree = ParseStrictJson(text, name);
+  const nlohmann::json tree = kBaseline.Tree(text, name);
   const JsonNode findings =
-      TopOf(tree, name, "qualm.result/1").At("findings", "what qualm check --json wrote");
+      kBaseline.Top(tree, name).At("findings", "what qualm check --json wrote");
   std::set<std::string> fingerprints;
   for (size_t i = 0; i < findings.SizeOfList(); ++i) {
     const JsonNode finding = findings.At(i);
-    const std::string fingerprint = NonEmpty(finding.At("fingerprint", "a text"));
+    std::string fingerprint;
+    NonEmpty("").read(finding.At("fingerprint", "a text"), fingerprint);
     if (finding.Has("known")) {
       const JsonNode by = finding.At("known", "an object").At("by", "a text");
       if (by.Text() == "suppression") continue;
@@ -89,13 +88,12 @@ std::set<std::string> ParseBaseline(std::string_view text, std::string_view name
 }
 
 std::set<std::string> ReadBaselineFile(const std::string& path) {
-  return ParseBaseline(ReadTextFile(path, kBaseline, kMaxBaselineBytes), path);
+  return ParseBaseline(kBaseline.ReadFile(path), path);
 }
 
 std::vector<Suppression> ParseSuppressions(std::string_view text, std::string_view name) {
-  CheckLength(text, name, kSuppressions, kMaxSuppressionsBytes);
-  const nlohmann::json tree = ParseStrictJson(text, name);
-  const JsonNode top = TopOf(tree, name, "qualm.suppressions/1");
+  const nlohmann::json tree = kSuppressions.Tree(text, name);
+  const JsonNode top = kSuppressions.Top(tree, name);
   top.RequireKeys({"schema", "suppressions"});
   const JsonNode list = top.At("suppressions", "a list");
   std::vector<Suppression> suppressions;
@@ -103,27 +101,20 @@ std::vector<Suppression> ParseSuppressions(std::string_view text, std::string_vi
   for (size_t i = 0; i < list.SizeOfList(); ++i) {
     const JsonNode entry = list.At(i);
     entry.RequireObject("an object with fingerprint, reason and expires");
-    entry.RequireKeys({"fingerprint", "reason", "expires"});
-    const JsonNode fingerprint = entry.At("fingerprint", "that of a finding");
-    const JsonNode expires = entry.At("expires", "a date YYYY-MM-DD");
-    Suppression suppression;
-    suppression.fingerprint = NonEmpty(fingerprint);
-    suppression.reason = NonEmpty(entry.At("reason", "why this finding is suppressed"));
-    const std::optional<Date> date = ParseDate(expires.Text());
-    if (!date) expires.Fail("is " + Shown(expires.Text()) + ", expected a date YYYY-MM-DD");
-    suppression.expires = *date;
+    Suppression& suppression = suppressions.emplace_back();
+    ReadMembers(entry, suppression);
     const auto [at, is_first] = seen.emplace(suppression.fingerprint, i);
     if (!is_first) {
-      fingerprint.Fail("is that of suppressions[" + std::to_string(at->second) +
-                       "] already, expected each once");
+      entry.At("fingerprint", "")
+          .Fail("is that of suppressions[" + std::to_string(at->second) +
+                "] already, expected each once");
     }
-    suppressions.push_back(std::move(suppression));
   }
   return suppressions;
 }
 
 std::vector<Suppression> ReadSuppressionsFile(const std::string& path) {
-  return ParseSuppressions(ReadTextFile(path, kSuppressions, kMaxSuppressionsBytes), path);
+  return ParseSuppressions(kSuppressions.ReadFile(path), path);
 }
 
 }  // namespace qualm

@@ -16,6 +16,7 @@
 #include "core/io/case_json.h"
 #include "core/io/npy.h"
 #include "core/status.h"
+#include "core/text_test_util.h"
 
 namespace qualm {
 namespace {
@@ -23,12 +24,7 @@ namespace {
 const std::string kFolder = QUALM_SOURCE_DIR "/corpus/layers/";
 
 std::string MessageOf(const std::string& bytes, auto parse) {
-  try {
-    parse(bytes, "file");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return Refusal([&] { parse(bytes, "file"); });
 }
 
 std::string Npy(const std::string& header, const std::string& data) {
@@ -145,13 +141,8 @@ TEST(Onnx, ReadsDataInFilesBesideTheModel) {
                                std::filesystem::copy_options::overwrite_existing);
     const std::string path = folder + "/model.onnx";
     std::ofstream(path, std::ios::binary) << other;
-    try {
-      ReadLayers(path, {});
-    } catch (const InputError& error) {
-      const std::string text = error.what();
-      return text.starts_with(folder + "/") ? text.substr(folder.size() + 1) : text;
-    }
-    return "";
+    const std::string text = Refusal([&] { ReadLayers(path, {}); });
+    return text.starts_with(folder + "/") ? text.substr(folder.size() + 1) : text;
   };
   EXPECT_EQ(refused("external.bin", "external.bin"), "");
   EXPECT_EQ(
@@ -260,11 +251,7 @@ TEST(Onnx, RefusesWhatIsNoModel) {
   EXPECT_EQ(MessageOf("\x0F", ParseOnnx).substr(0, 29), "file: file: is no ONNX model ");
   const std::string whole = ReadBinaryFile(kFolder + "model.onnx", kMaxWeightFile);
   for (size_t length = 0; length < whole.size(); ++length) {
-    try {
-      ParseOnnx(whole.substr(0, length), "file");
-    } catch (const InputError& error) {
-      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    }
+    EXPECT_EQ(MessageOf(whole.substr(0, length), ParseOnnx).find('\n'), std::string::npos);
   }
 }
 

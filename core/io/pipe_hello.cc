@@ -45,10 +45,6 @@ std::string Described(const nlohmann::json& value) {
   node.Fail("is " + Described(node.value()) + ", expected " + std::string(expected));
 }
 
-std::optional<JsonNode> Find(const JsonNode& object, const char* key) {
-  return object.Has(key) ? std::optional(object.At(key, "")) : std::nullopt;
-}
-
 std::string Suggestion(std::string_view name, const std::vector<std::string_view>& known) {
   return ", nearest is \"" + std::string(NearestName(name, known)) + "\"";
 }
@@ -61,87 +57,96 @@ void RequireKeys(const JsonNode& object, const std::vector<std::string_view>& kn
   }
 }
 
-std::string TextOf(const JsonNode& top, const char* key, std::string absent) {
-  const std::optional<JsonNode> node = Find(top, key);
-  if (!node) return absent;
-  if (!node->value().is_string()) FailAs(*node, "a string");
-  return node->Text();
+void ReadString(const JsonNode& node, std::string& text) {
+  if (!node.value().is_string()) FailAs(node, "a string");
+  text = node.Text();
 }
 
-void ReadTypes(const JsonNode& op, const char* key, PipeOp::Types* types) {
-  const std::optional<JsonNode> node = Find(op, key);
-  if (!node) return;
+void ReadBoolean(const JsonNode& node, bool& flag) {
+  if (!node.value().is_boolean()) FailAs(node, "a boolean");
+  flag = node.Flag();
+}
+
+void ReadTypes(const JsonNode& node, PipeOp::Types& types) {
   const std::string expected = "a list of element types: u8, s8, s32, f32, s4, ...";
-  if (!node->value().is_array()) FailAs(*node, expected);
-  if (node->value().empty()) node->Fail("is empty, expected " + expected);
-  types->reset();
-  for (const nlohmann::json& item : node->value()) {
+  if (!node.value().is_array()) FailAs(node, expected);
+  if (node.value().empty()) node.Fail("is empty, expected " + expected);
+  types.reset();
+  for (const nlohmann::json& item : node.value()) {
     const std::optional<DType> dtype =
         item.is_string() ? ParseDType(item.get_ref<const std::string&>()) : std::nullopt;
-    if (!dtype) node->Fail("holds " + Described(item) + ", expected " + expected);
-    types->set(static_cast<size_t>(*dtype));
+    if (!dtype) node.Fail("holds " + Described(item) + ", expected " + expected);
+    types.set(static_cast<size_t>(*dtype));
   }
 }
 
-void ReadFeatures(const JsonNode& op, PipeOp* limits) {
-  const std::optional<JsonNode> node = Find(op, "features");
-  if (!node) return;
-  if (!node->value().is_array()) FailAs(*node, "a list of features");
-  for (const nlohmann::json& item : node->value()) {
-    if (!item.is_string()) node->Fail("is a list with " + Described(item) + ", expected texts");
+void ReadFeatures(const JsonNode& node, std::bitset<kPipeFeatureCount>& features) {
+  if (!node.value().is_array()) FailAs(node, "a list of features");
+  for (const nlohmann::json& item : node.value()) {
+    if (!item.is_string()) node.Fail("is a list with " + Described(item) + ", expected texts");
     const auto& name = item.get_ref<const std::string&>();
     const auto at = std::ranges::find(kFeatureNames, name);
     if (at == kFeatureNames.end()) {
-      node->Fail("holds " + Shown(name) + ", expected one of the known features" +
-                 Suggestion(name, {kFeatureNames.begin(), kFeatureNames.end()}));
+      node.Fail("holds " + Shown(name) + ", expected one of the known features" +
+                Suggestion(name, {kFeatureNames.begin(), kFeatureNames.end()}));
     }
-    limits->features.set(static_cast<size_t>(at - kFeatureNames.begin()));
+    features.set(static_cast<size_t>(at - kFeatureNames.begin()));
   }
 }
 
-void ReadSize(const JsonNode& op, const char* key, int64_t* size) {
-  const std::optional<JsonNode> node = Find(op, key);
-  if (!node) return;
-  const nlohmann::json& value = node->value();
+void ReadSize(const JsonNode& node, int64_t& size) {
+  const nlohmann::json& value = node.value();
   // The JSON library calls integers from 0 on "unsigned"; int64 holds all but the largest of them.
   if (!value.is_number_unsigned() || value.get<uint64_t>() > uint64_t{INT64_MAX})
-    FailAs(*node, "an integer from 0 on");
-  *size = value.get<int64_t>();
+    FailAs(node, "an integer from 0 on");
+  size = value.get<int64_t>();
 }
 
-void ReadZeroPoints(const JsonNode& op, const char* key, std::optional<CodeRange>* range) {
-  const std::optional<JsonNode> node = Find(op, key);
-  if (!node) return;
+void ReadZeroPoints(const JsonNode& node, std::optional<CodeRange>& range) {
   const std::string expected = "a list of 2 int32, the smallest and the largest";
-  if (!node->value().is_array()) FailAs(*node, expected);
+  if (!node.value().is_array()) FailAs(node, expected);
   const auto is_int32 = [](const nlohmann::json& item) {
     if (item.is_number_unsigned()) return item.get<uint64_t>() <= uint64_t{INT32_MAX};
     return item.is_number_integer() && item.get<int64_t>() >= INT32_MIN;
   };
-  if (node->value().size() != 2 || !std::ranges::all_of(node->value(), is_int32))
-    node->Fail("is something else, expected " + expected);
-  *range = CodeRange{node->value()[0].get<int32_t>(), node->value()[1].get<int32_t>()};
-  if ((*range)->min > (*range)->max) node->Fail("is empty, expected " + expected);
+  if (node.value().size() != 2 || !std::ranges::all_of(node.value(), is_int32))
+    node.Fail("is something else, expected " + expected);
+  range = CodeRange{node.value()[0].get<int32_t>(), node.value()[1].get<int32_t>()};
+  if (range->min > range->max) node.Fail("is empty, expected " + expected);
 }
 
-PipeOp ReadOp(const JsonNode& op) {
-  if (!op.value().is_object()) FailAs(op, "an object");
-  RequireKeys(op, {"x", "w", "out", "features", "m_max", "n_max", "k_max", "n_multiple",
-                   "k_multiple", "x_zp", "w_zp", "out_zp"});
-  PipeOp limits;
-  ReadTypes(op, "x", &limits.x);
-  ReadTypes(op, "w", &limits.w);
-  ReadTypes(op, "out", &limits.out);
-  ReadFeatures(op, &limits);
-  ReadSize(op, "m_max", &limits.m_max);
-  ReadSize(op, "n_max", &limits.n_max);
-  ReadSize(op, "k_max", &limits.k_max);
-  ReadSize(op, "n_multiple", &limits.n_multiple);
-  ReadSize(op, "k_multiple", &limits.k_multiple);
-  ReadZeroPoints(op, "x_zp", &limits.x_zp);
-  ReadZeroPoints(op, "w_zp", &limits.w_zp);
-  ReadZeroPoints(op, "out_zp", &limits.out_zp);
-  return limits;
+void MembersOf(PipeOp& op, const auto& visit) {
+  visit("x", op.x, ReadTypes);
+  visit("w", op.w, ReadTypes);
+  visit("out", op.out, ReadTypes);
+  visit("features", op.features, ReadFeatures);
+  visit("m_max", op.m_max, ReadSize);
+  visit("n_max", op.n_max, ReadSize);
+  visit("k_max", op.k_max, ReadSize);
+  visit("n_multiple", op.n_multiple, ReadSize);
+  visit("k_multiple", op.k_multiple, ReadSize);
+  visit("x_zp", op.x_zp, ReadZeroPoints);
+  visit("w_zp", op.w_zp, ReadZeroPoints);
+  visit("out_zp", op.out_zp, ReadZeroPoints);
+}
+
+void MembersOf(PipeHello& hello, const auto& visit) {
+  visit("name", hello.name, ReadString);
+  visit("version", hello.version, ReadString);
+  visit("contract", hello.contract, ReadString);
+  visit("instruction_set", hello.instruction_set, ReadString);
+  visit("dot", hello.dot, ReadBoolean);
+}
+
+// Every member may be missing.
+template <class Document>
+void Read(const JsonNode& object, Document& document, std::vector<std::string_view> keys = {}) {
+  if (!object.value().is_object()) FailAs(object, "an object");
+  MembersOf(document, [&](const char* key, auto&, auto) { keys.push_back(key); });
+  RequireKeys(object, keys);
+  MembersOf(document, [&](const char* key, auto& member, auto read) {
+    if (object.Has(key)) read(object.At(key, ""), member);
+  });
 }
 
 }  // namespace
@@ -163,18 +168,9 @@ PipeHello ParsePipeHello(std::string_view line) {
   const JsonNode given = top.At("qualm_pipe", "the version of the protocol, " + version);
   if (!given.value().is_number_integer() || given.value() != kPipeVersion)
     FailAs(given, "version " + version + " of the protocol");
-  RequireKeys(top, {"qualm_pipe", "name", "version", "contract", "instruction_set", "ops", "dot"});
   PipeHello hello;
-  hello.name = TextOf(top, "name", "");
+  Read(top, hello, {"qualm_pipe", "ops"});
   if (hello.name.empty()) throw InputError("name: is missing, expected who answers");
-  hello.version = TextOf(top, "version", "");
-  hello.contract = TextOf(top, "contract", "exact");
-  hello.instruction_set = TextOf(top, "instruction_set", "");
-
-  if (const std::optional<JsonNode> dot = Find(top, "dot")) {
-    if (!dot->value().is_boolean()) FailAs(*dot, "a boolean");
-    hello.dot = dot->value().get<bool>();
-  }
 
   const JsonNode ops = top.At("ops", "an object of operations");
   if (!ops.value().is_object()) FailAs(ops, "an object of operations");
@@ -183,7 +179,7 @@ PipeHello ParsePipeHello(std::string_view line) {
   for (const Op op : AllOps()) known.push_back(Name(op));
   RequireKeys(ops, known);
   for (const auto& item : ops.value().items()) {
-    hello.ops[static_cast<size_t>(*ParseOp(item.key()))] = ReadOp(ops.At(item.key(), ""));
+    Read(ops.At(item.key(), ""), hello.ops[static_cast<size_t>(*ParseOp(item.key()))].emplace());
   }
   return hello;
 }

@@ -4,14 +4,15 @@
 #include <array>
 #include <string_view>
 
+#include "core/io/members.h"
+
 namespace qualm {
 namespace {
 
 constexpr std::array<std::string_view, 7> kTotals{"cases",   "passed",  "failed",        "expected",
                                                   "skipped", "vacuous", "not_applicable"};
 
-// The document and its long lists have a line for each entry.
-constexpr JsonLayout kLines{"\n  ", ",\n  ", ": ", "\n"};
+// Long lists have a line for each entry.
 constexpr JsonLayout kInnerLines{"\n    ", ",\n    ", ": ", "\n  "};
 
 JsonValue MarkToJson(const KnownMark& mark) {

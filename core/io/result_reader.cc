@@ -4,15 +4,12 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/io/json_text.h"
-#include "core/io/strict_json.h"
-#include "core/io/text_file.h"
+#include "core/io/members.h"
 
 namespace qualm {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 28;
-constexpr int64_t kMostCount = std::numeric_limits<int64_t>::max();
+constexpr DocumentKind kKind{"qualm.result/1", "result", size_t{1} << 28};
 
 // "" for a member that is missing or null.
 std::string TextAt(const JsonNode& node, const std::string& key) {
@@ -29,7 +26,7 @@ std::vector<std::string> TextsAt(const JsonNode& node, const std::string& key) {
 }
 
 int64_t CountAt(const JsonNode& node, const std::string& key) {
-  return node.At(key, "a count").Integer(0, kMostCount);
+  return node.At(key, "a count").Integer(0, INT64_MAX);
 }
 
 std::map<std::string, int64_t> CountsAt(const JsonNode& node, const std::string& key) {
@@ -141,12 +138,8 @@ RecordedRun RunOf(const JsonNode& node) {
 }  // namespace
 
 ResultRecord ParseResult(std::string_view text, std::string_view name) {
-  CheckLength(text, name, "result", kMostBytes);
-  const nlohmann::json tree = ParseStrictJson(text, name);
-  const JsonNode top(tree, name);
-  const JsonNode schema = top.At("schema", "\"qualm.result/1\"");
-  if (schema.Text() != "qualm.result/1")
-    schema.Fail("is " + Shown(schema.Text()) + ", expected \"qualm.result/1\"");
+  const nlohmann::json tree = kKind.Tree(text, name);
+  const JsonNode top = kKind.Top(tree, name);
   ResultRecord record;
   record.command = top.At("command", "a text").Text();
   record.seconds = NumberAt(top, "seconds");
@@ -201,7 +194,7 @@ ResultRecord ParseResult(std::string_view text, std::string_view name) {
 }
 
 ResultRecord ReadResultFile(const std::string& path) {
-  return ParseResult(ReadTextFile(path, "result", kMostBytes), path);
+  return ParseResult(kKind.ReadFile(path), path);
 }
 
 }  // namespace qualm

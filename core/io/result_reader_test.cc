@@ -9,6 +9,7 @@
 
 #include "core/io/result_json.h"
 #include "core/status.h"
+#include "core/text_test_util.h"
 
 namespace qualm {
 namespace {
@@ -49,12 +50,7 @@ TEST(ResultReader, ReadsBackWhatIsWritten) {
 
 TEST(ResultReader, NamesTheFieldThatIsWrong) {
   const auto message = [](const std::string& text) {
-    try {
-      ParseResult(text, "r.json");
-    } catch (const InputError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return Refusal([&] { ParseResult(text, "r.json"); });
   };
   const std::string head = R"({"schema":"qualm.result/1","command":"","seconds":0,"totals":{})";
   EXPECT_EQ(message(head + "}"), "");

@@ -173,7 +173,7 @@ std::string JsonNode::Place() const {
   return OneLine(name_) + (field_.empty() ? "" : ": " + field_);
 }
 
-void JsonNode::RequireKeys(std::initializer_list<std::string_view> keys) const {
+void JsonNode::RequireKeys(const std::vector<std::string_view>& keys) const {
   for (const auto& item : value_->items()) {
     if (std::ranges::find(keys, item.key()) != keys.end()) continue;
     std::string known;

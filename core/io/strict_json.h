@@ -48,7 +48,7 @@ class JsonNode {
   // "NAME: FIELD", as messages begin.
   std::string Place() const;
   // Fails at the first key of an object that is none of `keys`.
-  void RequireKeys(std::initializer_list<std::string_view> keys) const;
+  void RequireKeys(const std::vector<std::string_view>& keys) const;
 
  private:
   JsonNode(const nlohmann::json& value, std::string_view name, std::string field)

@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "core/text_test_util.h"
 
 namespace {
 bool links_fail = false, exchange_fails = false;
@@ -68,14 +68,6 @@ class TextFile : public testing::TestWithParam<bool> {
       names.insert(entry.path().filename().string());
     return names;
   }
-  static std::string Error(const std::function<void()>& work) {
-    try {
-      work();
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
-  }
   fs::path folder_ =
       fs::path(testing::TempDir()) / ("qualm-text-file-" + std::to_string(::getpid()));
 };
@@ -105,7 +97,7 @@ TEST_P(TextFile, LinksAreFollowedAndDevicesStay) {
     EXPECT_EQ(Read(Path("target")), text);
   }
   fs::create_symlink("/dev/full", folder_ / "full");
-  EXPECT_TRUE(Error([&] {
+  EXPECT_TRUE(Refusal([&] {
                 WriteTextFile(Path("full"), "x");
               }).starts_with(Path("full") + ": file: cannot be written (No space"));
   WriteTextFile("/dev/null", "x");
@@ -115,7 +107,7 @@ TEST_P(TextFile, LinksAreFollowedAndDevicesStay) {
 
 TEST_P(TextFile, WhatIsNoFileIsRefusedAtOnce) {
   ASSERT_EQ(::mkfifo(Path("pipe").c_str(), 0600), 0);
-  const auto error = [](const std::string& path) { return Error([&] { Read(path); }); };
+  const auto error = [](const std::string& path) { return Refusal([&] { Read(path); }); };
   EXPECT_EQ(error(Path("pipe")), Path("pipe") + ": file: is no regular file, expected a test file");
   EXPECT_EQ(error("/dev/zero"), "/dev/zero: file: is no regular file, expected a test file");
   EXPECT_EQ(error(Path("")), Path("") + ": file: is a directory, expected a test file");
@@ -133,9 +125,9 @@ TEST_P(TextFile, AFullDiskLeavesTheEarlierFile) {
   const auto handler = ::signal(SIGXFSZ, SIG_IGN);
   const struct rlimit small = {1000, before.rlim_max};
   setrlimit(RLIMIT_FSIZE, &small);
-  const std::string file_error = Error([&] { WriteTextFile(path, long_text); });
-  const std::string folder_error = Error([&] { WriteFolder(other, {{"x", long_text}}); });
-  const std::string new_error = Error([&] { WriteFolder(Path("new"), {{"x", long_text}}); });
+  const std::string file_error = Refusal([&] { WriteTextFile(path, long_text); });
+  const std::string folder_error = Refusal([&] { WriteFolder(other, {{"x", long_text}}); });
+  const std::string new_error = Refusal([&] { WriteFolder(Path("new"), {{"x", long_text}}); });
   setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);
   const std::string why = ": file: cannot be written (File too large), expected a writable path";
@@ -163,7 +155,7 @@ TEST_P(TextFile, FoldersAppearWhole) {
   RemoveFolder(path);
   RemoveFolder(path);
   EXPECT_EQ(Names(), Set{});
-  EXPECT_TRUE(Error([&] {
+  EXPECT_TRUE(Refusal([&] {
                 WriteFolder(Path("no/where"), {{"case", "1"}});
               }).starts_with(Path("no/where") + ": file: cannot be created"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "campaign/process.h"
+#include "core/process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -7,35 +7,36 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "core/status.h"
 
-namespace qualm::campaign {
+namespace qualm {
 namespace {
 
-// In the child: it dies with its parent, has its own process group (Ctrl-C is for the campaign,
-// which ends its children itself), default signals, and writes to the log.
-void BecomeChild(pid_t parent, const std::string& log) {
+// In the child: it dies with its parent, has its own process group (Ctrl-C is for the parent, which
+// ends its children itself) and default signals, and writes to the files.
+void BecomeChild(pid_t parent, const Process::Setting& setting) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // the parent died before
   ::setpgid(0, 0);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(number, SIG_DFL);
-  const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  ::dup2(in, STDIN_FILENO);
-  ::dup2(out, STDOUT_FILENO);
-  ::dup2(out, STDERR_FILENO);
+  const auto redirect = [](const std::string& file, int flags, int to) {
+    ::dup2(::open(file.c_str(), flags | O_CLOEXEC, 0666), to);
+  };
+  redirect("/dev/null", O_RDONLY, STDIN_FILENO);
+  redirect(setting.out, O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO);
+  if (setting.err.empty()) {
+    ::dup2(STDOUT_FILENO, STDERR_FILENO);
+  } else {
+    redirect(setting.err, O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
+  }
 }
 
 pid_t ForkOrThrow() {
@@ -47,25 +48,33 @@ pid_t ForkOrThrow() {
   return pid;
 }
 
-std::vector<char*> Words(std::vector<std::string>& words) {
+}  // namespace
+
+std::string SignalName(int number) {
+  const char* const name = ::sigabbrev_np(number);
+  return name == nullptr ? "signal " + std::to_string(number) : "SIG" + std::string(name);
+}
+
+std::string HowItEnded(int status) {
+  if (WIFEXITED(status)) return "exit status " + std::to_string(WEXITSTATUS(status));
+  return SignalName(WTERMSIG(status));
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& words) {
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   return pointers;
 }
 
-}  // namespace
-
-Process Process::Start(const std::vector<std::string>& arguments,
-                       const std::vector<std::pair<std::string, std::string>>& environment,
-                       const std::string& log) {
-  std::vector<std::string> words = arguments;
-  const std::vector<char*> pointers = Words(words);
+Process Process::Start(std::vector<std::string> arguments, const Setting& setting) {
+  const std::vector<char*> pointers = Pointers(arguments);
   const pid_t parent = ::getpid();
   const pid_t pid = ForkOrThrow();
   if (pid != 0) return Process(pid);
-  BecomeChild(parent, log);
-  for (const auto& [name, value] : environment) {
+  BecomeChild(parent, setting);
+  if (!setting.folder.empty() && ::chdir(setting.folder.c_str()) != 0) ::_exit(127);
+  for (const auto& [name, value] : setting.environment) {
     if (value.empty()) {
       ::unsetenv(name.c_str());
     } else {
@@ -81,7 +90,7 @@ Process Process::Fork(const std::function<void()>& work, const std::string& log)
   const pid_t parent = ::getpid();
   const pid_t pid = ForkOrThrow();
   if (pid != 0) return Process(pid);
-  BecomeChild(parent, log);
+  BecomeChild(parent, {.environment = {}, .out = log, .err = ""});
   int status = 0;
   try {
     work();
@@ -107,6 +116,14 @@ std::optional<int> Process::Ended() {
   return status;
 }
 
+int Process::Wait() {
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = 0;
+  return status;
+}
+
 void Process::Stop() {
   if (pid_ == 0) return;
   ::kill(pid_, SIGTERM);
@@ -118,27 +135,4 @@ void Process::Stop() {
   *this = Process(0);
 }
 
-std::string LastWords(const std::string& log) {
-  std::ifstream file(log, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  constexpr size_t kMost = 400;
-  // What an engine or a sanitizer says begins here; a message of the program stands in the line
-  // before. A list of frames and the bytes of the input come after it.
-  for (const char* mark : {"== ERROR: ", "==ERROR: "}) {
-    const size_t at = text.find(mark);
-    if (at == std::string::npos) continue;
-    const size_t line = text.rfind('\n', at);
-    if (line == std::string::npos || line == 0) return text.substr(0, kMost);
-    const size_t before = text.rfind('\n', line - 1);
-    return text.substr(before == std::string::npos ? 0 : before + 1, kMost);
-  }
-  return text.substr(text.size() - std::min(text.size(), kMost));
-}
-
-std::string HowItEnded(int status) {
-  if (WIFEXITED(status)) return "exit status " + std::to_string(WEXITSTATUS(status));
-  const char* name = ::sigabbrev_np(WTERMSIG(status));
-  return name == nullptr ? "signal " + std::to_string(WTERMSIG(status)) : std::string("SIG") + name;
-}
-
-}  // namespace qualm::campaign
+}  // namespace qualm

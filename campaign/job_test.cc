@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "campaign/process.h"
+#include "campaign/job.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ std::string WordsOf(const std::string& log) {
   return words;
 }
 
-TEST(Process, LastWordsSayWhyItEnded) {
+TEST(Job, LastWordsSayWhyItEnded) {
   const std::string many(5000, '.');
   const std::string died = WordsOf(many + "\nqualm: reference.cc:330: internal check failed\n" +
                                    "==42== ERROR: libFuzzer: deadly signal\n" + many);

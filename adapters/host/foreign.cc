@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/contract.h"
+#include "core/memory_limit.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -45,6 +46,11 @@ int TimeLimitMs(int standard) {
                      "' is no time limit, expected milliseconds in 1.." + std::to_string(kMost));
   }
   return limit;
+}
+
+uint64_t MemoryLimitBytes(uint64_t standard) {
+  const char* text = std::getenv(kMemoryLimitVariable);
+  return text == nullptr ? standard : ParseMemoryLimit(text, kMemoryLimitVariable);
 }
 
 void SetNames(SubjectKind& kind, std::vector<std::string> names) {

@@ -4,6 +4,7 @@
 #ifndef QUALM_ADAPTERS_HOST_FOREIGN_H_
 #define QUALM_ADAPTERS_HOST_FOREIGN_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,8 @@ namespace qualm {
 // The environment variable QUALM_TIME_LIMIT_MS, or `standard` where it is not set. Throws
 // InputError where its value is no time limit.
 int TimeLimitMs(int standard);
+// The environment variable QUALM_MEMORY_LIMIT in bytes, or `standard`. Throws alike.
+uint64_t MemoryLimitBytes(uint64_t standard);
 
 // Gives a kind its names, and KIND@all as the name of them all. Requires kind.kind, and of each
 // variant a member `name`.

@@ -297,6 +297,7 @@ std::unique_ptr<ForeignSubject> Start(const Library& library, const LibraryName&
   }
   WorkerOptions options;
   options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
+  options.memory_limit_bytes = MemoryLimitBytes(options.memory_limit_bytes);
   options.plugin = FindModule(std::string(name.option));
   if (options.plugin.empty()) {
     throw Unavailable("subject '" + std::string(name.name) + "': " + std::string(name.option) +

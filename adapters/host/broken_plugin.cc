@@ -358,6 +358,10 @@ int32_t Run(const qualm_problem* p) {
   if (Is("close-all")) {
     for (int file = 0; file < 1024; ++file) close(file);
   }
+  if (Is("use-memory-and-crash")) {
+    constexpr size_t kBytes = 8 << 20;
+    for (;;) std::memset(std::malloc(kBytes), 1, kBytes);  // which says nothing where none is left
+  }
   if (Is("keep-memory-and-refuse") && EachTime(3)) {
     TakeMemory();
     return QUALM_FAILED;

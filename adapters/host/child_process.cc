@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -280,8 +281,13 @@ std::string ChildProcess::EndAndReap(bool dying, const std::function<void()>& me
   // The child has ended. Processes that it started may still run: they end with its group.
   KillGroup(pid);
   int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  rusage used{}, own{};
+  while (wait4(pid, &status, 0, &used) < 0 && errno == EINTR) {
   }
+  // In KiB. A new process begins with the peak of the one that started it.
+  getrusage(RUSAGE_SELF, &own);
+  took_its_memory_ = used.ru_maxrss > own.ru_maxrss &&
+                     static_cast<uint64_t>(used.ru_maxrss) > memory_limit_bytes_ / 1024 / 4 * 3;
   Family::Get().Remove(number_);
   if (killed && dying) return "closed its connection to qualm and went on running";
   if (WIFSIGNALED(status)) return "killed by " + SignalName(WTERMSIG(status));

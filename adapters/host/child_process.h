@@ -62,12 +62,16 @@ class ChildProcess {
   // is called again and again, to read what the process prints last: a process whose output nobody
   // reads would wait.
   std::string EndAndReap(bool dying, const std::function<void()>& meanwhile = nullptr);
+  // Once it has ended: it, or a process that it waited for, had taken three quarters of the memory
+  // that it may have. What it died of is then likely that.
+  bool took_its_memory() const { return took_its_memory_; }
 
  private:
   pid_t pid_ = 0;
   uint64_t number_ = 0;  // of all children of this process
   uint64_t memory_limit_bytes_;
   std::chrono::steady_clock::time_point looked_;
+  bool took_its_memory_ = false;
 };
 
 // A file descriptor that closes itself.

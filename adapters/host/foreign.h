@@ -44,6 +44,8 @@ class ForeignSubject : public BasicSubject {
 
   // Whether a hang was reported while the machine was so busy that it may have been no hang.
   virtual bool machine_was_busy() const = 0;
+  // Whether the last run ended a process that had taken most of the memory that it may have.
+  virtual bool took_its_memory() const = 0;
   // The name, contract and limits that the plugin or program gave when it started.
   virtual const PluginInfo& info() const = 0;
   // Throws Unavailable where the process reports another instruction set than `wanted` ("" takes
@@ -61,13 +63,11 @@ class ForeignSubject : public BasicSubject {
   // One run of a case that CannotRun let pass.
   virtual Outcome RunRaw(const Case& c, const RunContext& context) = 0;
   // The outcome of RunRaw, but a case that hung on a busy machine is asked again, alone. Counts the
-  // hangs of all instances of this name. After the third, CannotRun refuses every case, because
-  // each hang costs seconds.
+  // hangs of all instances of this name, and how often all memory was taken. After 3 of the former
+  // or 20 of the latter CannotRun refuses every case, because each costs seconds.
   Outcome Confirmed(Outcome outcome, const Case& c, const RunContext& context);
 
  private:
-  void CountHang() const;
-
   std::string name_;
 };
 

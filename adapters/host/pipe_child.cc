@@ -284,6 +284,7 @@ PipeChild::Event PipeChild::NextLine(int limit_ms, size_t bytes_max, std::string
 std::vector<Outcome> PipeChild::Ask(std::span<const Question> questions) {
   std::vector<Outcome> answers;
   if (questions.empty()) return answers;
+  took_its_memory_ = false;
   if (!process_) {
     try {
       Start();
@@ -363,6 +364,7 @@ std::string PipeChild::EndAndReap(bool dying) {
     if (stderr_.open()) DrainErrors();
   };
   std::string how = process_->EndAndReap(dying, drain);
+  took_its_memory_ = process_->took_its_memory();
   process_.reset();
   // Reads what a full pipe still holds.
   for (int i = 0; i < 16 && stderr_.open(); ++i) drain();

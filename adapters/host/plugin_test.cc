@@ -332,6 +332,24 @@ TEST(Plugin, ARefusalForWantOfMemoryIsNamed) {
   }
 }
 
+// Each time costs as long as it takes to touch all that memory.
+TEST(Plugin, OneThatTakesAllItsMemoryIsToldSoAndGivenUp) {
+  if (kSanitized) GTEST_SKIP() << "no memory limit under sanitizers";
+  WorkerOptions options = Broken("use-memory-and-crash");
+  options.memory_limit_bytes = int64_t{512} << 20;  // more than this process has
+  PluginSubject subject("plugin:takes-all", options);
+  Case c = SmallCase();
+  c.x_q.zero_point = {0};
+  for (int i = 0; i < 20; ++i) {
+    const Outcome outcome = subject.Run(c, {});
+    EXPECT_EQ(Name(outcome.status), "crashed");
+    EXPECT_TRUE(outcome.detail.starts_with("killed by SIGSEGV")) << outcome.detail;
+    EXPECT_NE(outcome.detail.find("had taken most of the memory"), std::string::npos)
+        << outcome.detail;
+  }
+  EXPECT_EQ(subject.Run(c, {}).detail, "given up: it took all its memory 20 times in this run");
+}
+
 // A daemon leaves the group of processes that ends with the worker.
 TEST(Plugin, ADaemonEndsSoonAfterTheWorker) {
   const std::string fifo = FileOf("fifo-of-a-daemon");

@@ -135,6 +135,7 @@ Result Worker::Receive(size_t bytes_max) {
 }
 
 Outcome Worker::Run(const Case& c, const RunContext& context) {
+  took_its_memory_ = false;
   Outcome outcome = Ask(c, context);
   // What it keeps is gone with it, and disturbs no later case.
   const bool ends =
@@ -234,6 +235,7 @@ std::string Worker::EndAndReap(bool dying) {
   socket_.Close();
   mailboxes_->to_worker().Wake();  // so that it sees that at once
   std::string how = process_->EndAndReap(dying);
+  took_its_memory_ = process_->took_its_memory();
   process_.reset();
   return how;
 }

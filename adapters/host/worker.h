@@ -52,6 +52,9 @@ class Worker {
   // The last hang may be the machine's, not the plugin's.
   bool machine_was_busy() const { return patience_.machine_was_busy(); }
 
+  // The last run ended its process, which had taken most of the memory that it may have.
+  bool took_its_memory() const { return took_its_memory_; }
+
   // 0 if none is running.
   pid_t pid() const { return process_ ? process_->pid() : 0; }
 
@@ -76,7 +79,8 @@ class Worker {
   std::optional<Mailboxes> mailboxes_;
   int64_t answers_ = 0;          // of this process
   size_t largest_question_ = 0;  // that it was sent, in bytes
-  std::string taken_;            // of which it had too much, when it was last waited for
+  bool took_its_memory_ = false;
+  std::string taken_;  // of which it had too much, when it was last waited for
   Patience patience_;
   std::optional<MessageChannel> channel_;
   std::vector<uint8_t> payload_;

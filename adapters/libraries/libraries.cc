@@ -3,6 +3,7 @@
 #include "adapters/libraries/libraries.h"
 
 #include <qualm_unusable.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -320,6 +321,8 @@ std::string CacheFolder() {
   const std::string xdg = variable("XDG_CACHE_HOME");
   return (xdg.empty() ? variable("HOME") + "/.cache" : xdg) + "/qualm";
 }
+
+bool CanRun(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
 
 void RegisterLibraries() {
   for (Library& library : Libraries()) {

@@ -360,7 +360,10 @@ int32_t Run(const qualm_problem* p) {
   }
   if (Is("use-memory-and-crash")) {
     constexpr size_t kBytes = 8 << 20;
-    for (;;) std::memset(std::malloc(kBytes), 1, kBytes);  // which says nothing where none is left
+    for (;;) {
+      void* volatile taken = std::malloc(kBytes);  // or the compiler sees that nobody reads it
+      std::memset(taken, 1, kBytes);
+    }
   }
   if (Is("keep-memory-and-refuse") && EachTime(3)) {
     TakeMemory();

@@ -18,12 +18,13 @@ namespace qualm {
 namespace {
 
 // What costs seconds each time, and how often it may happen in this process to a subject.
-enum class Costly : uint8_t { kHang, kMemory };
+enum class Costly : uint8_t { kHang, kMemory, kFile };
 struct CostlyRow {
   const char* what;
   int most;
 };
-constexpr std::array<CostlyRow, 2> kCostly{{{"hung", 3}, {"took all its memory", 20}}};
+constexpr std::array<CostlyRow, 3> kCostly{
+    {{"hung", 3}, {"took all its memory", 10}, {"filled a file", 3}}};
 
 // By name of the subject, over all its instances.
 std::mutex counts_mutex;
@@ -118,6 +119,7 @@ Outcome ForeignSubject::Run(const Case& c, const RunContext& context) {
 }
 
 Outcome ForeignSubject::Confirmed(Outcome outcome, const Case& c, const RunContext& context) {
+  if (outcome.detail.starts_with(kFilledAFile)) Count(name_, Costly::kFile);
   const bool ended = outcome.status == RunStatus::kCrashed || outcome.status == RunStatus::kHung ||
                      outcome.status == RunStatus::kLeftBehind;
   if (ended && took_its_memory()) {

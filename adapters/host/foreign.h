@@ -63,8 +63,8 @@ class ForeignSubject : public BasicSubject {
   // One run of a case that CannotRun let pass.
   virtual Outcome RunRaw(const Case& c, const RunContext& context) = 0;
   // The outcome of RunRaw, but a case that hung on a busy machine is asked again, alone. Counts the
-  // hangs of all instances of this name, and how often all memory was taken. After 3 of the former
-  // or 20 of the latter CannotRun refuses every case, because each costs seconds.
+  // hangs of all instances of this name, how often one took all its memory, and the files that were
+  // filled. After 3, 10 or 3 CannotRun refuses every case: each costs seconds, or gigabytes.
   Outcome Confirmed(Outcome outcome, const Case& c, const RunContext& context);
 
  private:

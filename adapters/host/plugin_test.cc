@@ -300,7 +300,7 @@ TEST(Plugin, AProcessThatStopsItselfIsAHang) {
 // Whatever a plugin takes without end, there is a limit that ends it, and the next case is asked.
 TEST(Plugin, WhatItTakesIsLimited) {
   for (const auto& [how, detail] : std::vector<std::pair<const char*, const char*>>{
-           {"fill-file", "killed by SIGXFSZ"},
+           {"fill-file", "wrote a file longer than 128 MiB (see --memory)"},
            {"share-memory", "took more than 160 MiB (see --memory) of memory"},
            {"start-processes", "started more than 1000 processes"}}) {
     WorkerOptions options = Broken(how);
@@ -340,14 +340,24 @@ TEST(Plugin, OneThatTakesAllItsMemoryIsToldSoAndGivenUp) {
   PluginSubject subject("plugin:takes-all", options);
   Case c = SmallCase();
   c.x_q.zero_point = {0};
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 10; ++i) {
     const Outcome outcome = subject.Run(c, {});
     EXPECT_EQ(Name(outcome.status), "crashed");
     EXPECT_TRUE(outcome.detail.starts_with("killed by SIGSEGV")) << outcome.detail;
     EXPECT_NE(outcome.detail.find("had taken most of the memory"), std::string::npos)
         << outcome.detail;
   }
-  EXPECT_EQ(subject.Run(c, {}).detail, "given up: it took all its memory 20 times in this run");
+  EXPECT_EQ(subject.Run(c, {}).detail, "given up: it took all its memory 10 times in this run");
+}
+
+TEST(Plugin, OneThatFillsFilesIsGivenUp) {
+  WorkerOptions options = Broken("fill-file");
+  options.memory_limit_bytes = int64_t{64} << 20;
+  PluginSubject subject("plugin:fills-files", options);
+  Case c = SmallCase();
+  c.x_q.zero_point = {0};
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Name(subject.Run(c, {}).status), "crashed");
+  EXPECT_EQ(subject.Run(c, {}).detail, "given up: it filled a file 3 times in this run");
 }
 
 // A daemon leaves the group of processes that ends with the worker.

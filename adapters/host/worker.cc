@@ -195,6 +195,8 @@ Outcome Worker::Failed(Result result) {
     case Result::kClosed: {
       std::string how = EndAndReap(/*dying=*/true);
       const bool lost = how == ExitText(kWorkerLostItsFiles);
+      if (how == "killed by " + SignalName(SIGXFSZ))
+        how = std::string(kFilledAFile) + MemoryText(options_.memory_limit_bytes);
       return Bad(RunStatus::kCrashed,
                  lost ? "closed the connection to qualm, as a loop over all files does" : how);
     }

@@ -25,7 +25,7 @@ struct Attribution;
 struct SuiteOptions {
   int64_t cases = 500;           // that the subject can run; each is judged by every property
   uint64_t seed = 1;             // same seed, same cases
-  std::string properties = "*";  // glob on claims: "sweep_*"
+  std::string properties = "*";  // globs on claims: "sweep_*", "*,!environment"
   std::string contract =
       {};  // "" = the subject's own; "exact", "model:NAME", "within:V1,V8", "OP=model:NAME"
   // Judged before the drawn cases, as far as the subject can run them: what failed an earlier run.

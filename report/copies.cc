@@ -44,8 +44,9 @@ Blocks ExportsOf(const RecordedFinding& recorded, const Case& c, const RunFacts&
 }  // namespace
 
 Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c,
-                const std::string& file, const RunFacts& run) {
-  const std::string subject = ShellWord(WithoutFolders(finding.subject));
+                const std::string& file, const RunFacts& run, const std::string& place) {
+  const std::string subject = ShellWord(file.empty() ? WithoutFolders(finding.subject)
+                                                     : SubjectFrom(place, finding.subject));
   const bool whole = c && CaseToJson(*c).size() <= kMostOfACase;
   const std::string path = !file.empty() ? file : whole ? "case.json" : "CASE";
   Blocks copies{

@@ -15,7 +15,7 @@ namespace qualm::report {
 // The commands, and the case in every form that exporters/ can write as one text. `file` is where
 // the case lies, from the folder of the page; "" if it lies nowhere.
 Blocks CopiesOf(const RecordedFinding& finding, const std::optional<Case>& c,
-                const std::string& file, const RunFacts& run);
+                const std::string& file, const RunFacts& run, const std::string& place);
 
 }  // namespace qualm::report
 

@@ -92,6 +92,7 @@ bool IsYounger(const fs::path& file, const fs::path& than) {
 OutputFolder ReadOutputFolder(const std::string& folder) {
   const fs::path root(folder);
   OutputFolder read;
+  read.place = folder;
   std::error_code error;
   const bool has_findings = fs::is_directory(root / "findings", error);
   const bool has_result = fs::exists(root / "result.json", error);

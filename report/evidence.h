@@ -20,6 +20,7 @@ struct Evidence {
 };
 
 struct OutputFolder {
+  std::string place;  // its path, as it was given
   ResultRecord record;
   // Folders of findings that lay there before this run and that it did not see again.
   std::vector<std::string> earlier;

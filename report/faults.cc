@@ -389,7 +389,7 @@ std::string CommandFor(const Fault& fault, const std::string& subject, const Out
   const Shown shown = Show(fault, folder);
   if (shown.evidence == nullptr) return "";
   return fmt::format("qualm explain {} --subject {}\n", ShellWord(shown.File()),
-                     ShellWord(WithoutFolders(subject)));
+                     ShellWord(SubjectFrom(folder.place, subject)));
 }
 
 // Faults of one subject that are the same in words, in several operations.
@@ -530,7 +530,7 @@ Block FaultSection(const Fault& fault, const OutputFolder& folder) {
   blocks.push_back(SeenBy(fault));
   blocks.push_back(Heading{4, "See it again", ""});
   Append(blocks, CopiesOf(*shown.finding, shown.small ? shown.small : shown.large, shown.File(),
-                          folder.record.run));
+                          folder.record.run, folder.place));
   if (shown.evidence != nullptr && !shown.evidence->explanation.empty()) {
     blocks.push_back(Fold{"Everything that triage tried",
                           "",

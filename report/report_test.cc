@@ -98,6 +98,14 @@ TEST(Page, TellsNoFolderOfThisMachine) {
   EXPECT_EQ(WithoutFolders("33147 * 1 / 256 and a/b/c, and/or"),
             "33147 * 1 / 256 and a/b/c, and/or");
   EXPECT_EQ(WithoutFolders("plugin:/home/me/mine.so"), "plugin:me/mine.so");
+  // Commands are typed in the folder of the page.
+  EXPECT_EQ(SubjectFrom("qualm-findings", "plugin:./mine.so"), "plugin:../mine.so");
+  EXPECT_EQ(SubjectFrom("./out/today/", "plugin:build/mine.so"), "plugin:../../build/mine.so");
+  EXPECT_EQ(SubjectFrom("out", "plugin:out/mine.so"), "plugin:mine.so");
+  EXPECT_EQ(SubjectFrom("out", "plugin:/home/me/mine.so"), "plugin:me/mine.so");
+  EXPECT_EQ(SubjectFrom("/home/out", "plugin:./mine.so"), "plugin:./mine.so");
+  EXPECT_EQ(SubjectFrom("out", "plugin:mine.so"), "plugin:mine.so");  // where there is none
+  EXPECT_EQ(SubjectFrom("out", "native"), "native");
   OutputFolder folder;
   folder.record.command = "qualm audit --out /home/me/report";
   RecordedFinding finding = FindingOn("plugin:/home/me/mine.so", "matches_exact", "tail");

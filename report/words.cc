@@ -8,8 +8,10 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <regex>
+#include <system_error>
 
 namespace qualm::report {
 namespace {
@@ -144,6 +146,23 @@ std::string WithoutFolders(std::string_view text) {
     at += path.size();
   }
   return shorter;
+}
+
+std::string SubjectFrom(const std::string& place, const std::string& subject) {
+  constexpr std::string_view kPlugin = "plugin:";
+  namespace fs = std::filesystem;
+  const fs::path folder(place);
+  if (subject.starts_with(kPlugin) && folder.is_relative()) {
+    const fs::path file(subject.substr(kPlugin.size()));
+    // A name alone is looked for in several folders: the current one comes first.
+    std::error_code error;
+    if (file.is_relative() && (file.has_parent_path() || fs::exists(file, error))) {
+      const fs::path from =
+          file.lexically_normal().lexically_relative((folder / "").lexically_normal());
+      if (!from.empty()) return std::string(kPlugin) + from.string();
+    }
+  }
+  return WithoutFolders(subject);
 }
 
 std::string WithDecimals(const std::string& text) {

@@ -22,6 +22,9 @@ std::string Subjects(const std::vector<std::string>& names);
 
 // The text without folders of this machine: "/home/me/case.json" becomes "me/case.json".
 std::string WithoutFolders(std::string_view text);
+// The subject as a command in the folder `place` names it, where both that and a plugin's path are
+// relative to the same folder: "plugin:./a.so" becomes "plugin:../a.so". Without other folders.
+std::string SubjectFrom(const std::string& place, const std::string& subject);
 
 // The text with decimal numbers in place of hex floats. The decimals give the same float32 back (of
 // numbers that are none, the same float64): "0x1.8p+0" becomes "1.5".

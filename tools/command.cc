@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "core/io/json_text.h"
+#include "core/memory_limit.h"
 #include "core/status.h"
 #include "tools/terminal.h"
 
@@ -26,6 +27,14 @@ void AddSubjectOption(Verb& verb, CommonOptions& options, bool required) {
   VerbOption subjects = verb.Texts("--subject,-s", options.subjects,
                                    "who is judged (repeatable; see qualm list subjects)");
   if (required) subjects.Required();
+  // By the environment, which the processes of a campaign inherit.
+  const auto set = [](const std::string& size) {
+    ParseMemoryLimit(size, "--memory");
+    setenv(kMemoryLimitVariable, size.c_str(), /*overwrite=*/1);
+  };
+  verb.Text("--memory", set,
+            "what each process of a plugin or pipe may have, as 512M or 4G (2G if not given)")
+      .Called("SIZE");
 }
 
 void AddOutputOptions(Verb& verb, CommonOptions& options) {

@@ -35,6 +35,7 @@ inline constexpr EnvironmentVariable kEnvironment[] = {
     {"QUALM_FUZZ_WATCH", "fuzz targets", "a file that tells qualm fuzz what runs"},
     {"QUALM_GGML", "qualm_ggml.so", "the instruction set to load: haswell, haswell+generic"},
     {"QUALM_GGML_FOLDER", "qualm_ggml.so", "the folder of libggml-cpu-*.so"},
+    {"QUALM_MEMORY_LIMIT", "qualm", "what --memory would set: from 64M to 1024G (default 2G)"},
     {"QUALM_NAME_PYTHON", "qualm", "the Python that has library NAME: QUALM_LITERT_PYTHON"},
     {"QUALM_PLUGIN_DIR", "qualm", "where the modules of libraries lie, before the usual folders"},
     {"QUALM_PYTHON", "qualm", "the Python that has PyTorch"},

@@ -130,6 +130,8 @@ TEST_F(ForeignCommand, EachFailureOfAPluginIsAFindingOfItsKindWithItsCase) {
         Bad{"hang", "hang", "hung: gave no answer within 1000 ms"},
         Bad{"write-past", "memory", "touched-outside: wrote 1 byte past the end of y"},
         Bad{"modify-x", "memory", "modified-input: changed its input x at byte 1"},
+        Bad{"close-all", "crash", "crashed: closed the connection to qualm"},
+        Bad{"leave-folder", "memory", "left-behind: left another working directory"},
         Bad{"garbage-answer", "unknown", "garbage: "},
         Bad{"garbage-message", "unknown", "garbage: "}}) {
     const bool hangs = bad.kind == std::string("hang");
@@ -137,6 +139,13 @@ TEST_F(ForeignCommand, EachFailureOfAPluginIsAFindingOfItsKindWithItsCase) {
                    {hangs ? "QUALM_TIME_LIMIT_MS=1000" : "QUALM_TIME_LIMIT_MS=60000",
                     std::string("QUALM_BROKEN=") + bad.how});
   }
+  const Ran limited =
+      Qualm(1, {"check", "--op", "linear", "-n", "9", "-s", plugin, "--memory", "96M"},
+            {"QUALM_BROKEN=fill-file"});
+  EXPECT_TRUE(Has(limited.out, "wrote a file longer than 96 MiB (see --memory)")) << limited.out;
+  EXPECT_TRUE(Has(limited.err, "--memory 96M")) << "the command that repeats it";
+  const Ran none = Qualm(2, {"check", "--op", "linear", "-s", plugin, "--memory", "9"});
+  EXPECT_TRUE(Has(none.err, "--memory: '9' is no size of memory")) << none.err;
   const Ran version = Qualm(3, {"check", "-n", "1", "-s", plugin}, {"QUALM_BROKEN=wrong-version"});
   EXPECT_TRUE(Has(version.err, "built for version 99 of the plugin interface"));
 }

@@ -4,11 +4,15 @@
 // codes, s32 outputs: each is 7 where nothing is wrong. Add, dense rows or not: y = x + w, bytes.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cfenv>
+#include <clocale>
+#include <csetjmp>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +53,8 @@ int32_t* Row(const qualm_tensor* y, int64_t m) {
   return static_cast<int32_t*>(y->data) + m * y->strides[0];
 }
 
+std::jmp_buf never_set;
+
 // The compiler must not see that these never end, or where they point.
 volatile bool for_ever = true;
 volatile int32_t zero = 0;
@@ -87,6 +93,40 @@ void TakeMemory() {
 void LeaveAChild() {
   if (fork() == 0) {
     for (;;) pause();
+  }
+}
+
+// The same, in a group and session of its own, as a server starts.
+void LeaveADaemon() {
+  const pid_t first = fork();
+  if (first == 0) {
+    setsid();
+    if (fork() != 0) std::_Exit(0);
+    if (const char* const fifo = std::getenv("QUALM_FIFO"); fifo != nullptr) {
+      const pid_t self = getpid();
+      if (write(open(fifo, O_RDWR), &self, sizeof self) != sizeof self) std::abort();
+    }
+    for (;;) pause();
+  }
+  waitpid(first, nullptr, 0);
+}
+
+// Writes a file, which nobody sees, for as long as it may grow.
+void FillAFile() {
+  static const std::array<char, 1 << 20> bytes{};
+  const int file = memfd_create("filled", 0);
+  while (write(file, bytes.data(), bytes.size()) > 0) {
+  }
+}
+
+// Memory that two processes could share counts as nobody's.
+void ShareMemory() {
+  constexpr size_t kBytes = 16 << 20;
+  for (;;) {
+    void* const shared =
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared != MAP_FAILED) std::memset(shared, 1, kBytes);
+    usleep(10'000);
   }
 }
 
@@ -151,6 +191,11 @@ int32_t AddBytes(const qualm_problem* p) {
 
 void LeaveBehind() {
   if (Is("leave-rounding")) std::fesetround(FE_UPWARD);
+  if (Is("leave-folder") && chdir("/") != 0) std::abort();
+  if (Is("leave-mask")) umask(0777);
+  if (Is("leave-locale")) std::setlocale(LC_ALL, "C.UTF-8");
+  if (Is("leave-handler")) std::signal(SIGUSR2, SIG_IGN);
+  if (Is("leave-thread")) std::thread([] { Hang(); }).detach();
   if (Is("block-signal")) {
     sigset_t blocked;
     sigemptyset(&blocked);
@@ -299,6 +344,29 @@ int32_t Run(const qualm_problem* p) {
   if (Is("descriptors")) {
     while (dup(0) >= 0) {
     }
+    return QUALM_FAILED;
+  }
+  if (Is("leave-daemon")) LeaveADaemon();
+  if (Is("fill-file")) FillAFile();
+  if (Is("share-memory")) ShareMemory();
+  if (Is("stop")) raise(SIGSTOP);
+  if (Is("start-processes")) {
+    for (;;) LeaveAChild();
+  }
+  if (Is("jump")) std::longjmp(never_set, 1);
+  if (Is("leave-file")) static_cast<void>(dup(0));
+  if (Is("close-all")) {
+    for (int file = 0; file < 1024; ++file) close(file);
+  }
+  if (Is("use-memory-and-crash")) {
+    constexpr size_t kBytes = 8 << 20;
+    for (;;) {
+      void* volatile taken = std::malloc(kBytes);  // or the compiler sees that nobody reads it
+      std::memset(taken, 1, kBytes);
+    }
+  }
+  if (Is("keep-memory-and-refuse") && EachTime(3)) {
+    TakeMemory();
     return QUALM_FAILED;
   }
   if (Is("keep-memory") || (Is("keep-memory-later") && EachTime(2))) TakeMemory();

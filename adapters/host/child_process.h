@@ -5,6 +5,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -14,6 +16,11 @@
 namespace qualm {
 
 using EnvironmentChanges = std::vector<std::pair<std::string, std::string>>;
+
+// What foreign code may have where nobody says otherwise.
+inline constexpr uint64_t kMemoryLimitBytes = uint64_t{2} << 30;
+// "2048 MiB (see --memory)".
+std::string MemoryText(uint64_t bytes);
 
 struct ChildOptions {
   std::vector<std::string> arguments;  // the first is looked for in PATH unless it has a '/'
@@ -27,10 +34,13 @@ struct ChildOptions {
     int to = 0;
   };
   std::vector<Descriptor> descriptors;
+  // For the child and each process that it starts. Taken() tells who has more; nothing is refused.
+  uint64_t memory_limit_bytes = kMemoryLimitBytes;
 };
 
 // Started with posix_spawn, never forked bare, in a process group of its own, without the signal
-// dispositions of this process.
+// dispositions of this process. All that it starts ends with it, what has left the group within a
+// second, or when this process ends.
 class ChildProcess {
  public:
   // Throws Unavailable "cannot start ...".
@@ -44,14 +54,24 @@ class ChildProcess {
 
   // The process has ended, and waits to be reaped.
   bool Ended() const;
+  // "" or a sentence that says what it has taken too much of: memory, or processes. Looks ten times
+  // a second, however often it is asked.
+  std::string Taken();
   // Ends the process and its group, and says in a sentence how the process ended. `dying`: the
   // process is about to end by itself, and is killed only after two seconds. Until then `meanwhile`
   // is called again and again, to read what the process prints last: a process whose output nobody
   // reads would wait.
   std::string EndAndReap(bool dying, const std::function<void()>& meanwhile = nullptr);
+  // Once it has ended: it, or a process that it waited for, had taken three quarters of the memory
+  // that it may have. What it died of is then likely that.
+  bool took_its_memory() const { return took_its_memory_; }
 
  private:
   pid_t pid_ = 0;
+  uint64_t number_ = 0;  // of all children of this process
+  uint64_t memory_limit_bytes_;
+  std::chrono::steady_clock::time_point looked_;
+  bool took_its_memory_ = false;
 };
 
 // A file descriptor that closes itself.
@@ -73,6 +93,8 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
+// What EndAndReap says of a child that exits.
+std::string ExitText(int status);
 }  // namespace qualm
 
 #endif  // QUALM_ADAPTERS_HOST_CHILD_PROCESS_H_

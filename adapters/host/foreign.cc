@@ -1,34 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "adapters/host/foreign.h"
 
+#include <array>
 #include <atomic>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <utility>
 
 #include "core/contract.h"
+#include "core/memory_limit.h"
 #include "core/status.h"
 
 namespace qualm {
 namespace {
 
-// Hangs by name of the subject, over all its instances in this process.
-constexpr int kMostHangs = 3;
-std::mutex hangs_mutex;
-std::atomic<bool> any_hangs = false;  // most subjects never hang, and are asked often
-std::map<std::string, int>& Hangs() {
-  static std::map<std::string, int> hangs;
-  return hangs;
+// What costs seconds each time, and how often it may happen in this process to a subject.
+enum class Costly : uint8_t { kHang, kMemory, kFile };
+struct CostlyRow {
+  const char* what;
+  int most;
+};
+constexpr std::array<CostlyRow, 3> kCostly{
+    {{"hung", 3}, {"took all its memory", 10}, {"filled a file", 3}}};
+
+// By name of the subject, over all its instances.
+std::mutex counts_mutex;
+std::atomic<bool> any_counts = false;  // most subjects never do, and are asked often
+using Counts = std::array<int, kCostly.size()>;
+std::map<std::string, Counts>& AllCounts() {
+  static std::map<std::string, Counts> counts;
+  return counts;
+}
+
+void Count(const std::string& name, Costly costly) {
+  const std::scoped_lock lock(counts_mutex);
+  ++AllCounts()[name][static_cast<size_t>(costly)];
+  any_counts = true;
 }
 
 std::string GivenUp(const std::string& name) {
-  if (!any_hangs) return "";
-  const std::scoped_lock lock(hangs_mutex);
-  const auto at = Hangs().find(name);
-  if (at == Hangs().end() || at->second < kMostHangs) return "";
-  return "given up: it hung " + std::to_string(kMostHangs) + " times in this run";
+  if (!any_counts) return "";
+  const std::scoped_lock lock(counts_mutex);
+  const auto at = AllCounts().find(name);
+  if (at == AllCounts().end()) return "";
+  for (size_t i = 0; i < kCostly.size(); ++i) {
+    const auto& [what, most] = kCostly[i];
+    if (at->second[i] >= most) {
+      return "given up: it " + std::string(what) + " " + std::to_string(most) +
+             " times in this run";
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -45,6 +70,11 @@ int TimeLimitMs(int standard) {
                      "' is no time limit, expected milliseconds in 1.." + std::to_string(kMost));
   }
   return limit;
+}
+
+uint64_t MemoryLimitBytes(uint64_t standard) {
+  const char* text = std::getenv(kMemoryLimitVariable);
+  return text == nullptr ? standard : ParseMemoryLimit(text, kMemoryLimitVariable);
 }
 
 void SetNames(SubjectKind& kind, std::vector<std::string> names) {
@@ -89,9 +119,17 @@ Outcome ForeignSubject::Run(const Case& c, const RunContext& context) {
 }
 
 Outcome ForeignSubject::Confirmed(Outcome outcome, const Case& c, const RunContext& context) {
+  if (outcome.detail.starts_with(kFilledAFile)) Count(name_, Costly::kFile);
+  const bool ended = outcome.status == RunStatus::kCrashed || outcome.status == RunStatus::kHung ||
+                     outcome.status == RunStatus::kLeftBehind;
+  if (ended && took_its_memory()) {
+    Count(name_, Costly::kMemory);
+    if (outcome.status == RunStatus::kCrashed && outcome.detail.find("memory") == std::string::npos)
+      outcome.detail += ", when it had taken most of the memory that it may have (see --memory)";
+  }
   if (outcome.status != RunStatus::kHung) return outcome;
   if (machine_was_busy()) outcome = RunRaw(c, context);
-  if (outcome.status == RunStatus::kHung) CountHang();
+  if (outcome.status == RunStatus::kHung) Count(name_, Costly::kHang);
   return outcome;
 }
 
@@ -101,12 +139,6 @@ std::string ForeignSubject::InstructionSet() const {
 
 std::string ForeignSubject::Version() const {
   return info().version.empty() ? info().name : info().name + " " + info().version;
-}
-
-void ForeignSubject::CountHang() const {
-  const std::scoped_lock lock(hangs_mutex);
-  ++Hangs()[name_];
-  any_hangs = true;
 }
 
 Outcome Skipped(std::string why) { return Bad(RunStatus::kSkipped, std::move(why)); }

@@ -4,6 +4,7 @@
 #ifndef QUALM_ADAPTERS_HOST_FOREIGN_H_
 #define QUALM_ADAPTERS_HOST_FOREIGN_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,8 @@ namespace qualm {
 // The environment variable QUALM_TIME_LIMIT_MS, or `standard` where it is not set. Throws
 // InputError where its value is no time limit.
 int TimeLimitMs(int standard);
+// The environment variable QUALM_MEMORY_LIMIT in bytes, or `standard`. Throws alike.
+uint64_t MemoryLimitBytes(uint64_t standard);
 
 // Gives a kind its names, and KIND@all as the name of them all. Requires kind.kind, and of each
 // variant a member `name`.
@@ -41,6 +44,8 @@ class ForeignSubject : public BasicSubject {
 
   // Whether a hang was reported while the machine was so busy that it may have been no hang.
   virtual bool machine_was_busy() const = 0;
+  // Whether the last run ended a process that had taken most of the memory that it may have.
+  virtual bool took_its_memory() const = 0;
   // The name, contract and limits that the plugin or program gave when it started.
   virtual const PluginInfo& info() const = 0;
   // Throws Unavailable where the process reports another instruction set than `wanted` ("" takes
@@ -58,13 +63,11 @@ class ForeignSubject : public BasicSubject {
   // One run of a case that CannotRun let pass.
   virtual Outcome RunRaw(const Case& c, const RunContext& context) = 0;
   // The outcome of RunRaw, but a case that hung on a busy machine is asked again, alone. Counts the
-  // hangs of all instances of this name. After the third, CannotRun refuses every case, because
-  // each hang costs seconds.
+  // hangs of all instances of this name, how often one took all its memory, and the files that were
+  // filled. After 3, 10 or 3 CannotRun refuses every case: each costs seconds, or gigabytes.
   Outcome Confirmed(Outcome outcome, const Case& c, const RunContext& context);
 
  private:
-  void CountHang() const;
-
   std::string name_;
 };
 

@@ -106,6 +106,7 @@ Outcome Cleaned(Outcome outcome) {
 
 PipeSubject::PipeSubject(std::string name, PipeOptions options) : ForeignSubject(std::move(name)) {
   options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
+  options.memory_limit_bytes = MemoryLimitBytes(options.memory_limit_bytes);
   try {
     child_ = std::make_unique<PipeChild>(std::move(options));
   } catch (const Unavailable& error) {

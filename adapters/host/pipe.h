@@ -30,6 +30,7 @@ class PipeSubject : public ForeignSubject, public DotSubject {
 
   const PluginInfo& info() const override { return info_; }
   bool machine_was_busy() const override { return child_->machine_was_busy(); }
+  bool took_its_memory() const override { return child_->took_its_memory(); }
   // Keeps several cases in flight.
   std::vector<Outcome> RunMany(std::span<const Case> cases, const RunContext& context) override;
   std::string WhyNoDot() const override;

@@ -147,6 +147,7 @@ void PipeChild::Spawn() {
   ChildOptions child;
   child.arguments = options_.command;
   child.environment = options_.environment;
+  child.memory_limit_bytes = options_.memory_limit_bytes;
   child.descriptors = {
       {in[0].get(), STDIN_FILENO}, {out[1].get(), STDOUT_FILENO}, {err[1].get(), STDERR_FILENO}};
   process_.emplace(child);
@@ -249,6 +250,8 @@ PipeChild::Event PipeChild::NextLine(int limit_ms, size_t bytes_max, std::string
     }
     searched_ = read_.size();
     if (at_end_) return Event::kClosed;
+    taken_ = process_->Taken();
+    if (!taken_.empty()) return Event::kGreedy;
 
     if (last_look) {
       if (process_->Ended()) return Event::kClosed;
@@ -281,6 +284,7 @@ PipeChild::Event PipeChild::NextLine(int limit_ms, size_t bytes_max, std::string
 std::vector<Outcome> PipeChild::Ask(std::span<const Question> questions) {
   std::vector<Outcome> answers;
   if (questions.empty()) return answers;
+  took_its_memory_ = false;
   if (!process_) {
     try {
       Start();
@@ -329,6 +333,9 @@ Outcome PipeChild::Failed(Event event, size_t bytes_max) {
       return Bad(
           RunStatus::kHung,
           "gave no answer within " + std::to_string(options_.time_limit_ms) + " ms" + LastWords());
+    case Event::kGreedy:
+      EndAndReap(/*dying=*/false);
+      return Bad(RunStatus::kCrashed, taken_ + LastWords());
     case Event::kTooLong: {
       return Garbage("sent a line of more than " + std::to_string(bytes_max) + " bytes");
     }
@@ -357,6 +364,7 @@ std::string PipeChild::EndAndReap(bool dying) {
     if (stderr_.open()) DrainErrors();
   };
   std::string how = process_->EndAndReap(dying, drain);
+  took_its_memory_ = process_->took_its_memory();
   process_.reset();
   // Reads what a full pipe still holds.
   for (int i = 0; i < 16 && stderr_.open(); ++i) drain();

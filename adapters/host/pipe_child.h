@@ -28,6 +28,7 @@ struct PipeOptions {
   EnvironmentChanges environment;  // see ChildOptions
   int start_limit_ms = 60'000;     // until it has answered the hello: interpreters load libraries
   int time_limit_ms = 10'000;      // for each answer, from the one before it on
+  uint64_t memory_limit_bytes = kMemoryLimitBytes;  // that it, and each process it starts, may have
 };
 
 // Runs `text` by /bin/sh.
@@ -48,6 +49,9 @@ class PipeChild {
   // The last hang may be the machine's, not the child's.
   bool machine_was_busy() const { return patience_.machine_was_busy(); }
 
+  // The last answer is the end of a child that had taken most of the memory that it may have.
+  bool took_its_memory() const { return took_its_memory_; }
+
   // 0 if none is running.
   pid_t pid() const { return process_ ? process_->pid() : 0; }
 
@@ -63,7 +67,7 @@ class PipeChild {
   std::vector<Outcome> Ask(std::span<const Question> questions);
 
  private:
-  enum class Event : uint8_t { kLine, kClosed, kDeaf, kTimeout, kTooLong };
+  enum class Event : uint8_t { kLine, kClosed, kDeaf, kTimeout, kTooLong, kGreedy };
 
   void Start();
   void Spawn();
@@ -98,7 +102,9 @@ class PipeChild {
   size_t line_begin_ = 0;
   size_t searched_ = 0;  // read_ has no line end between line_begin_ and here
   bool at_end_ = false;  // the child's stdout has ended
-  std::string errors_;   // the last bytes of the child's stderr
+  bool took_its_memory_ = false;
+  std::string taken_;   // of which it had too much: see kGreedy
+  std::string errors_;  // the last bytes of the child's stderr
 };
 
 }  // namespace qualm

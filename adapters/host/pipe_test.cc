@@ -61,7 +61,8 @@ PipeOptions Options(const std::string& text, int time_limit_ms = 30'000) {
   return {.command = ShellCommand(text),
           .environment = {},
           .start_limit_ms = 60'000,
-          .time_limit_ms = time_limit_ms};
+          .time_limit_ms = time_limit_ms,
+          .memory_limit_bytes = uint64_t{128} << 20};
 }
 
 Outcome AskOne(PipeChild& child, const Case& c, bool want_acc = false) {
@@ -127,6 +128,9 @@ INSTANTIATE_TEST_SUITE_P(
                      "gave no answer within 2000 ms"},
         Misbehaviour{"flood_stdout", "cat /dev/zero", RunStatus::kGarbage,
                      "sent a line of more than 65792 bytes"},
+        // It looks for the end of a line, and keeps all it has read.
+        Misbehaviour{"take_memory", "tail /dev/zero", RunStatus::kCrashed,
+                     "took more than 128 MiB (see --memory) of memory"},
         Misbehaviour{"flood_lines", "yes", RunStatus::kGarbage,
                      "answered \"y\": byte 1: is not JSON"},
         Misbehaviour{"talk", "echo 'UserWarning: deprecated'; echo oops >&2; sleep 1",

@@ -70,6 +70,7 @@ void RegisterPluginSubjects() {
     const std::string file = name.substr(kPrefix.size());
     WorkerOptions options;
     options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
+    options.memory_limit_bytes = MemoryLimitBytes(options.memory_limit_bytes);
     options.plugin = FindPlugin(file);
     if (options.plugin.empty()) throw Unavailable("subject '" + name + "': no such file");
     auto subject = std::make_unique<PluginSubject>(name, std::move(options));

@@ -2,7 +2,9 @@
 #include "adapters/host/plugin_host.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -298,6 +300,7 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   std::string why = OutsideLimits(limits, c, context);
   if (why.empty()) why = WhyNotLaid(c, context);
   if (!why.empty()) return Bad(RunStatus::kSkipped, std::move(why));
+  if (!state_) state_.emplace();
 
   placement_.Lay(c, context,
                  {.read_slack_bytes = static_cast<size_t>(limits.read_slack_bytes),
@@ -375,7 +378,7 @@ Outcome PluginHost::CallOften(const qualm_problem& problem, const RunContext& co
   Outcome called;
   const auto call = [&] { called = Call(problem, context); };
   std::optional<Traces> traces;
-  if (context.watch) traces.emplace();
+  if (context.watch) traces.emplace(&*state_);
   for (int i = 0; i < context.calls && called.ok(); ++i) call();
   if (traces && called.ok()) {
     std::string left = traces->Left();
@@ -483,24 +486,41 @@ void ReportTrapsTo(int fd, Mailbox* mailbox) {
 namespace {
 
 // Memory that can be written counts, address space does not: rows that lie far apart take terabytes
-// of that. Sanitizers map as much for themselves, so under them there is no limit.
+// of that. Sanitizers map as much for themselves, so under them there is no limit. No file grows
+// further either, memory files and what stderr goes to included.
 void LimitMemory(uint64_t bytes) {
   const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
   if (!kSanitized) setrlimit(RLIMIT_DATA, &limit);
+  setrlimit(RLIMIT_FSIZE, &limit);
   const rlimit none{.rlim_cur = 0, .rlim_max = 0};
   setrlimit(RLIMIT_CORE, &none);  // crashes are expected here; dumping each takes seconds
 }
 
-// Exit statuses of the worker itself.
+// Exit statuses of the worker itself, beside kWorkerLostItsFiles.
 constexpr int kDone = 0;
 constexpr int kCannotLoadStatus = 3;
 constexpr int kBadUsage = 2;
 
+// A plugin that is out of memory refuses, throws or dies, whatever the case. Then it is not the
+// case that is told, but what earlier calls have kept.
+Outcome Explained(Outcome outcome, uint64_t calls) {
+  // Threads are counted now and then only: most calls take microseconds.
+  const bool failed =
+      outcome.status == RunStatus::kRefused || outcome.status == RunStatus::kCrashed;
+  if (!failed && (!outcome.ok() || calls % 64 != 0)) return outcome;
+  const std::string used_up = UsedUp();
+  if (used_up.empty()) return outcome;
+  std::string then =
+      failed ? ", then " + std::string(Name(outcome.status)) + ": " + outcome.detail : "";
+  return Bad(RunStatus::kLeftBehind, used_up + then);
+}
+
 int Serve(PluginHost& host, MessageChannel& channel, unsigned alarm_s) {
   std::vector<uint8_t> payload;
-  for (;;) {
+  for (uint64_t calls = 1;; ++calls) {
     const MessageChannel::Result received = channel.Receive(kMessageBytesMax, -1);
-    if (received == MessageChannel::Result::kClosed) return kDone;
+    if (received == MessageChannel::Result::kClosed)
+      return fcntl(kWorkerFd, F_GETFD) < 0 ? kWorkerLostItsFiles : kDone;
     if (received != MessageChannel::Result::kOk || channel.header().kind != MessageKind::kRun)
       return kBadUsage;
     const uint64_t sequence = channel.header().sequence;
@@ -511,7 +531,7 @@ int Serve(PluginHost& host, MessageChannel& channel, unsigned alarm_s) {
     alarm(alarm_s);
     Outcome outcome;
     try {
-      outcome = host.Run(request->c, request->context);
+      outcome = Explained(host.Run(request->c, request->context), calls);
     } catch (const std::bad_alloc&) {
       outcome = Bad(RunStatus::kSkipped, std::string(kNoMemoryLeft));
     }
@@ -542,6 +562,8 @@ int WorkerMain(int argc, char** argv) {
     return started_by_hand();
   }
   close(kWorkerMemoryFd);
+  // Processes that plugins leave stay in sight, whatever they do: they become this one's children.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   ReportTrapsTo(kWorkerFd, &mailboxes->from_worker());
   MessageChannel channel(kWorkerFd, &mailboxes->from_worker(), &mailboxes->to_worker());
   std::vector<uint8_t> payload;

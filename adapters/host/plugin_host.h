@@ -5,9 +5,11 @@
 #define QUALM_ADAPTERS_HOST_PLUGIN_HOST_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "adapters/host/placement.h"
+#include "adapters/host/traces.h"
 #include "adapters/host/worker_message.h"
 #include "adapters/qualm_plugin.h"
 #include "core/case.h"
@@ -34,6 +36,7 @@ class PluginHost {
   qualm_plugin plugin_{};
   PluginInfo info_;
   Placement placement_;
+  std::optional<ProcessState> state_;  // before the first call
 };
 
 // From now on a SIGSEGV, SIGBUS, SIGFPE or SIGILL first sends a Trap to `fd` and wakes the reader

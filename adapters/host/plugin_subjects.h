@@ -22,6 +22,7 @@ class PluginSubject : public ForeignSubject {
 
   const PluginInfo& info() const override { return worker_.info(); }
   bool machine_was_busy() const override { return worker_.machine_was_busy(); }
+  bool took_its_memory() const override { return worker_.took_its_memory(); }
 
  protected:
   std::string CannotSend(const Case& c) const override;

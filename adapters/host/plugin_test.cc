@@ -70,6 +70,13 @@ std::string LoadError(WorkerOptions options) {
   return Refusal<Unavailable>([&] { const Worker worker(std::move(options)); });
 }
 
+// A new folder for files by which plugins remember.
+std::string FileOf(const std::string& name) {
+  const std::string file = testing::TempDir() + "qualm-" + std::to_string(getpid()) + name;
+  std::filesystem::remove(file);
+  return file;
+}
+
 struct Misbehaviour {
   const char* how;
   RunStatus status;
@@ -125,10 +132,13 @@ INSTANTIATE_TEST_SUITE_P(
         Misbehaviour{"ignore-segv", RunStatus::kCrashed, "killed by SIGSEGV"},
         Misbehaviour{"entry-ignore-segv", RunStatus::kTouchedOutside,
                      "past the end of y (SIGSEGV)"},
-        Misbehaviour{"descriptors", RunStatus::kRefused, "said no"},
+        Misbehaviour{"descriptors", RunStatus::kLeftBehind,
+                     "kept every file that its process may open, then refused: said no"},
         // Though the connection stays open.
         Misbehaviour{"leave-a-child-and-exit", RunStatus::kCrashed, "exit status 17"},
-        Misbehaviour{"close-socket", RunStatus::kCrashed, "exit status 0"},
+        Misbehaviour{"close-socket", RunStatus::kCrashed, "closed the connection to qualm, as a"},
+        Misbehaviour{"close-all", RunStatus::kCrashed, "closed the connection to qualm, as a"},
+        Misbehaviour{"jump", RunStatus::kCrashed, "killed by SIG"},
         Misbehaviour{"close-and-stay", RunStatus::kCrashed, "closed its connection"},
         Misbehaviour{"refuse", RunStatus::kRefused, "said no [31m"},
         Misbehaviour{"refuse-silently", RunStatus::kRefused, "gave no reason"},
@@ -276,6 +286,105 @@ TEST(Plugin, ASwallowedSignalIsAHang) {
   EXPECT_EQ(Name(worker.Run(SmallCase(), {}).status), "hung");
 }
 
+TEST(Plugin, AProcessThatStopsItselfIsAHang) {
+  WorkerOptions options = Broken("stop");
+  options.time_limit_ms = 300;
+  Worker worker(options);
+  EXPECT_EQ(Name(worker.Run(SmallCase(), {}).status), "hung");
+}
+
+// Whatever a plugin takes without end, there is a limit that ends it, and the next case is asked.
+TEST(Plugin, WhatItTakesIsLimited) {
+  for (const auto& [how, detail] : std::vector<std::pair<const char*, const char*>>{
+           {"fill-file", "wrote a file longer than 128 MiB (see --memory)"},
+           {"share-memory", "took more than 160 MiB (see --memory) of memory"},
+           {"start-processes", "started more than 1000 processes"}}) {
+    WorkerOptions options = Broken(how);
+    options.memory_limit_bytes = int64_t{128} << 20;
+    if (kSanitized && std::string_view(how) == "share-memory") continue;  // which take much more
+    Worker worker(options);
+    for (int round = 0; round < 2; ++round) {
+      const Outcome outcome = worker.Run(SmallCase(), {});
+      EXPECT_EQ(Name(outcome.status), "crashed") << how;
+      EXPECT_EQ(outcome.detail, detail) << how;
+    }
+  }
+}
+
+// What makes a case fail is then what was kept, and not the case.
+TEST(Plugin, ARefusalForWantOfMemoryIsNamed) {
+  if (kSanitized) GTEST_SKIP() << "no memory limit under sanitizers";
+  Worker worker(Broken("keep-memory-and-refuse"));
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_TRUE(worker.Run(SmallCase(), {}).ok());
+    EXPECT_TRUE(worker.Run(SmallCase(), {}).ok());
+    const Outcome outcome = worker.Run(SmallCase(), {});
+    EXPECT_EQ(Name(outcome.status), "left-behind") << outcome.detail;
+    EXPECT_TRUE(std::regex_match(
+        outcome.detail,
+        std::regex(
+            "kept [0-9]+ MiB of the 2048 that its process may have, then refused: said no.*")))
+        << outcome.detail;
+  }
+}
+
+// Each time costs as long as it takes to touch all that memory.
+TEST(Plugin, OneThatTakesAllItsMemoryIsToldSoAndGivenUp) {
+  if (kSanitized) GTEST_SKIP() << "no memory limit under sanitizers";
+  WorkerOptions options = Broken("use-memory-and-crash");
+  options.memory_limit_bytes = int64_t{512} << 20;  // more than this process has
+  PluginSubject subject("plugin:takes-all", options);
+  Case c = SmallCase();
+  c.x_q.zero_point = {0};
+  for (int i = 0; i < 10; ++i) {
+    const Outcome outcome = subject.Run(c, {});
+    EXPECT_EQ(Name(outcome.status), "crashed");
+    EXPECT_TRUE(outcome.detail.starts_with("killed by SIGSEGV")) << outcome.detail;
+    EXPECT_NE(outcome.detail.find("had taken most of the memory"), std::string::npos)
+        << outcome.detail;
+  }
+  EXPECT_EQ(subject.Run(c, {}).detail, "given up: it took all its memory 10 times in this run");
+}
+
+TEST(Plugin, OneThatFillsFilesIsGivenUp) {
+  WorkerOptions options = Broken("fill-file");
+  options.memory_limit_bytes = int64_t{64} << 20;
+  PluginSubject subject("plugin:fills-files", options);
+  Case c = SmallCase();
+  c.x_q.zero_point = {0};
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Name(subject.Run(c, {}).status), "crashed");
+  EXPECT_EQ(subject.Run(c, {}).detail, "given up: it filled a file 3 times in this run");
+}
+
+// A daemon leaves the group of processes that ends with the worker.
+TEST(Plugin, ADaemonEndsSoonAfterTheWorker) {
+  const std::string fifo = FileOf("fifo-of-a-daemon");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const int told = open(fifo.c_str(), O_RDWR);
+  WorkerOptions options = Broken("leave-daemon");
+  options.environment.emplace_back("QUALM_FIFO", fifo);
+  pid_t daemon = 0;
+  {
+    Worker worker(options);
+    EXPECT_TRUE(worker.Run(SmallCase(), {}).ok());
+    ASSERT_EQ(read(told, &daemon, sizeof daemon), static_cast<ssize_t>(sizeof daemon));
+  }
+  close(told);
+  unlink(fifo.c_str());
+  const int end = static_cast<int>(syscall(SYS_pidfd_open, daemon, 0));
+  const auto ended = [&] {
+    pollfd waiting{.fd = end, .events = POLLIN, .revents = 0};
+    return end < 0 || poll(&waiting, 1, 0) == 1;
+  };
+  // Others are looked for once a second at most, when a worker ends.
+  for (int i = 0; i < 100 && !ended(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const Worker another(Broken("nothing"));
+  }
+  EXPECT_TRUE(ended());
+  if (end >= 0) close(end);
+}
+
 TEST(Plugin, AProcessLeftBehindEndsWithTheWorker) {
   std::set<pid_t> left;
   {
@@ -313,7 +422,7 @@ TEST(Plugin, MemoryThatItKeepsIsNamed) {
   EXPECT_EQ(Name(later.status), "crashed") << later.detail;
   EXPECT_EQ(later.detail, "uses up the memory of its process from call to call");
   const Outcome at_once = Worker(Broken("keep-memory")).Run(larger, {});
-  EXPECT_EQ(Name(at_once.status), "crashed") << at_once.detail;
+  EXPECT_EQ(Name(at_once.status), "left-behind") << at_once.detail;
   EXPECT_NE(at_once.detail.find("took all the memory"), std::string::npos) << at_once.detail;
 }
 
@@ -395,13 +504,6 @@ TEST(Plugin, ASkippedCaseEndsNoWorker) {
     EXPECT_EQ(Name(worker.Run(SmallCase(), {}).status), "skipped");
     EXPECT_EQ(worker.pid(), before);
   }
-}
-
-// A new folder for files by which plugins remember.
-std::string FileOf(const std::string& name) {
-  const std::string file = testing::TempDir() + "qualm-" + std::to_string(getpid()) + name;
-  std::filesystem::remove(file);
-  return file;
 }
 
 TEST(Plugin, AWorkerThatDoesNotStartAgainIsReportedEachTime) {
@@ -534,6 +636,14 @@ TEST(Plugin, WhatItLeavesBehindIsNamed) {
   for (const auto& [how, detail] : std::vector<std::pair<const char*, const char*>>{
            {"leave-rounding", "left another floating-point control word"},
            {"block-signal", "left another signal mask: signal 10"},
+           {"leave-folder", "left another working directory"},
+           {"leave-mask", "left another mask of new files (umask)"},
+           {"leave-locale", "left another locale"},
+           {"leave-handler", "left another handler of signal 12"},
+           {"leave-thread", "kept 1 threads for each call"},
+           {"leave-a-child", "kept 1 processes for each call"},
+           {"leave-daemon", "kept 1 processes for each call"},
+           {"leave-file", "kept 1 open files for each call"},
            {"leak", "bytes of memory for each call"}}) {
     if (std::string_view(how) == "leak" && kSanitized) continue;
     Worker worker(Broken(how));

@@ -63,6 +63,8 @@ void Worker::Spawn(const std::string& worker_path) {
   child.arguments = {worker_path, options_.plugin, std::to_string(options_.time_limit_ms),
                      std::to_string(options_.memory_limit_bytes)};
   child.environment = options_.environment;
+  // The worker's own limit counts no code and no shared memory: it refuses before this one ends it.
+  child.memory_limit_bytes = options_.memory_limit_bytes / 4 * 5;
   // In this order: where the parent's own stdin is closed, the socket may be number 0.
   const FileDescriptor memory(Mailboxes::Create());
   child.descriptors = {{theirs.get(), kWorkerFd},
@@ -83,6 +85,7 @@ void Worker::Start() {
   const Result result = Receive(kHelloBytesMax);
   if (result == Result::kTimeout) {
     EndAndReap(/*dying=*/false);
+    if (!taken_.empty()) throw Unavailable(who + taken_ + " while it was loaded");
     throw Unavailable(who + "could not be loaded within " + std::to_string(options_.time_limit_ms) +
                       " ms");
   }
@@ -120,9 +123,12 @@ void Worker::Start() {
 Result Worker::Receive(size_t bytes_max) {
   patience_.Begin(process_->pid(), options_.time_limit_ms);
   bool ended = false, gone = false;  // gone: and what it sent last has been read
+  taken_.clear();
   const Result result = channel_->Receive(bytes_max, patience_.MillisecondsLeft(), [&] {
     gone = ended;
     if (gone) return 0;
+    taken_ = process_->Taken();
+    if (!taken_.empty()) return 0;
     ended = process_->Ended();
     return ended ? 1 : patience_.MillisecondsLeft();  // once more, for what it sent last
   });
@@ -130,7 +136,12 @@ Result Worker::Receive(size_t bytes_max) {
 }
 
 Outcome Worker::Run(const Case& c, const RunContext& context) {
+  took_its_memory_ = false;
   Outcome outcome = Ask(c, context);
+  // What it keeps is gone with it, and disturbs no later case.
+  const bool ends =
+      outcome.status == RunStatus::kCrashed || outcome.status == RunStatus::kLeftBehind;
+  if (ends && process_) EndAndReap(/*dying=*/false);
   if (outcome.status != RunStatus::kSkipped || outcome.detail != kNoMemoryLeft) return outcome;
   if (answers_ == 1) return outcome;  // the case is too large
   const bool had_large_ones = largest_question_ > kLargeQuestion;
@@ -179,9 +190,17 @@ Outcome Worker::Failed(Result result) {
   switch (result) {
     case Result::kTimeout:
       EndAndReap(/*dying=*/false);
+      if (!taken_.empty()) return Bad(RunStatus::kCrashed, taken_);
       return Bad(RunStatus::kHung,
                  "gave no answer within " + std::to_string(options_.time_limit_ms) + " ms");
-    case Result::kClosed: return Bad(RunStatus::kCrashed, EndAndReap(/*dying=*/true));
+    case Result::kClosed: {
+      std::string how = EndAndReap(/*dying=*/true);
+      const bool lost = how == ExitText(kWorkerLostItsFiles);
+      if (how == "killed by " + SignalName(SIGXFSZ))
+        how = std::string(kFilledAFile) + MemoryText(options_.memory_limit_bytes);
+      return Bad(RunStatus::kCrashed,
+                 lost ? "closed the connection to qualm, as a loop over all files does" : how);
+    }
     case Result::kOk:
     case Result::kGarbage: break;
   }
@@ -219,6 +238,7 @@ std::string Worker::EndAndReap(bool dying) {
   socket_.Close();
   mailboxes_->to_worker().Wake();  // so that it sees that at once
   std::string how = process_->EndAndReap(dying);
+  took_its_memory_ = process_->took_its_memory();
   process_.reset();
   return how;
 }

@@ -27,8 +27,9 @@ struct WorkerOptions {
   std::string plugin;              // path of the shared object
   EnvironmentChanges environment;  // see ChildOptions
   int time_limit_ms = 10'000;      // for loading, and for each run
-  // Address space; not under sanitizers, which cannot live with a limit.
-  uint64_t memory_limit_bytes = uint64_t{4} << 30;
+  // Of memory that it can write, where nothing more is given it, and of what it has at once. The
+  // former not under sanitizers, which cannot live with a limit.
+  uint64_t memory_limit_bytes = kMemoryLimitBytes;
 };
 
 // Not thread-safe: one per thread. Each has its own process.
@@ -50,6 +51,9 @@ class Worker {
 
   // The last hang may be the machine's, not the plugin's.
   bool machine_was_busy() const { return patience_.machine_was_busy(); }
+
+  // The last run ended its process, which had taken most of the memory that it may have.
+  bool took_its_memory() const { return took_its_memory_; }
 
   // 0 if none is running.
   pid_t pid() const { return process_ ? process_->pid() : 0; }
@@ -75,6 +79,8 @@ class Worker {
   std::optional<Mailboxes> mailboxes_;
   int64_t answers_ = 0;          // of this process
   size_t largest_question_ = 0;  // that it was sent, in bytes
+  bool took_its_memory_ = false;
+  std::string taken_;  // of which it had too much, when it was last waited for
   Patience patience_;
   std::optional<MessageChannel> channel_;
   std::vector<uint8_t> payload_;

@@ -28,6 +28,11 @@ namespace qualm {
 inline constexpr int kWorkerFd = 3;
 // The memory of the mailboxes.
 inline constexpr int kWorkerMemoryFd = 4;
+// Exit status of a worker whose end of the socket somebody closed: foreign code, which may close
+// whatever is open in its process.
+inline constexpr int kWorkerLostItsFiles = 97;
+// What a worker that died of SIGXFSZ did.
+inline constexpr std::string_view kFilledAFile = "wrote a file longer than ";
 // Longest message either side accepts, and so the largest problem a worker can be given.
 inline constexpr size_t kMessageBytesMax = size_t{1} << 30;
 // The worker's reason for a case that it has no memory for.

@@ -3,6 +3,7 @@
 #include "adapters/libraries/libraries.h"
 
 #include <qualm_unusable.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -297,6 +298,7 @@ std::unique_ptr<ForeignSubject> Start(const Library& library, const LibraryName&
   }
   WorkerOptions options;
   options.time_limit_ms = TimeLimitMs(options.time_limit_ms);
+  options.memory_limit_bytes = MemoryLimitBytes(options.memory_limit_bytes);
   options.plugin = FindModule(std::string(name.option));
   if (options.plugin.empty()) {
     throw Unavailable("subject '" + std::string(name.name) + "': " + std::string(name.option) +
@@ -319,6 +321,8 @@ std::string CacheFolder() {
   const std::string xdg = variable("XDG_CACHE_HOME");
   return (xdg.empty() ? variable("HOME") + "/.cache" : xdg) + "/qualm";
 }
+
+bool CanRun(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
 
 void RegisterLibraries() {
   for (Library& library : Libraries()) {

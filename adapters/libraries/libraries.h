@@ -61,6 +61,8 @@ void RegisterLibraries();
 // Where scripts/bootstrap puts what no package manager installs: QUALM_CACHE_DIR, else qualm in
 // XDG_CACHE_HOME, else in ~/.cache.
 std::string CacheFolder();
+// Whether there is such a program and this user may run it: the folder may be another user's.
+bool CanRun(const std::string& path);
 
 // PyTorch, in a Python process (torch_child.py) of TorchPython (adapters/registry.h).
 std::string WhyNoTorch();

@@ -3,7 +3,6 @@
 #include <glob.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,7 +34,7 @@ std::string OwnPython() { return CacheFolder() + "/torch/bin/python"; }
 // Looks into the folders where Python looks for packages. Asking a Python costs more than all else
 // that happens when a command starts. An import that fails is told when the subject is made.
 bool TorchIsThere() {
-  if (std::getenv("QUALM_PYTHON") != nullptr || std::filesystem::exists(OwnPython())) return true;
+  if (std::getenv("QUALM_PYTHON") != nullptr || CanRun(OwnPython())) return true;
   std::vector<std::string> folders = {"/usr/lib/python3/dist-packages",
                                       "/usr/local/lib/python3*/dist-packages",
                                       "/usr/local/lib/python3*/site-packages"};
@@ -61,7 +60,7 @@ bool TorchIsThere() {
 std::string TorchPython() {
   if (const char* python = std::getenv("QUALM_PYTHON")) return python;
   for (const std::string& own : {OwnPython(), std::string("/usr/bin/python3")}) {
-    if (std::filesystem::exists(own)) return own;
+    if (CanRun(own)) return own;
   }
   return "python3";
 }

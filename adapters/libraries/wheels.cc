@@ -2,7 +2,6 @@
 // Python packages behind a pipe: NAME_child.py (library_child.py is what they share) runs in the
 // virtual environment NAME that scripts/install-wheel makes.
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -38,8 +37,7 @@ std::string WheelPython(std::string_view wheel) {
 std::string WhyNoWheel(std::string_view wheel) {
   if (FindModule(ChildOf(wheel)).empty())
     return ChildOf(wheel) + " not found: set QUALM_PLUGIN_DIR to its folder";
-  if (std::getenv(VariableOf(wheel).c_str()) != nullptr ||
-      std::filesystem::exists(WheelPython(wheel))) {
+  if (std::getenv(VariableOf(wheel).c_str()) != nullptr || CanRun(WheelPython(wheel))) {
     return "";
   }
   return "the Python package " + std::string(wheel) +

@@ -3,6 +3,7 @@
 // for: nothing grows with what a child claims.
 #include "core/io/pipe_json.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -68,8 +69,12 @@ class AnswerReader {
         const bool is_number = SpellsFloat(text) && ParseFloatText(text).has_value();
         WrongType(is_number ? "a string" : "the string " + Shown(text));
       }
+      // Python's float.hex writes a NaN so. Which one it is nobody says.
+      const bool any_nan = text == "nan" || text == "-nan";
       const std::optional<uint32_t> code =
-          SpellsFloat(text) ? CodeOfText(tensor_->dtype(), text) : std::nullopt;
+          any_nan             ? CodeOf(tensor_->dtype(), std::numeric_limits<float>::quiet_NaN())
+          : SpellsFloat(text) ? CodeOfText(tensor_->dtype(), text)
+                              : std::nullopt;
       if (!code) WrongType("the string " + Shown(text));
       RequireRoom();
       tensor_->SetBits(filled_++, *code);

@@ -246,6 +246,9 @@ TEST(PipeAnswer, FloatsArriveWithTheirBits) {
   };
   EXPECT_EQ(bits(R"("nan:7fc00001", "-inf", "-0x0p+0")"),
             (std::vector<uint32_t>{0x7FC00001, 0xFF800000, 0x80000000}));
+  // Any NaN will do.
+  EXPECT_EQ(bits(R"("nan", 1, "-nan")"),
+            (std::vector<uint32_t>{0x7FC00000, 0x3F800000, 0x7FC00000}));
   EXPECT_EQ(bits("0.1, -0.0, 1e-45"), (std::vector<uint32_t>{0x3DCCCCCD, 0x80000000, 1}));
   // Rounded once, not through double: the nearest float32 is the larger one.
   EXPECT_EQ(bits("1.00000005960464477539062500001, 16777217, 18446744073709551615"),
@@ -337,7 +340,7 @@ TEST(PipeAnswer, WhatIsHostileIsNamed) {
   const std::vector<Hostile> floats = {
       {R"({"id": 1, "y": [1, 2, 1e39]})", "y[2]: \"1e39\" is beyond float32"},
       {R"({"id": 1, "y": [1, 2, "0x1.0000001p+0"]})", "y[2]: is the string"},
-      {R"({"id": 1, "y": [1, 2, "nan"]})", "y[2]: is the string \"nan\", expected a float32"},
+      {R"({"id": 1, "y": [1, 2, "NaN"]})", "y[2]: is the string \"NaN\", expected a float32"},
       {R"({"id": 1, "y": [1, 2, "0.5"]})", "y[2]: is the string"},
       {R"({"id": 1, "y": [1, 2, "inf", 3]})", "y: has more than 3 values"},
   };

@@ -557,7 +557,9 @@ bool Holds(const Weighed& each) {
   const bool narrow = each.causes.size() == 1 && is_at(CauseStage::kAccumulate) &&
                       each.causes.front()->kind == FindingKind::kPairSaturation &&
                       each.bits >= kSurely;
-  const int64_t right = each.unworded ? each.bits >= kSurely ? 4 * each.bearing_out : -1
+  // What takes a condition that nobody has a word for is told with the share of the answers.
+  const bool sure = each.causes.size() == 1 && each.bits >= kSurely;
+  const int64_t right = each.unworded ? (sure ? 4 * each.bearing_out : -1)
                         : narrow      ? each.bearing_out
                                       : 0;
   return each.against <= right && 4 * each.otherwise <= each.bearing_out;
@@ -665,11 +667,13 @@ class Decision {
   }
 
  private:
-  // The explanations that are worth as much as the first one, but for a few bits.
+  // The explanations that are worth as much as the first one, but for a few bits, and take no
+  // condition where it takes none.
   std::vector<const Weighed*> Alike(const std::vector<const Weighed*>& rules) const {
     std::vector<const Weighed*> alike;
     for (const Weighed* rule : rules) {
-      if (rule->bits > rules.front()->bits - kAhead) alike.push_back(rule);
+      const bool as_wide = rule->where.text.empty() || !rules.front()->where.text.empty();
+      if (as_wide && rule->bits > rules.front()->bits - kAhead) alike.push_back(rule);
     }
     return alike;
   }

@@ -455,7 +455,8 @@ class Examiner {
   };
 
   // The hypothesis under each condition that holds of every answer, and under none.
-  std::vector<Fit> Fits(const Tested& tested) const {
+  // Without `chance` only those that the answers show by more than chance.
+  std::vector<Fit> Fits(const Tested& tested, bool chance = false) const {
     const Shape base = ShapeOf(base_);
     const double found = BitsSaved(base_, RightOutput(base_, model_), actual_, actual_);
     std::vector<Fit> fits;
@@ -495,7 +496,7 @@ class Examiner {
         // Faults that are known beside it hide it now and then.
         const int64_t hidden = established_.empty() ? 0 : weighed.bearing_out / 10;
         if (certain > 0 || weighed.against > hidden || lost > hidden ||
-            Log2Choose(in + out, out) < where.bits + kMargin)
+            (!chance && Log2Choose(in + out, out) < where.bits + kMargin))
           continue;
         weighed.where.text = where.text;
         weighed.where.holds = [holds = where.holds](const Case& c) { return holds(ShapeOf(c)); };
@@ -528,53 +529,76 @@ class Examiner {
     return fits;
   }
 
+  // Whether conditions on sizes say different things of a case.
+  static bool SizesDiffer(const std::vector<Fit>& fits, const Shape& shape) {
+    std::set<bool> said;
+    for (const Fit& fit : fits)
+      if (fit.where.size_of != nullptr) said.insert(fit.where.holds(shape));
+    return said.size() > 1;
+  }
+
   // Several conditions may hold of all answers so far. Asks about cases on which they differ, until
-  // one is left, and then about others within it and outside of it.
+  // one is left; and then about those on which that one differs from what the answers only may
+  // show.
   void TellConditionsApart(Tested& tested) {
     constexpr uint64_t kMostTries = 4000;
-    constexpr int kMostCalls = 40, kMostOfOne = 8;
-    std::vector<Fit> fits = LikelyFits(tested);
+    constexpr int kMostCalls = 48;
+    std::vector<Fit> fits, rivals;
+    const auto weigh = [&] {
+      fits = LikelyFits(tested);
+      rivals = fits.size() <= 2 ? Fits(tested, true) : fits;
+    };
+    weigh();
     int calls = 0;
     bool differ = false;
-    std::array<int, 2> of_one{};  // outside, within
-    for (uint64_t i = 0; i < kMostTries && calls < kMostCalls && fits.size() > 1; ++i) {
+    for (uint64_t i = 0; i < kMostTries && calls < kMostCalls && rivals.size() > 1; ++i) {
       const uint64_t seed = MixSeed(kSeed + 1, i);
       std::optional<Case> c = i % 4 == 3 ? Drawn(kMostTries + i) : Varied(base_, seed);
       if (c && i % 2 == 1) c = Reduced(*c, seed);
       if (!c || Refused(*c)) continue;
       const Shape shape = ShapeOf(*c);
-      const auto conditions = fits | std::views::drop(1);  // behind the one that always holds
+      const auto conditions = rivals | std::views::drop(1);  // behind the one that always holds
       const auto holding =
           std::ranges::count_if(conditions, [&](const Fit& fit) { return fit.where.holds(shape); });
-      const bool one = conditions.size() == 1;
-      differ |= holding != 0 && holding != std::ssize(conditions);
-      int& asked = of_one[holding > 0 ? 1 : 0];
-      if (one ? asked == kMostOfOne : holding == 0 || holding == std::ssize(conditions)) continue;
+      const bool told = holding == 0 || holding == std::ssize(conditions);
+      if (told && fits.size() > 1) continue;
+      differ |= SizesDiffer(fits, shape);
       const Predicted without = Predict(*c, {}, RightOutput(*c, model_));
       const Predicted predicted = Predict(*c, tested.causes, without.alone);
       if (predicted == without) continue;
       const Outcome outcome = subject_.Run(*c, context_);
       ++calls;
       ++examination_.asked;
-      asked += one ? 1 : 0;
       if (!outcome.ok() || outcome.y.shape() != predicted.alone.shape()) continue;
       Hold(predicted, *c, without, outcome.y, i % 4 != 3, tested);
       const size_t before = fits.size();
-      fits = LikelyFits(tested);
+      weigh();
       differ &= fits.size() == before;
     }
-    // Either one may be it where no case told them apart that could have.
+    // Any of several sizes may be it where no case told them apart that could have. Of modes the
+    // first is the likeliest.
     tested.unworded = fits.size() == 1 || (fits.size() > 2 && differ);
   }
 
   Examination Result() {
     std::vector<Examination::Weighed>& weighed = examination_.weighed;
     for (const Tested& tested : tested_) weighed.push_back(Weigh(tested));
-    const auto best = std::ranges::max_element(weighed, {}, &Examination::Weighed::bits);
-    if (best != weighed.end() && !best->where.text.empty()) {
-      Tested& tested = tested_[static_cast<size_t>(best - weighed.begin())];
-      if (!tested.refuted) TellConditionsApart(tested);
-      *best = Weigh(tested);
+    // No condition is told that has not been held to further cases: first those of single causes.
+    constexpr int kMostHeld = 4;
+    std::vector<size_t> conditional;
+    for (size_t at = 0; at < weighed.size(); ++at)
+      if (!weighed[at].where.text.empty()) conditional.push_back(at);
+    std::ranges::sort(conditional, {}, [&](size_t at) {
+      return std::pair(weighed[at].causes.size(), -weighed[at].bits);
+    });
+    int held = 0;
+    for (const size_t at : conditional) {
+      Tested& tested = tested_[at];
+      if (held++ < kMostHeld && !tested.refuted)
+        TellConditionsApart(tested);
+      else
+        tested.unworded = true;
+      weighed[at] = Weigh(tested);
     }
     MostWorthFirst(weighed);
     return std::move(examination_);

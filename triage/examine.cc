@@ -538,12 +538,13 @@ class Examiner {
   }
 
   // Several conditions may hold of all answers so far. Asks about cases on which they differ, until
-  // one is left; and then about those on which that one differs from what the answers only may
-  // show.
+  // one is left; then about those on which that one differs from what the answers only may show,
+  // and about some others within it and outside of it.
   void TellConditionsApart(Tested& tested) {
     constexpr uint64_t kMostTries = 4000;
-    constexpr int kMostCalls = 48;
+    constexpr int kMostCalls = 48, kMostOfNoDispute = 8;
     std::vector<Fit> fits, rivals;
+    std::array<int, 2> of_no_dispute{};  // outside, within
     const auto weigh = [&] {
       fits = LikelyFits(tested);
       rivals = fits.size() <= 2 ? Fits(tested, true) : fits;
@@ -561,7 +562,8 @@ class Examiner {
       const auto holding =
           std::ranges::count_if(conditions, [&](const Fit& fit) { return fit.where.holds(shape); });
       const bool told = holding == 0 || holding == std::ssize(conditions);
-      if (told && fits.size() > 1) continue;
+      int& undisputed = of_no_dispute[holding > 0 ? 1 : 0];
+      if (told && fits.size() > 1 && (fits.size() > 2 || undisputed == kMostOfNoDispute)) continue;
       differ |= SizesDiffer(fits, shape);
       const Predicted without = Predict(*c, {}, RightOutput(*c, model_));
       const Predicted predicted = Predict(*c, tested.causes, without.alone);
@@ -569,6 +571,7 @@ class Examiner {
       const Outcome outcome = subject_.Run(*c, context_);
       ++calls;
       ++examination_.asked;
+      undisputed += told ? 1 : 0;
       if (!outcome.ok() || outcome.y.shape() != predicted.alone.shape()) continue;
       Hold(predicted, *c, without, outcome.y, i % 4 != 3, tested);
       const size_t before = fits.size();

@@ -49,6 +49,7 @@ struct Replay {
   std::map<std::string, std::map<std::string, int64_t>>
       golden;                               // convention or "-" -> judgement -> n
   std::map<std::string, int64_t> skipped;   // reason -> n
+  std::string inapplicable;                 // a claim, and the contract that it does not belong to
   std::map<std::string, int64_t> observed;  // how the answers in case files are -> n
   SumsOfRun sums;
   std::vector<Regression> regressions;
@@ -142,6 +143,10 @@ void ReplayCase(const std::string& file, const Case& c, const Options& options, 
       const std::string name = FullName(c.op, property) + " " + file;
       fails |= verdict.failed();
       judged |= verdict.failed() || verdict.judgement == Judgement::kPassed;
+      if (verdict.judgement == Judgement::kNotApplicable && !wanted.empty())
+        replay.inapplicable =
+            fmt::format("{} does not apply to {} under its contract {}", FullName(c.op, property),
+                        memo.name(), memo.contract(c.op).text());
       Take(c, property, memo, std::move(verdict), name, {file, own.of(c.op)}, replay);
       return true;
     });
@@ -245,7 +250,8 @@ void ReplayGolden(const std::string& file, const std::vector<Subject*>& subjects
 
 std::string WhyNothing(const Replay& replay) {
   if (replay.session.totals.cases == 0) return "there was no case";
-  return replay.skipped.empty() ? "no property applies" : replay.skipped.begin()->first;
+  if (!replay.skipped.empty()) return replay.skipped.begin()->first;
+  return replay.inapplicable.empty() ? "no property applies" : replay.inapplicable;
 }
 
 std::string Names(const std::vector<std::unique_ptr<Subject>>& subjects) {
@@ -316,7 +322,7 @@ int RunReplay(const Options& options) {
   files = std::move(first);
   files.insert(files.end(), std::make_move_iterator(rest.begin()),
                std::make_move_iterator(rest.end()));
-  Replay replay{session, {}, {}, {}, {}, {}, 0, false};
+  Replay replay{session, {}, {}, {}, {}, {}, {}, 0, false};
   auto progress = std::make_unique<StepProgress>("replaying: ");
   const double whole = std::max(1.0, SizeOf(files));
   double spent = 0;
@@ -364,7 +370,12 @@ int RunReplay(const Options& options) {
   // A user who names a subject wants it judged; recorded answers are no substitute.
   if (status != kClean || options.subjects.empty() || recordings || replay.answers > 0 || Stopped())
     return status;
-  TellLine("nothing was judged: " + WhyNothing(replay));
+  // What passed, if anything did, is what the files say by themselves.
+  TellLine(fmt::format("{} was judged: {}",
+                       session.totals.judged() == 0
+                           ? "nothing"
+                           : "no answer of " + FewNames(Names(session.subjects)),
+                       WhyNothing(replay)));
   return kBadInput;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <ranges>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "core/contract.h"
@@ -540,7 +541,9 @@ std::vector<Weighed> WeighedByOneAnswer(const Case& c, const Tensor& right, cons
 }
 
 // Nothing that was asked speaks against it.
-bool HoldsEverywhere(const Weighed& each) { return each.against == 0 && each.otherwise == 0; }
+bool HoldsEverywhere(const Weighed& each) {
+  return each.against == 0 && each.otherwise == 0 && each.stray == 0;
+}
 // How a kernel rounds depends on no condition, and shows in every answer. Of sums in 16 bits, whose
 // numbers nothing else gives, one answer of two may be right where a condition that nobody has a
 // word for is not met. Other faults may show in one answer of four.
@@ -554,7 +557,12 @@ bool Holds(const Weighed& each) {
   const bool narrow = each.causes.size() == 1 && is_at(CauseStage::kAccumulate) &&
                       each.causes.front()->kind == FindingKind::kPairSaturation &&
                       each.bits >= kSurely;
-  return each.against <= (narrow ? each.bearing_out : 0) && 4 * each.otherwise <= each.bearing_out;
+  // What takes a condition that nobody has a word for is told with the share of the answers.
+  const bool sure = each.causes.size() == 1 && each.bits >= kSurely;
+  const int64_t right = each.unworded ? (sure ? 4 * each.bearing_out : -1)
+                        : narrow      ? each.bearing_out
+                                      : 0;
+  return each.against <= right && 4 * each.otherwise <= each.bearing_out;
 }
 
 // Of two causes each has to be worth what it takes to choose it, and a condition may only hide that
@@ -570,6 +578,44 @@ void RemoveIdleHalves(std::vector<Weighed>& all) {
       return found != alone.end() && found->second > each.bits - kMargin;
     });
   });
+}
+
+// Of a convention or a rule of rounding that most answers bear out, and some do not: how many. It
+// comes near to what the subject does, and is not what it does. Null if none comes near.
+struct Nearest {
+  double share = 0;
+  std::optional<Attribution> said;
+};
+Nearest NearestRounding(Op op, const std::vector<Weighed>& all) {
+  constexpr int64_t kLeast = 6;
+  const auto share = [](const Weighed& of) {
+    return static_cast<double>(of.given) / static_cast<double>(of.telling);
+  };
+  const Weighed* nearest = nullptr;
+  for (const Weighed& each : all) {
+    const CauseStage stage = each.causes.front()->stage;
+    const bool of_rounding = stage == CauseStage::kConvention || stage == CauseStage::kRound ||
+                             stage == CauseStage::kScale;
+    if (!of_rounding || each.causes.size() > 1 || !each.where.text.empty()) continue;
+    if (each.bits < kMargin || each.given < kLeast || each.given == each.telling) continue;
+    // Of equals the rule, which says more than a name.
+    const auto key = [&](const Weighed& of) {
+      return std::tuple(share(of), !IsConvention(of.causes), of.bits);
+    };
+    if (nearest == nullptr || key(each) > key(*nearest)) nearest = &each;
+  }
+  if (nearest == nullptr) return {};
+  const Cause& cause = *nearest->causes.front();
+  const std::string whose = cause.convention != nullptr ? cause.convention->name
+                                                        : "a kernel that " + cause.SentenceFor(op);
+  Nearest found{share(*nearest),
+                Stated(cause.kind,
+                       fmt::format("the subject gives the numbers of {} in {} of {} answers asked",
+                                   whose, nearest->given, nearest->telling),
+                       true)};
+  found.said->evidence.push_back("not so: " + nearest->exception);
+  found.said->of_subject = true;
+  return found;
 }
 
 class Decision {
@@ -621,11 +667,13 @@ class Decision {
   }
 
  private:
-  // The explanations that are worth as much as the first one, but for a few bits.
+  // The explanations that are worth as much as the first one, but for a few bits, and take no
+  // condition where it takes none.
   std::vector<const Weighed*> Alike(const std::vector<const Weighed*>& rules) const {
     std::vector<const Weighed*> alike;
     for (const Weighed* rule : rules) {
-      if (rule->bits > rules.front()->bits - kAhead) alike.push_back(rule);
+      const bool as_wide = rule->where.text.empty() || !rules.front()->where.text.empty();
+      if (as_wide && rule->bits > rules.front()->bits - kAhead) alike.push_back(rule);
     }
     return alike;
   }
@@ -1117,6 +1165,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   std::vector<Hypothesis> contradicted(options.contradicted.begin(), options.contradicted.end());
   std::vector<Hypothesis> open;
   std::vector<std::string> told;
+  Nearest nearest;
   const bool ties = DepartsOnTies(c, exact_y, answer.y);
   const auto examined = [&](std::vector<Hypothesis> fits,
                             std::span<const Hypothesis> beside) -> std::optional<Attribution> {
@@ -1163,6 +1212,8 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
         examination = std::move(both);
     }
     RemoveIdleHalves(examination.weighed);
+    if (Nearest near = NearestRounding(c.op, examination.weighed); near.share > nearest.share)
+      nearest = std::move(near);
     std::optional<Attribution> attribution =
         Decision(c, evidence, std::move(examination.weighed), examination.asked, ties).Take();
     if (attribution && attribution->complete) return attribution;
@@ -1209,9 +1260,12 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   // Two causes, of which one may do nothing in this case.
   if (auto both = examined(TwoCauses(c, evidence, kMostFits), {})) return *both;
   if (const auto shown = in_last_columns()) return *shown;
+  constexpr double kNearly = 0.9, kMostly = 0.75;
+  if (nearest.share >= kNearly) return *nearest.said;
   if (ended()) return Stated(FindingKind::kUnknown, "the search for its cause was stopped", false);
   const auto trait = options.probe_state ? FindCommonTrait(c, subject) : std::nullopt;
   if (trait) return OfSubject(*trait);
+  if (nearest.share >= kMostly) return *nearest.said;
   Attribution attribution = Unexplained(c.op, evidence);
   if (!told.empty()) {
     const bool undecided = told.front().starts_with("not enough");

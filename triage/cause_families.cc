@@ -821,6 +821,38 @@ void AddElements(std::vector<Cause>& rows) {
   }
 }
 
+// Elements behind the last whole vector.
+void AddTailElements(std::vector<Cause>& rows) {
+  for (const auto& [which, operand] : {std::pair{"first", &Case::x}, {"second", &Case::w}}) {
+    for (const int64_t lanes : {4, 8, 16, 32}) {
+      const auto read = [&](const char* what, const char* sentence, Stage stage, auto from) {
+        rows.push_back({stage, Kind::kTail,
+                        fmt::format("{} operand of the tail of {} from {}", which, lanes, what),
+                        fmt::format(fmt::runtime(sentence), which, lanes),
+                        [lanes](const Case& c) {
+                          return HasTwoOperands(c.op) && c.N > lanes && c.N % lanes > 1;
+                        },
+                        [operand, lanes, from](Stages& s) {
+                          Tensor& codes = s.c.*operand;
+                          const Tensor old = codes;
+                          for (int64_t i = 0; i < codes.size(); ++i) {
+                            const int64_t n = i % s.c.N, body = s.c.N - s.c.N % lanes;
+                            if (n >= body) codes.SetInt(i, old.IntAt(i - n + from(n, body, lanes)));
+                          }
+                          return codes != old;
+                        },
+                        Cause::kBitsOfRare});
+      };
+      read("its first element",
+           "takes the {} operand of the last N % {} elements from the first of them",
+           Stage::kOperands, [](int64_t, int64_t body, int64_t) { return body; });
+      read("the vector before",
+           "takes the {} operand of the last N % {} elements from the vector before them",
+           Stage::kOperands, [](int64_t n, int64_t, int64_t lanes) { return n - lanes; });
+    }
+  }
+}
+
 // ---- Bias and parameters per channel.
 
 bool HasAnyBias(const Case& c) { return c.bias || c.bias_i32; }
@@ -973,6 +1005,30 @@ double WithBits(double value, int bits, bool nearest) {
   return std::ldexp(nearest ? std::nearbyint(mantissa) : std::trunc(mantissa), exponent - bits);
 }
 
+// Rounded half to even to so many bits behind the point, and then to an integer.
+template <int kBits>
+RoundedOutput RoundedTwice(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  const long double value =
+      (static_cast<long double>(f.sum) * static_cast<long double>(f.multiplier) +
+       static_cast<long double>(f.offset)) /
+      static_cast<long double>(f.y) / static_cast<long double>(f.divisor);
+  const long double first = std::nearbyint(std::ldexp(value, kBits));
+  return {static_cast<double>(std::nearbyint(std::ldexp(first, -kBits)))};
+}
+
+template <int... kBits>
+void AddRoundedTwice(std::vector<Cause>& rows, std::integer_sequence<int, kBits...>) {
+  (rows.push_back({Stage::kRound, Kind::kRounding, fmt::format("rounded to {} bits first", kBits),
+                   fmt::format("rounds to {} bit{} behind the point first, and then again to an "
+                               "integer",
+                               kBits, kBits == 1 ? "" : "s"),
+                   RoundsSumsOrRequantizes,
+                   Sets([](Stages& s) { s.codes.round = RoundedTwice<kBits>; }),
+                   Cause::kBitsOfRare}),
+   ...);
+}
+
 // The exact sum times a multiplier with this many bits.
 template <int kBits, bool kNearest>
 RoundedOutput ShortMultiplier(const RealOutput& o) {
@@ -1088,6 +1144,8 @@ void AddRounding(std::vector<Cause>& rows) {
                   "converts the sum with its bias to float32 and multiplies by a float32 "
                   "multiplier",
                   RoundsSums, RequantizesAs<Requant::kFloat32>});
+  AddRoundedTwice(
+      rows, std::integer_sequence<int, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16>());
   AddMultipliers<false>(rows, std::integer_sequence<int, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
                                                     18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28>());
   AddMultipliers<true>(rows,
@@ -1130,6 +1188,7 @@ std::vector<Cause> CausesOfFamilies() {
   AddPaddings(rows);
   AddRows(rows);
   AddElements(rows);
+  AddTailElements(rows);
   AddChannels(rows);
   AddRounding(rows);
   AddSums(rows);

@@ -216,6 +216,22 @@ bool TakeForBoth(Stages& s) {
 
 void IgnoreDilation(Window& v) { v.dilation_h = v.dilation_w = 1; }
 
+// Each element of the image from another place; false where none has changed.
+bool EditPixels(Stages& s, int64_t (*from)(const Window& window, int64_t i)) {
+  const Tensor old = s.c.x;
+  for (int64_t i = 0; i < old.size(); ++i) s.c.x.CopyFrom(old, from(s.c.window, i), 1, i);
+  return s.c.x != old;
+}
+
+bool IsGrouped(const Case& c) {
+  return IsConv(c.op) && c.window.groups > 1 && c.window.in_c % c.window.groups == 0;
+}
+
+template <auto kNumber>
+void IgnoreNumber(Window& v) {
+  v.*kNumber = 1;
+}
+
 int64_t NotBeyondHeight(const Window& window, int64_t, const Tap& tap) {
   return tap.s < window.kernel_h ? tap.x_row : -1;
 }
@@ -359,6 +375,13 @@ __int128 Wrap(__int128 value) {
 
 void WrapSumInt16(PoolWindow& window) { window.sum = static_cast<int16_t>(window.sum); }
 
+// The zero points are taken out in 16 bits too.
+template <int64_t (*kKeep)(int64_t)>
+void SumOfDifferences(PoolWindow& window) {
+  window.sum = kKeep(window.sum - window.terms * window.zero_point);
+  window.terms = 0;
+}
+
 void WrapSum16(PoolWindow& window) {
   window.sum = window.dtype == DType::kS8 ? int64_t{static_cast<int16_t>(window.sum)}
                                           : int64_t{static_cast<uint16_t>(window.sum)};
@@ -385,6 +408,7 @@ int32_t Negated(int32_t z) { return z == INT32_MIN ? z : -z; }
 int32_t OneMore(int32_t z) { return z == INT32_MAX ? z : z + 1; }
 int32_t OneLess(int32_t z) { return z == INT32_MIN ? z : z - 1; }
 int32_t InInt8(int32_t z) { return static_cast<int8_t>(z); }
+int32_t InUint8(int32_t z) { return z >= -128 ? static_cast<uint8_t>(z) : z; }
 int32_t Raised(int32_t z) { return z > INT32_MAX - 128 ? z : z + 128; }
 int32_t Lowered(int32_t z) { return z < INT32_MIN + 128 ? z : z - 128; }
 int32_t NegatedInInt8(int32_t z) { return -int32_t{static_cast<int8_t>(-int64_t{z})}; }
@@ -631,6 +655,12 @@ float InFloat(const RealOutput& o) {
   }
   return (sum + (o.c.bias ? offset / multiplier : 0)) *
          (over(multiplier, y) / static_cast<float>(f.divisor));
+}
+
+// Divides where the product is not finite.
+RoundedOutput TimesReciprocalIfFinite(const RealOutput& o) {
+  const float value = o.c.x.FloatAt(o.index) * (1.0f / o.c.out_q.scale_at(o.channel()));
+  return {std::isfinite(value) ? std::nearbyint(static_cast<double>(value)) : o.rounded()};
 }
 
 // The sum is dequantized in float32 first, and then divided by the output scale.
@@ -952,6 +982,24 @@ bool ReluAtCodeZero(Stages& s) {
   return Replace(c.relu, false) && c.out_min <= c.out_max;
 }
 
+// The bounds hold of the rounded value, before the zero point is added; behind it those of the
+// type.
+template <bool kIfNarrow>
+bool BoundsBeforeZeroPoint(Stages& s) {
+  Case& c = s.c;
+  const CodeRange range = RangeOf(c.out_dtype);
+  if (kIfNarrow && c.out_min == range.min && c.out_max == range.max) return false;
+  const std::vector<int32_t>& zero = c.out_q.zero_point;
+  if (zero.empty() || std::ranges::count(zero, zero[0]) != std::ssize(zero)) return false;
+  const auto moved = [&](int32_t bound) {
+    return static_cast<int32_t>(
+        std::clamp<int64_t>(int64_t{bound} + zero[0], range.min, range.max));
+  };
+  const bool low = Replace(c.out_min, moved(c.out_min)),
+             high = Replace(c.out_max, moved(c.out_max));
+  return low || high;
+}
+
 float WithoutNegative(float value) { return value < 0 ? 0.0f : value; }
 
 bool AddRelu(Stages& s) {
@@ -1065,6 +1113,14 @@ const Cause kCauses[] = {
      Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&PoolHooks::under_window, WrapSum16>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int16 sum", "sums the codes in an int16 that wraps",
      Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&PoolHooks::under_window, WrapSumInt16>},
+    {Stage::kAccumulate, Kind::kInt32Overflow, "int16 sum of differences",
+     "sums the codes less the zero point in an int16 that wraps",
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>,
+     Set<&PoolHooks::under_window, SumOfDifferences<Wrapped<int16_t>>>},
+    {Stage::kAccumulate, Kind::kInt32Overflow, "int16 sum of differences that saturates",
+     "sums the codes less the zero point in an int16 that saturates",
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>,
+     Set<&PoolHooks::under_window, SumOfDifferences<Saturated<int16_t>>>, Cause::kBitsOfFamily},
     {Stage::kAccumulate, Kind::kInt32Overflow, "count in 8 bits",
      "keeps the number of averaged codes in 8 bits",
      [](const Case& c) {
@@ -1263,9 +1319,8 @@ const Cause kCauses[] = {
      "drops the last K % 32 terms, in the zero-point sums too", HasTail<32>, DropTerms<32>},
     {Stage::kRound, Kind::kRounding, "float32 scale product",
      "rounds x_scale*w_scale to float32 first",
-     [](const Case& c) {
-       return (HasSums(c) || c.op == Op::kRequantize) && c.requant == Requant::kExact;
-     },
+     [](const Case&
+            c) { return (HasSums(c) || c.op == Op::kRequantize) && c.requant == Requant::kExact; },
      RoundScaleProduct},
     {Stage::kOperands, Kind::kRounding, "denormals are zero", "takes denormals for 0",
      [](const Case& c) {
@@ -1281,6 +1336,10 @@ const Cause kCauses[] = {
     {Stage::kRound, Kind::kRounding, "x * fl(1/s), NaN is 0",
      "multiplies by the float32 reciprocal of the scale, and converts NaN, 0 times infinity, to 0",
      Quantizes, Set<&CodeHooks::round, RoundValue<InFloat<true, true>>>, Cause::kBitsOfFamily},
+    {Stage::kRound, Kind::kRounding, "x * fl(1/s), where that is finite",
+     "multiplies by the float32 reciprocal of the scale, and divides where that gives no finite "
+     "number",
+     Is<Op::kQuantize>, Set<&CodeHooks::round, TimesReciprocalIfFinite>, Cause::kBitsOfFamily},
     {Stage::kRound, Kind::kRounding, "fl(x / s)",
      "rounds the quotient to float32 before it rounds to a code", Quantizes,
      Set<&CodeHooks::round, RoundValue<InFloat<false>>>, 5},
@@ -1432,6 +1491,13 @@ const Cause kMistakes[] = {
     {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} in the type of the codes",
      "keeps the {x_zero_point} in 8 bits that wrap, those of the codes", CodesOfInput,
      ZeroPointInOwnType<&Case::x, &Case::x_q>, Cause::kBitsOfFamily},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} as a byte without sign",
+     "reads the {w_zero_point} as a byte without sign: 256 too much where it is negative",
+     [](const Case& c) { return c.w.dtype() == DType::kS8; }, EditZeroPoint<&Case::w_q, InUint8>,
+     Cause::kBitsOfFamily},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} as a byte without sign",
+     "reads the {x_zero_point} as a byte without sign: 256 too much where it is negative",
+     InputOf<DType::kS8>, EditZeroPoint<&Case::x_q, InUint8>, Cause::kBitsOfFamily},
     {Stage::kClamp, Kind::kZeroPoint, "result raised by 128",
      "adds 128 to the codes between s8 inputs and u8 outputs", ChangesSign<DType::kS8>,
      Set<&CodeHooks::narrow, MovedBy<128>>, Cause::kBitsOfFamily},
@@ -1546,6 +1612,13 @@ const Cause kMistakes[] = {
     {Stage::kClamp, Kind::kClamp, "clamp before the zero point",
      "clamps to the codes before it adds the zero point", Converts,
      Set<&CodeHooks::round, ClampBeforeZeroPoint>},
+    {Stage::kClamp, Kind::kClamp, "bounds before the zero point",
+     "applies out_min and out_max before it adds the output zero point", Converts,
+     BoundsBeforeZeroPoint<false>},
+    {Stage::kClamp, Kind::kClamp, "narrow bounds before the zero point",
+     "applies out_min and out_max before it adds the output zero point, where they are not those "
+     "of the type",
+     Converts, BoundsBeforeZeroPoint<true>},
     {Stage::kClamp, Kind::kClamp, "int8 before the zero point",
      "saturates the value at int8 before it adds the zero point",
      [](const Case& c) { return Converts(c) && c.out_dtype == DType::kU8; },
@@ -1573,6 +1646,40 @@ const Cause kMistakes[] = {
     {Stage::kGeometry, Kind::kIndex, "dilation of rows for both",
      "spreads columns by the dilation of rows", Of<HasWindow>,
      TakeForBoth<&Window::dilation_w, &Window::dilation_h>},
+    {Stage::kGeometry, Kind::kIndex, "dilation of columns ignored",
+     "ignores the dilation of columns", Of<HasWindow>,
+     [](Stages& s) { return EditWindow(s, IgnoreNumber<&Window::dilation_w>); }},
+    {Stage::kGeometry, Kind::kIndex, "dilation of rows ignored", "ignores the dilation of rows",
+     Of<HasWindow>, [](Stages& s) { return EditWindow(s, IgnoreNumber<&Window::dilation_h>); }},
+    {Stage::kGeometry, Kind::kIndex, "stride of columns ignored",
+     "steps columns by one pixel instead of the stride", Of<HasWindow>,
+     [](Stages& s) { return EditWindow(s, IgnoreNumber<&Window::stride_w>); }},
+    {Stage::kGeometry, Kind::kIndex, "stride of rows ignored",
+     "steps rows by one pixel instead of the stride", Of<HasWindow>,
+     [](Stages& s) { return EditWindow(s, IgnoreNumber<&Window::stride_h>); }},
+    {Stage::kGeometry, Kind::kIndex, "first image for all",
+     "reads the first image for every image of a batch", Of<HasWindow>,
+     [](Stages& s) {
+       return EditPixels(s,
+                         [](const Window& v, int64_t i) { return i % (v.in_h * v.in_w * v.in_c); });
+     }},
+    {Stage::kGeometry, Kind::kIndex, "channels of group 0 for all",
+     "reads the input channels of group 0 for every group", IsGrouped,
+     [](Stages& s) {
+       return EditPixels(s, [](const Window& v, int64_t i) {
+         const int64_t channel = i % v.in_c;
+         return i - channel + channel % (v.in_c / v.groups);
+       });
+     }},
+    {Stage::kGeometry, Kind::kIndex, "channels of the next group",
+     "reads the input channels of the next group", IsGrouped,
+     [](Stages& s) {
+       return EditPixels(s, [](const Window& v, int64_t i) {
+         const int64_t channel = i % v.in_c;
+         return i - channel + (channel + v.in_c / v.groups) % v.in_c;
+       });
+     },
+     Cause::kBitsOfFamily},
     {Stage::kGeometry, Kind::kIndex, "stride of columns for both",
      "steps rows by the stride of columns", Of<HasWindow>,
      TakeForBoth<&Window::stride_h, &Window::stride_w>},

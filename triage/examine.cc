@@ -36,10 +36,15 @@ constexpr int kReduced = 24;
 // The properties of a case on which a fault may depend: sizes, and modes such as types.
 struct Shape {
   int64_t k = 0, n = 0, m = 0;
-  std::array<std::string, 21> modes;
+  int64_t channels = 0, width = 0;  // of an image, and of its output
+  std::array<std::string, 31> modes;
 };
-constexpr std::array<std::pair<const char*, int64_t Shape::*>, 3> kSizes{
-    {{"K", &Shape::k}, {"N", &Shape::n}, {"M", &Shape::m}}};
+constexpr std::array<std::pair<const char*, int64_t Shape::*>, 5> kSizes{
+    {{"K", &Shape::k},
+     {"N", &Shape::n},
+     {"M", &Shape::m},
+     {"C", &Shape::channels},
+     {"the width of the output", &Shape::width}}};
 bool AllZero(const std::vector<int32_t>& list) {
   return std::ranges::all_of(list, [](int32_t value) { return value == 0; });
 }
@@ -65,10 +70,13 @@ Shape ShapeOf(const Case& c) {
   };
   const bool pair = HasTwoInputs(c.op);
   const std::string x = pair ? "a" : "x", w = pair ? "b" : "w";
+  const Window& v = c.window;
   return {
       c.K,
       c.N,
       c.M,
+      HasWindow(c.op) ? v.in_c : 0,
+      HasWindow(c.op) ? v.out_w() : 0,
       {type(x.c_str(), c.x),
        type(w.c_str(), c.w),
        fmt::format("where the output is {}", Name(c.out_dtype)),
@@ -83,7 +91,19 @@ Shape ShapeOf(const Case& c) {
        whether("K is 1", "K is 2 or more", c.K == 1),
        whether("the output is codes", "the output is " + std::string(Name(c.out_dtype)),
                IsCode(c.out_dtype)),
-       whether("there is padding", "there is no padding", c.window.has_padding()),
+       whether("there is padding", "there is no padding", v.has_padding()),
+       whether("there is one group", "there are several groups", v.groups <= 1),
+       whether("there is one image", "there are several images", v.batch <= 1),
+       whether("the stride is 1", "a stride is 2 or more", v.stride_h <= 1 && v.stride_w <= 1),
+       whether("the stride of rows is 1", "the stride of rows is 2 or more", v.stride_h <= 1),
+       whether("the stride of columns is 1", "the stride of columns is 2 or more", v.stride_w <= 1),
+       whether("the dilation of rows is 1", "the dilation of rows is 2 or more", v.dilation_h <= 1),
+       whether("the dilation of columns is 1", "the dilation of columns is 2 or more",
+               v.dilation_w <= 1),
+       whether("the dilation is 1", "a dilation is 2 or more",
+               v.dilation_h <= 1 && v.dilation_w <= 1),
+       whether("the kernel is 1x1", "the kernel has several taps", v.kernel_h * v.kernel_w <= 1),
+       whether("the kernel is square", "the kernel is not square", v.kernel_h == v.kernel_w),
        whether("the zero point of " + x + " is 0", "the zero point of " + x + " is not 0",
                AllZero(c.x_q.zero_point)),
        whether(pair ? "the zero point of b is 0" : "the zero points of w are 0",
@@ -103,7 +123,7 @@ struct Answered {
   double saved = 0;      // bits, by the prediction
   bool departs = false;  // the hypothesis predicts so
   bool near = false;
-  bool bears_out = false, against = false, otherwise = false;
+  bool bears_out = false, against = false, otherwise = false, stray = false;
   bool may_hide = false;  // other faults that are known act there too
 };
 
@@ -113,6 +133,19 @@ struct Tested {
   bool refuted = false;
   int drawn = 0, reduced = 0;
   bool unworded = false;  // it needs a condition, and none of those that have words is right
+  std::string exception;  // the first answer that it does not give
+
+  // Whether it says how every answer is rounded, so that each one may contradict it.
+  const Convention* convention() const { return causes.front()->convention; }
+  bool says_rounding() const {
+    return convention() != nullptr || std::ranges::any_of(causes, [](const Cause* cause) {
+             return cause->stage == CauseStage::kRound || cause->stage == CauseStage::kScale;
+           });
+  }
+  // A convention says nothing of a case that it does not define.
+  bool SpeaksOf(const Case& c) const {
+    return convention() == nullptr || convention()->cannot_run(c).empty();
+  }
 
   int64_t count(bool Answered::* what) const {
     return std::ranges::count_if(answers, [&](const Answered& each) { return each.*what; });
@@ -138,7 +171,7 @@ struct Candidate {
 // bound open, so that the sentence says no more than was asked.
 std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
-  constexpr double kBitsOfMode = 5;  // one of 21, few of which differ among cases of an operation
+  constexpr double kBitsOfMode = 5;  // one of 31, few of which differ among cases of an operation
   for (size_t i = 0; i < base.modes.size(); ++i) {
     candidates.push_back({base.modes[i], kBitsOfMode, [i, mode = base.modes[i]](const Shape& s) {
                             return s.modes[i] == mode;
@@ -214,6 +247,8 @@ class Examiner {
       if (c && reduced) c = Reduced(*c, seed);
       if (c) Try(*c, near, reduced);
     }
+    if (work_ >= limits_.most_work) AskSmall();
+    AskDrawn();
     return Result();
   }
 
@@ -231,6 +266,9 @@ class Examiner {
     return std::ranges::count_if(tested_, [](const Tested& tested) { return !tested.refuted; });
   }
 
+  static int64_t WorkOf(const Case& c) {
+    return c.M * c.N * std::max<int64_t>(c.K, 1) + c.x.size() + c.w.size();
+  }
   bool Refused(const Case& c) const {
     return !subject_.CannotRun(c).empty() || (model_ != nullptr && !model_->cannot_run(c).empty());
   }
@@ -263,7 +301,7 @@ class Examiner {
   void Try(const Case& c, bool near, bool reduced) {
     const Tensor right = RightOutput(c, model_);
     const Predicted without = Predict(c, {}, right);
-    work_ += (Alive() + 1) * (c.M * c.N * std::max<int64_t>(c.K, 1) + c.x.size() + c.w.size());
+    work_ += (Alive() + 1) * WorkOf(c);
     std::vector<std::optional<Predicted>> predicted;
     bool worth = false;
     std::optional<Predicted> first;
@@ -289,9 +327,69 @@ class Examiner {
     ++examination_.asked;
     if (!outcome.ok() || outcome.y.shape() != right.shape()) return;
     for (size_t i = 0; i < tested_.size(); ++i) {
-      if (!predicted[i]) continue;
+      if (!predicted[i] || !tested_[i].SpeaksOf(c)) continue;
       Hold(*predicted[i], c, without, outcome.y, near, tested_[i]);
       tested_[i].reduced += reduced && tested_[i].answers.back().departs;
+    }
+  }
+
+  // The case found is so large that all work went into cases like it. Asks whether smaller ones
+  // show the fault too.
+  void AskSmall() {
+    constexpr uint64_t kFirst = 6000, kTries = 400;
+    constexpr int kMostCalls = 32;
+    const auto is_open = [](const Tested& tested) {
+      return !tested.refuted && tested.drawn < 2 * kDrawn;
+    };
+    int calls = 0;
+    for (uint64_t i = 0; i < kTries && calls < kMostCalls; ++i) {
+      if (std::ranges::none_of(tested_, is_open)) return;
+      const std::optional<Case> c = Drawn(kFirst + i);
+      if (!c || Refused(*c)) continue;
+      const Tensor right = RightOutput(*c, model_);
+      const Predicted without = Predict(*c, {}, right);
+      std::optional<Tensor> y;
+      for (Tested& tested : tested_) {
+        if (!is_open(tested) || !tested.SpeaksOf(*c)) continue;
+        const Predicted predicted = Predict(*c, tested.causes, right);
+        if (predicted == without) continue;
+        if (!y) {
+          const Outcome outcome = subject_.Run(*c, context_);
+          ++calls;
+          ++examination_.asked;
+          if (!outcome.ok() || outcome.y.shape() != right.shape()) break;
+          y = outcome.y;
+        }
+        Hold(predicted, *c, without, *y, false, tested);
+      }
+    }
+  }
+
+  // The cases so far were asked because a hypothesis acts there. What says how a kernel rounds
+  // speaks of all others as well.
+  void AskDrawn() {
+    constexpr uint64_t kFirst = 4000;
+    const auto any = [&] {
+      return std::ranges::any_of(tested_, [](const Tested& tested) {
+        return !tested.refuted && tested.says_rounding() &&
+               tested.count(&Answered::bears_out) > 1 && tested.count(&Answered::stray) == 0;
+      });
+    };
+    int64_t calls = 0;
+    for (uint64_t i = 0; i < 4 * static_cast<uint64_t>(limits_.most_drawn); ++i) {
+      if (calls == limits_.most_drawn || !any()) return;
+      const std::optional<Case> c = Drawn(kFirst + i);
+      if (!c || Refused(*c)) continue;
+      const Outcome outcome = subject_.Run(*c, context_);
+      ++calls;
+      ++examination_.asked;
+      const Tensor right = RightOutput(*c, model_);
+      if (!outcome.ok() || outcome.y.shape() != right.shape()) continue;
+      const Predicted without = Predict(*c, {}, right);
+      for (Tested& tested : tested_) {
+        if (tested.refuted || !tested.says_rounding() || !tested.SpeaksOf(*c)) continue;
+        Hold(Predict(*c, tested.causes, right), *c, without, outcome.y, false, tested);
+      }
     }
   }
 
@@ -308,7 +406,7 @@ class Examiner {
   // is `without` it.
   void Hold(const Predicted& predicted, const Case& c, const Predicted& without,
             const Tensor& actual, bool near, Tested& tested) const {
-    int64_t given = 0, right = 0, other = 0, more = 0;
+    int64_t given = 0, right = 0, other = 0, more = 0, far = 0;
     for (int64_t i = 0; i < actual.size(); ++i) {
       const uint32_t is = actual.BitsAt(i);
       const bool said = predicted.Has(i, is), said_without = without.Has(i, is);
@@ -316,6 +414,7 @@ class Examiner {
                         !predicted.together.SameAt(i, without.together);
       if (!acts) {
         more += said_without ? 0 : 1;
+        far += !said_without && DistanceLsb(predicted.alone, actual, i) > 1 ? 1 : 0;
       } else if (!said || !said_without) {  // else nothing is told
         (said ? given : said_without ? right : other) += 1;
       }
@@ -334,6 +433,14 @@ class Examiner {
     answered.bears_out = gives && (!everywhere || (more == 0 && *everywhere != predicted.alone));
     // A drawn case may show another fault of the subject.
     answered.otherwise = other > 0 || (more > 0 && (near || everywhere == actual));
+    // What a rule of rounding has to say of an answer is a last bit. All else is another fault.
+    answered.stray =
+        more > 0 && !near && tested.says_rounding() && (tested.convention() != nullptr || far == 0);
+    if ((answered.against || answered.otherwise || answered.stray) && tested.exception.empty()) {
+      if (const auto at = FirstDivergence(predicted.alone, actual))
+        tested.exception = fmt::format("{}: {} instead of {} at index {}", Describe(c), at->actual,
+                                       at->expected, at->index);
+    }
     tested.drawn += !near && answered.departs;
     tested.answers.push_back(std::move(answered));
     // What was wrong several times and hardly ever right will not be right.
@@ -348,14 +455,16 @@ class Examiner {
   };
 
   // The hypothesis under each condition that holds of every answer, and under none.
-  std::vector<Fit> Fits(const Tested& tested) const {
+  // Without `chance` only those that the answers show by more than chance.
+  std::vector<Fit> Fits(const Tested& tested, bool chance = false) const {
     const Shape base = ShapeOf(base_);
     const double found = BitsSaved(base_, RightOutput(base_, model_), actual_, actual_);
     std::vector<Fit> fits;
     for (const Candidate& where : ConditionsOf(base, tested)) {
       // How much shorter all answers become where the hypothesis is applied as the condition says.
       Examination::Weighed weighed{.causes = tested.causes,
-                                   .bits = found - where.bits - BitsOf(tested.causes)};
+                                   .bits = found - where.bits - BitsOf(tested.causes),
+                                   .exception = tested.exception};
       int64_t outside = 0, lost = 0, certain = 0;
       std::set<int64_t> sizes_in, sizes_out;
       for (const Answered& each : tested.answers) {
@@ -365,6 +474,10 @@ class Examiner {
         weighed.drawn += holds && each.bears_out && !each.near;
         weighed.against += holds && each.against;
         weighed.otherwise += holds && each.otherwise;
+        weighed.stray += holds && each.stray;
+        const bool other = each.against || each.otherwise || each.stray;
+        weighed.telling += holds && (each.bears_out || other);
+        weighed.given += holds && each.bears_out && !other;
         certain += holds && each.against && !each.may_hide;
         outside += !holds && each.against;
         lost += !holds && each.bears_out;
@@ -383,13 +496,13 @@ class Examiner {
         // Faults that are known beside it hide it now and then.
         const int64_t hidden = established_.empty() ? 0 : weighed.bearing_out / 10;
         if (certain > 0 || weighed.against > hidden || lost > hidden ||
-            Log2Choose(in + out, out) < where.bits + kMargin)
+            (!chance && Log2Choose(in + out, out) < where.bits + kMargin))
           continue;
         weighed.where.text = where.text;
         weighed.where.holds = [holds = where.holds](const Case& c) { return holds(ShapeOf(c)); };
       }
-      if (where.text.empty() && tested.unworded)
-        weighed.against = std::max(weighed.against, weighed.bearing_out + 1);
+      weighed.unworded = where.text.empty() && tested.unworded;
+      if (!where.text.empty() && tested.unworded) continue;
       fits.push_back({where, std::move(weighed)});
     }
     return fits;
@@ -403,44 +516,92 @@ class Examiner {
                      })->weighed);
   }
 
-  // Several conditions may hold of all answers so far. Asks about cases on which they differ, until
-  // one is left.
-  void TellConditionsApart(Tested& tested) {
-    constexpr uint64_t kMostTries = 1500;
-    constexpr int kMostCalls = 40;
+  // The hypothesis without a condition, and under each one that is worth as much as the best but
+  // for a few bits.
+  std::vector<Fit> LikelyFits(const Tested& tested) const {
+    constexpr double kAhead = 2.5;
     std::vector<Fit> fits = Fits(tested);
+    double most = -INFINITY;
+    for (const Fit& fit : fits | std::views::drop(1)) most = std::max(most, fit.weighed.bits);
+    std::erase_if(fits, [&](const Fit& fit) {
+      return !fit.where.text.empty() && fit.weighed.bits <= most - kAhead;
+    });
+    return fits;
+  }
+
+  // Whether conditions on sizes say different things of a case.
+  static bool SizesDiffer(const std::vector<Fit>& fits, const Shape& shape) {
+    std::set<bool> said;
+    for (const Fit& fit : fits)
+      if (fit.where.size_of != nullptr) said.insert(fit.where.holds(shape));
+    return said.size() > 1;
+  }
+
+  // Several conditions may hold of all answers so far. Asks about cases on which they differ, until
+  // one is left; then about those on which that one differs from what the answers only may show,
+  // and about some others within it and outside of it.
+  void TellConditionsApart(Tested& tested) {
+    constexpr uint64_t kMostTries = 4000;
+    constexpr int kMostCalls = 48, kMostOfNoDispute = 8;
+    std::vector<Fit> fits, rivals;
+    std::array<int, 2> of_no_dispute{};  // outside, within
+    const auto weigh = [&] {
+      fits = LikelyFits(tested);
+      rivals = fits.size() <= 2 ? Fits(tested, true) : fits;
+    };
+    weigh();
     int calls = 0;
-    for (uint64_t i = 0; i < kMostTries && calls < kMostCalls && fits.size() > 2; ++i) {
+    bool differ = false;
+    for (uint64_t i = 0; i < kMostTries && calls < kMostCalls && rivals.size() > 1; ++i) {
       const uint64_t seed = MixSeed(kSeed + 1, i);
       std::optional<Case> c = i % 4 == 3 ? Drawn(kMostTries + i) : Varied(base_, seed);
       if (c && i % 2 == 1) c = Reduced(*c, seed);
       if (!c || Refused(*c)) continue;
       const Shape shape = ShapeOf(*c);
-      const auto conditions = fits | std::views::drop(1);  // behind the one that always holds
+      const auto conditions = rivals | std::views::drop(1);  // behind the one that always holds
       const auto holding =
           std::ranges::count_if(conditions, [&](const Fit& fit) { return fit.where.holds(shape); });
-      if (holding == 0 || holding == std::ssize(conditions)) continue;
+      const bool told = holding == 0 || holding == std::ssize(conditions);
+      int& undisputed = of_no_dispute[holding > 0 ? 1 : 0];
+      if (told && fits.size() > 1 && (fits.size() > 2 || undisputed == kMostOfNoDispute)) continue;
+      differ |= SizesDiffer(fits, shape);
       const Predicted without = Predict(*c, {}, RightOutput(*c, model_));
       const Predicted predicted = Predict(*c, tested.causes, without.alone);
       if (predicted == without) continue;
       const Outcome outcome = subject_.Run(*c, context_);
       ++calls;
       ++examination_.asked;
+      undisputed += told ? 1 : 0;
       if (!outcome.ok() || outcome.y.shape() != predicted.alone.shape()) continue;
       Hold(predicted, *c, without, outcome.y, i % 4 != 3, tested);
-      fits = Fits(tested);
+      const size_t before = fits.size();
+      weigh();
+      differ &= fits.size() == before;
     }
-    tested.unworded = fits.size() == 1;
+    // Any of several sizes may be it where no case told them apart that could have. Of modes the
+    // first is the likeliest.
+    tested.unworded = fits.size() == 1 || (fits.size() > 2 && differ);
   }
 
   Examination Result() {
     std::vector<Examination::Weighed>& weighed = examination_.weighed;
     for (const Tested& tested : tested_) weighed.push_back(Weigh(tested));
-    const auto best = std::ranges::max_element(weighed, {}, &Examination::Weighed::bits);
-    if (best != weighed.end() && !best->where.text.empty()) {
-      Tested& tested = tested_[static_cast<size_t>(best - weighed.begin())];
-      if (!tested.refuted) TellConditionsApart(tested);
-      *best = Weigh(tested);
+    // No condition is told that has not been held to further cases: first those of single causes.
+    constexpr int kMostHeld = 4;
+    std::vector<size_t> conditional;
+    for (size_t at = 0; at < weighed.size(); ++at)
+      if (!weighed[at].where.text.empty()) conditional.push_back(at);
+    std::ranges::sort(conditional, {}, [&](size_t at) {
+      return std::pair(weighed[at].causes.size(), -weighed[at].bits);
+    });
+    int held = 0;
+    for (const size_t at : conditional) {
+      Tested& tested = tested_[at];
+      if (held++ < kMostHeld && !tested.refuted)
+        TellConditionsApart(tested);
+      else
+        tested.unworded = true;
+      weighed[at] = Weigh(tested);
     }
     MostWorthFirst(weighed);
     return std::move(examination_);

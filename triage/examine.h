@@ -19,6 +19,7 @@ namespace qualm::triage {
 
 struct ExamineLimits {
   int64_t most_calls = 120;              // of the subject
+  int64_t most_drawn = 48;               // and of what is to be said of its rounding
   int64_t most_work = int64_t{1} << 25;  // products computed and outputs compared
 };
 
@@ -33,6 +34,15 @@ struct Examination {
     int64_t drawn = 0;        // of these, answers to cases drawn without regard to the one found
     int64_t against = 0;      // further answers that are right where it predicts a departure
     int64_t otherwise = 0;    // further answers that depart in another way as well
+    // It takes a condition that nobody has a word for: those that had one have been contradicted.
+    bool unworded = false;
+    // Of a convention or a rule of rounding: answers to drawn cases that depart where it says that
+    // they are right, in a way that it would have to say.
+    int64_t stray = 0;
+    // Of all further answers that tell something of it those that it gives, and the first one that
+    // it does not give.
+    int64_t telling = 0, given = 0;
+    std::string exception = {};
   };
   std::vector<Weighed> weighed;  // every hypothesis, the one worth most first
   int64_t asked = 0;
@@ -42,7 +52,8 @@ void MostWorthFirst(std::vector<Examination::Weighed>& all);
 
 // Each of `hypotheses` explains what the subject answered to `c` in `context`. Asks about cases
 // near `c` and about drawn cases, most of them cases where two hypotheses differ, and weighs each
-// hypothesis by all answers. `established`: causes of other faults of the subject. An answer that
+// hypothesis by all answers. Conventions and rules of rounding are held to drawn cases of any kind
+// too. `established`: causes of other faults of the subject. An answer that
 // they explain, alone or together with a hypothesis, does not contradict that hypothesis.
 Examination Examine(const Case& c, const Tensor& actual, const RunContext& context,
                     const std::vector<Hypothesis>& hypotheses, Subject& subject,

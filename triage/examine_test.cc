@@ -318,6 +318,22 @@ INSTANTIATE_TEST_SUITE_P(All, ConditionTest, testing::ValuesIn(kConditions), [](
   return name + "_" + std::to_string(of.index);
 });
 
+// A rule of rounding has to say of each answer how it is rounded, also where it predicts no
+// departure. Any other cause may stand beside another fault.
+TEST_F(ExamineTest, ARuleOfRoundingIsHeldToDrawnCasesInWhichItDoesNotAct) {
+  const Cause more = Adds(1);
+  const auto held = [&](CauseStage stage) {
+    const Cause rule = Adds(1, stage, IsNear);
+    return Ask({{&rule}}, [&](const Case& c, size_t) { return With(c, {&more}); }).weighed.front();
+  };
+  const Examination::Weighed rounds = held(CauseStage::kRound), biased = held(CauseStage::kBias);
+  EXPECT_GT(rounds.stray, 0);
+  EXPECT_LT(rounds.given, rounds.telling);
+  EXPECT_TRUE(Has(rounds.exception, " instead of ")) << rounds.exception;
+  EXPECT_EQ(biased.stray, 0);
+  EXPECT_EQ(biased.exception, "");
+}
+
 TEST_F(ExamineTest, AFewAnswersDoNotTellACondition) {
   AskDrawnCasesOnly();
   const auto of_u8 = [](const Case& c) { return c.x.dtype() == DType::kU8; };

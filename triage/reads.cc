@@ -407,6 +407,15 @@ class Speaker {
     return std::ranges::all_of(readings_, [&](const auto& each) { return holds(each.second); });
   }
 
+  // Of all elements that are read.
+  bool AllIn(auto holds) const {
+    return OfAll(
+        [&](const Reading& reading) { return std::ranges::all_of(All(reading.is), holds); });
+  }
+  int64_t GroupOf(const Element& e) const {
+    return e.index % c_.window.in_c / (c_.window.in_c / std::max<int64_t>(1, c_.window.groups));
+  }
+
   // The right elements with the weights of other terms.
   Said OtherOrder() const {
     const auto is_order = [&](auto term_of) {
@@ -468,18 +477,30 @@ class Speaker {
   Said Moved() const {
     if (!window_) return std::nullopt;
     std::optional<Distance> by;
-    bool same = true, inside = true;
+    bool same = true, inside = true, in_place = true, of_image = true, of_channel = true;
     for (const auto& [output, reading] : readings_) {
       if (reading.should.empty()) continue;  // the whole window lies in the padding
       const std::optional<Distance> one = DistanceOf(reading);
       if (!one) return std::nullopt;
       same &= !by || *by == *one;
       inside &= one->image == 0 && one->channel == 0;
+      in_place &= one->y == 0 && one->x == 0;
+      of_image &= one->channel == 0;
+      of_channel &= one->image == 0;
       by = one;
     }
     if (!by) return std::nullopt;
     const FindingKind kind =
         same && inside && c_.window.has_padding() ? FindingKind::kPadding : FindingKind::kIndex;
+    if (in_place && of_image)
+      return {{kind, AllIn([&](const Element& e) { return PositionOf(e, 0).image == 0; })
+                         ? "reads the first image where it should read another one"
+                         : "reads other images than it should"}};
+    if (in_place && of_channel)
+      return {{kind, AllIn([&](const Element& e) { return GroupOf(e) == 0; })
+                         ? "reads the input channels of group 0 where it should read others"
+                         : "reads other input channels than it should"}};
+    if (in_place) return {{kind, "reads other input channels and images than it should"}};
     if (!same)
       return {{kind,
                "looks at windows that lie elsewhere than they should, each by another "

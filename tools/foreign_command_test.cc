@@ -131,7 +131,6 @@ TEST_F(ForeignCommand, EachFailureOfAPluginIsAFindingOfItsKindWithItsCase) {
         Bad{"write-past", "memory", "touched-outside: wrote 1 byte past the end of y"},
         Bad{"modify-x", "memory", "modified-input: changed its input x at byte 1"},
         Bad{"close-all", "crash", "crashed: closed the connection to qualm"},
-        Bad{"leave-folder", "memory", "left-behind: left another working directory"},
         Bad{"garbage-answer", "unknown", "garbage: "},
         Bad{"garbage-message", "unknown", "garbage: "}}) {
     const bool hangs = bad.kind == std::string("hang");

@@ -3,6 +3,7 @@
 // for: nothing grows with what a child claims.
 #include "core/io/pipe_json.h"
 
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -69,12 +70,15 @@ class AnswerReader {
         const bool is_number = SpellsFloat(text) && ParseFloatText(text).has_value();
         WrongType(is_number ? "a string" : "the string " + Shown(text));
       }
-      // Python's float.hex writes a NaN so. Which one it is nobody says.
-      const bool any_nan = text == "nan" || text == "-nan";
-      const std::optional<uint32_t> code =
-          any_nan             ? CodeOf(tensor_->dtype(), std::numeric_limits<float>::quiet_NaN())
-          : SpellsFloat(text) ? CodeOfText(tensor_->dtype(), text)
-                              : std::nullopt;
+      std::optional<uint32_t> code;
+      if (text == "nan" || text == "-nan") {
+        // Python's float.hex writes a NaN so. Which one it is nobody says; some types have none.
+        const uint32_t nan =
+            EncodeFloat(tensor_->dtype(), std::numeric_limits<double>::quiet_NaN());
+        if (std::isnan(DecodeFloat(tensor_->dtype(), nan))) code = nan;
+      } else if (SpellsFloat(text)) {
+        code = CodeOfText(tensor_->dtype(), text);
+      }
       if (!code) WrongType("the string " + Shown(text));
       RequireRoom();
       tensor_->SetBits(filled_++, *code);

@@ -328,7 +328,7 @@ class Examiner {
     ++examination_.asked;
     if (!outcome.ok() || outcome.y.shape() != right.shape()) return;
     for (size_t i = 0; i < tested_.size(); ++i) {
-      if (!predicted[i] || !tested_[i].SpeaksOf(c)) continue;
+      if (!predicted[i] || (!near && !tested_[i].SpeaksOf(c))) continue;
       Hold(*predicted[i], c, without, outcome.y, near, tested_[i]);
       tested_[i].reduced += reduced && tested_[i].answers.back().departs;
     }
@@ -602,7 +602,10 @@ class Examiner {
         TellConditionsApart(tested);
       else
         tested.unworded = true;
+      // The others have not been held to these cases.
+      const double bits = weighed[at].bits;
       weighed[at] = Weigh(tested);
+      weighed[at].bits = std::min(bits, weighed[at].bits);
     }
     MostWorthFirst(weighed);
     return std::move(examination_);

@@ -586,7 +586,9 @@ struct Nearest {
   double share = 0;
   std::optional<Attribution> said;
 };
-Nearest NearestRounding(Op op, const std::vector<Weighed>& all) {
+// `last_bit`: no output of the answer is off by more than one. A convention may differ in more than
+// its rounding, which is all that is said of it here.
+Nearest NearestRounding(Op op, const std::vector<Weighed>& all, bool last_bit) {
   constexpr int64_t kLeast = 6;
   const auto share = [](const Weighed& of) {
     return static_cast<double>(of.given) / static_cast<double>(of.telling);
@@ -596,6 +598,7 @@ Nearest NearestRounding(Op op, const std::vector<Weighed>& all) {
     const CauseStage stage = each.causes.front()->stage;
     const bool of_rounding = stage == CauseStage::kConvention || stage == CauseStage::kRound ||
                              stage == CauseStage::kScale;
+    if (IsConvention(each.causes) && !last_bit) continue;
     if (!of_rounding || each.causes.size() > 1 || !each.where.text.empty()) continue;
     if (each.bits < kMargin || each.given < kLeast || each.given == each.telling) continue;
     // Of equals the rule, which says more than a name.
@@ -1166,6 +1169,9 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   std::vector<Hypothesis> open;
   std::vector<std::string> told;
   Nearest nearest;
+  bool last_bit = true;
+  for (int64_t i = 0; i < answer.y.size(); ++i)
+    last_bit &= answer.y.SameAt(i, exact_y) || DistanceLsb(exact_y, answer.y, i) <= 1;
   const bool ties = DepartsOnTies(c, exact_y, answer.y);
   const auto examined = [&](std::vector<Hypothesis> fits,
                             std::span<const Hypothesis> beside) -> std::optional<Attribution> {
@@ -1212,7 +1218,8 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
         examination = std::move(both);
     }
     RemoveIdleHalves(examination.weighed);
-    if (Nearest near = NearestRounding(c.op, examination.weighed); near.share > nearest.share)
+    if (Nearest near = NearestRounding(c.op, examination.weighed, last_bit);
+        near.share > nearest.share)
       nearest = std::move(near);
     std::optional<Attribution> attribution =
         Decision(c, evidence, std::move(examination.weighed), examination.asked, ties).Take();

@@ -92,7 +92,8 @@ Shape ShapeOf(const Case& c) {
        whether("the output is codes", "the output is " + std::string(Name(c.out_dtype)),
                IsCode(c.out_dtype)),
        whether("there is padding", "there is no padding", v.has_padding()),
-       whether("there is one group", "there are several groups", v.groups <= 1),
+       whether("there is one group", "there are several groups",
+               v.groups <= 1 || c.op == Op::kDepthwise),
        whether("there is one image", "there are several images", v.batch <= 1),
        whether("the stride is 1", "a stride is 2 or more", v.stride_h <= 1 && v.stride_w <= 1),
        whether("the stride of rows is 1", "the stride of rows is 2 or more", v.stride_h <= 1),
@@ -327,7 +328,7 @@ class Examiner {
     ++examination_.asked;
     if (!outcome.ok() || outcome.y.shape() != right.shape()) return;
     for (size_t i = 0; i < tested_.size(); ++i) {
-      if (!predicted[i] || !tested_[i].SpeaksOf(c)) continue;
+      if (!predicted[i] || (!near && !tested_[i].SpeaksOf(c))) continue;
       Hold(*predicted[i], c, without, outcome.y, near, tested_[i]);
       tested_[i].reduced += reduced && tested_[i].answers.back().departs;
     }
@@ -474,7 +475,7 @@ class Examiner {
         weighed.drawn += holds && each.bears_out && !each.near;
         weighed.against += holds && each.against;
         weighed.otherwise += holds && each.otherwise;
-        weighed.stray += holds && each.stray;
+        weighed.stray += each.stray;  // a condition does not say how the others are rounded
         const bool other = each.against || each.otherwise || each.stray;
         weighed.telling += holds && (each.bears_out || other);
         weighed.given += holds && each.bears_out && !other;
@@ -601,7 +602,10 @@ class Examiner {
         TellConditionsApart(tested);
       else
         tested.unworded = true;
+      // The others have not been held to these cases.
+      const double bits = weighed[at].bits;
       weighed[at] = Weigh(tested);
+      weighed[at].bits = std::min(bits, weighed[at].bits);
     }
     MostWorthFirst(weighed);
     return std::move(examination_);

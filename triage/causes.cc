@@ -375,6 +375,12 @@ __int128 Wrap(__int128 value) {
 
 void WrapSumInt16(PoolWindow& window) { window.sum = static_cast<int16_t>(window.sum); }
 
+void SaturateSumInt16(PoolWindow& window) { window.sum = Saturated<int16_t>(window.sum); }
+
+void SubtractZeroPointOnce(PoolWindow& window) {
+  window.terms = std::min<int64_t>(window.terms, 1);
+}
+
 // The zero points are taken out in 16 bits too.
 template <int64_t (*kKeep)(int64_t)>
 void SumOfDifferences(PoolWindow& window) {
@@ -1113,6 +1119,12 @@ const Cause kCauses[] = {
      Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&PoolHooks::under_window, WrapSum16>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int16 sum", "sums the codes in an int16 that wraps",
      Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&PoolHooks::under_window, WrapSumInt16>},
+    {Stage::kAccumulate, Kind::kInt32Overflow, "int16 sum that saturates",
+     "sums the codes in an int16 that saturates", Is<Op::kAvgPool, Op::kGlobalAvgPool>,
+     Set<&PoolHooks::under_window, SaturateSumInt16>, Cause::kBitsOfFamily},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "zero point of a sum once",
+     "subtracts the input zero point from a sum once, not once for each of its codes",
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&PoolHooks::under_window, SubtractZeroPointOnce>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int16 sum of differences",
      "sums the codes less the zero point in an int16 that wraps",
      Is<Op::kAvgPool, Op::kGlobalAvgPool>,
@@ -1411,6 +1423,14 @@ const Cause kCauses[] = {
     {Stage::kOperands, Kind::kIndex, "first operand for all",
      "takes the scale and zero point of the first operand for all", Is<Op::kConcat>,
      [](Stages& s) { return Replace(s.c.w_q, s.c.x_q); }},
+    {Stage::kOperands, Kind::kIndex, "scale of the first operand for both",
+     "takes the scale of the first operand for both",
+     [](const Case& c) { return HasTwoInputs(c.op) || c.op == Op::kConcat; },
+     [](Stages& s) { return Replace(s.c.w_q.scale, s.c.x_q.scale); }},
+    {Stage::kOperands, Kind::kIndex, "scale of the second operand for both",
+     "takes the scale of the second operand for both",
+     [](const Case& c) { return HasTwoInputs(c.op) || c.op == Op::kConcat; },
+     [](Stages& s) { return Replace(s.c.x_q.scale, s.c.w_q.scale); }},
     {Stage::kOperands, Kind::kIndex, "input sign in the products",
      "reads the input codes with the other signedness in the products, but not in their sums",
      SumsOfCodes, Set<&SumSteps::other_sign_in_products, true>},

@@ -90,6 +90,16 @@ std::vector<Misread> Misreadings() {
          return row + (8 - term / 2) * 2 + term % 2;
        }),
        "index", "takes the weights of the taps from the last to the first (the kernel is flipped)"},
+      {"ColumnsFlipped", conv, weights([](const Case& c, int64_t i) {
+         const int64_t row = i / c.K * c.K, tap = i % c.K / 2, column = tap % 3;
+         return row + (tap - column + 2 - column) * 2 + i % c.K % 2;
+       }),
+       "index", "takes the columns of the kernel from right to left"},
+      {"RowsFlipped", conv, weights([](const Case& c, int64_t i) {
+         const int64_t row = i / c.K * c.K, tap = i % c.K / 2, line = tap / 3;
+         return row + ((2 - line) * 3 + tap % 3) * 2 + i % c.K % 2;
+       }),
+       "index", "takes the rows of the kernel from bottom to top"},
       {"Transposed", depthwise, weights([](const Case& c, int64_t i) {
          const int64_t tap = i % c.K;
          return i - tap + tap % 3 * 3 + tap / 3;

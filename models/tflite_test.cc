@@ -524,7 +524,7 @@ TEST(Tflite, OverlappingListsAreRefused) {
     const auto offset = static_cast<uint32_t>(begin + place - at);
     std::memcpy(model.data() + at, &offset, sizeof offset);
   }
-  EXPECT_EQ(Refusal([&] { const tflite::Graph graph(model, "m"); }),
+  EXPECT_EQ(Refusal([&] { const tflite::Graph read(model, "m"); }),
             "m: file: is no TensorFlow Lite model (its vectors overlap), expected a flatbuffer");
 }
 

@@ -848,7 +848,7 @@ void AddTailElements(std::vector<Cause>& rows) {
            Stage::kOperands, [](int64_t, int64_t body, int64_t) { return body; });
       read("the vector before",
            "takes the {} operand of the last N % {} elements from the vector before them",
-           Stage::kOperands, [](int64_t n, int64_t, int64_t lanes) { return n - lanes; });
+           Stage::kOperands, [](int64_t n, int64_t, int64_t width) { return n - width; });
     }
   }
 }

@@ -429,20 +429,24 @@ class Speaker {
     if (!terms_) return std::nullopt;
     const Window& v = c_.window;
     const int64_t channels = Channels(), taps = c_.K / channels;
-    if (window_ && taps > 1 &&
-        is_order([&](int64_t j) { return (taps - 1 - j / channels) * channels + j % channels; }))
-      return {{FindingKind::kIndex,
-               "takes the weights of the taps from the last to the first (the kernel is flipped)"}};
-    if (window_ && is_order([&](int64_t j) {
-          const int64_t tap = j / channels, s = tap % v.kernel_w;
-          return (tap - s + v.kernel_w - 1 - s) * channels + j % channels;
-        }))
-      return {{FindingKind::kIndex, "takes the columns of the kernel from right to left"}};
-    if (window_ && is_order([&](int64_t j) {
-          const int64_t tap = j / channels, r = tap / v.kernel_w;
-          return (tap + (v.kernel_h - 1 - 2 * r) * v.kernel_w) * channels + j % channels;
-        }))
-      return {{FindingKind::kIndex, "takes the rows of the kernel from bottom to top"}};
+    const auto is_flipped = [&](bool rows, bool columns) {
+      return is_order([&](int64_t j) {
+        const int64_t r = j / channels / v.kernel_w, s = j / channels % v.kernel_w;
+        const int64_t row = rows ? v.kernel_h - 1 - r : r,
+                      column = columns ? v.kernel_w - 1 - s : s;
+        return (row * v.kernel_w + column) * channels + j % channels;
+      });
+    };
+    if (window_ && taps > 1) {
+      if (is_flipped(true, true))
+        return {
+            {FindingKind::kIndex,
+             "takes the weights of the taps from the last to the first (the kernel is flipped)"}};
+      if (is_flipped(false, true))
+        return {{FindingKind::kIndex, "takes the columns of the kernel from right to left"}};
+      if (is_flipped(true, false))
+        return {{FindingKind::kIndex, "takes the rows of the kernel from bottom to top"}};
+    }
     if (window_ && v.kernel_h == v.kernel_w && is_order([&](int64_t j) {
           const int64_t r = j / channels / v.kernel_w, s = j / channels % v.kernel_w;
           return (s * v.kernel_w + r) * channels + j % channels;

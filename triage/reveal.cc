@@ -209,12 +209,63 @@ void Draw(const SumTree& tree, const std::string& first, const std::string& rest
   }
 }
 
+// Of each block the products of its parts, counted from the first of the block.
+std::vector<std::vector<std::vector<int64_t>>> PartsOfBlocks(const RevealedSum& sum) {
+  std::vector<std::vector<std::vector<int64_t>>> blocks;
+  for (std::vector<int64_t> part : sum.parts) {
+    const int64_t block = part.front() / sum.block;
+    blocks.resize(static_cast<size_t>(block) + 1);
+    for (int64_t& k : part) k -= block * sum.block;
+    blocks.back().push_back(std::move(part));
+  }
+  return blocks;
+}
+
+// "0 + 1 + 2 + 3 | 4 + 5 + 6 + 7 | ..."
+std::string PartsText(const std::vector<std::vector<int64_t>>& parts) {
+  constexpr size_t kShown = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(parts.size(), kShown); ++i)
+    text += (i == 0 ? "" : " | ") + LeavesText(parts[i]);
+  if (parts.size() > kShown) text += " | ... (" + std::to_string(parts.size()) + " parts)";
+  return text;
+}
+
+// What the leaves are, where they are no products: a line for each kind of block.
+std::string TextOfParts(const RevealedSum& sum) {
+  if (!sum.tree && !sum.is_exact) return "";
+  const auto blocks = PartsOfBlocks(sum);
+  std::string text;
+  for (size_t begin = 0, end = 0; begin < blocks.size(); begin = end) {
+    while (end < blocks.size() && blocks[end] == blocks[begin]) ++end;
+    const bool all = end - begin == blocks.size();
+    text += "  added as integers, in " +
+            (all ? "each block"
+                 : "block " + std::to_string(begin) +
+                       (end == begin + 1 ? "" : " to " + std::to_string(end - 1))) +
+            ": " + PartsText(blocks[begin]) + "\n";
+  }
+  return text;
+}
+
 }  // namespace
+
+void OrWhyNoTree(RevealedSum& sum, const std::function<void()>& find) {
+  try {
+    find();
+  } catch (const ThrownBySum& thrown) {
+    std::rethrow_exception(thrown.error);
+  } catch (const NoTree& none) {
+    sum.why_no_tree = none.why;
+  } catch (const InputError& error) {
+    sum.why_no_tree = error.what();
+  }
+}
 
 void FindTree(const std::function<int64_t(int64_t i, int64_t j)>& leaves_of_common,
               RevealedSum& sum) {
   const int64_t n = sum.products;
-  try {
+  OrWhyNoTree(sum, [&] {
     // An exact sum has no tree from three products on.
     bool loses = false;
     for (int64_t j = 1; j < n; ++j)
@@ -226,13 +277,7 @@ void FindTree(const std::function<int64_t(int64_t i, int64_t j)>& leaves_of_comm
     sum.tree = conventions::RevealTree(n, leaves_of_common);
     const auto orders = conventions::OrdersWith(*sum.tree, n);
     if (!orders.empty()) sum.order = conventions::NameOf(orders.front());
-  } catch (const ThrownBySum& thrown) {
-    std::rethrow_exception(thrown.error);
-  } catch (const NoTree& none) {
-    sum.why_no_tree = none.why;
-  } catch (const InputError& error) {
-    sum.why_no_tree = error.what();
-  }
+  });
 }
 
 void FindSteps(const std::function<DrawnSum(Rng&)>& draw, const RevealOptions& options,
@@ -303,49 +348,6 @@ std::string DrawingOf(const SumTree& tree) {
   Draw(tree, "", "", text);
   return text;
 }
-
-namespace {
-
-// Of each block the products of its parts, counted from the first of the block.
-std::vector<std::vector<std::vector<int64_t>>> PartsOfBlocks(const RevealedSum& sum) {
-  std::vector<std::vector<std::vector<int64_t>>> blocks;
-  for (std::vector<int64_t> part : sum.parts) {
-    const int64_t block = part.front() / sum.block;
-    blocks.resize(static_cast<size_t>(block) + 1);
-    for (int64_t& k : part) k -= block * sum.block;
-    blocks.back().push_back(std::move(part));
-  }
-  return blocks;
-}
-
-// "0 + 1 + 2 + 3 | 4 + 5 + 6 + 7 | ..."
-std::string PartsText(const std::vector<std::vector<int64_t>>& parts) {
-  constexpr size_t kShown = 4;
-  std::string text;
-  for (size_t i = 0; i < std::min(parts.size(), kShown); ++i)
-    text += (i == 0 ? "" : " | ") + LeavesText(parts[i]);
-  if (parts.size() > kShown) text += " | ... (" + std::to_string(parts.size()) + " parts)";
-  return text;
-}
-
-// What the leaves are, where they are no products: a line for each kind of block.
-std::string TextOfParts(const RevealedSum& sum) {
-  if (!sum.tree && !sum.is_exact) return "";
-  const auto blocks = PartsOfBlocks(sum);
-  std::string text;
-  for (size_t begin = 0, end = 0; begin < blocks.size(); begin = end) {
-    while (end < blocks.size() && blocks[end] == blocks[begin]) ++end;
-    const bool all = end - begin == blocks.size();
-    text += "  added as integers, in " +
-            (all ? "each block"
-                 : "block " + std::to_string(begin) +
-                       (end == begin + 1 ? "" : " to " + std::to_string(end - 1))) +
-            ": " + PartsText(blocks[begin]) + "\n";
-  }
-  return text;
-}
-
-}  // namespace
 
 std::string TextOf(const RevealedSum& sum) {
   std::string text = "sum of " + std::to_string(sum.products) +

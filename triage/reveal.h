@@ -74,6 +74,8 @@ struct ThrownBySum {
 };
 void FindTree(const std::function<int64_t(int64_t i, int64_t j)>& leaves_of_common,
               RevealedSum& sum);
+// Runs `find`; where that throws NoTree or InputError, this is why there is no tree.
+void OrWhyNoTree(RevealedSum& sum, const std::function<void()>& find);
 // One random sum: what was answered, and in which ways its leaves may be products of two float32.
 struct DrawnSum {
   struct Factors {

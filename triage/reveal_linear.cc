@@ -326,15 +326,12 @@ RevealedSum RevealLinear(const LinearForm& form, const AskLinear& ask,
   } else {
     BlockMasks masks(form, ask, options.products);
     sum.products = options.products;
-    try {
+    OrWhyNoTree(sum, [&] {
       masks.FindLeaves();
       sum.products = std::ssize(masks.leaves());
+    });
+    if (sum.why_no_tree.empty())
       FindTree([&](int64_t i, int64_t j) { return masks.LeavesOfCommon(i, j); }, sum);
-    } catch (const ThrownBySum& thrown) {
-      std::rethrow_exception(thrown.error);
-    } catch (const NoTree& none) {
-      sum.why_no_tree = none.why;
-    }
     sum.questions = masks.questions();
     leaves = masks.leaves();
     for (const Leaf& leaf : leaves) sum.parts.push_back(leaf.products);

@@ -122,6 +122,16 @@ void AddOffsets(std::vector<Cause>& rows) {
           Kind::kZeroPoint, text + ", taken out twice",
           fmt::format("computes with the {} and takes it out of the sums twice", text),
           [of_x, by](SumTerms& t) { t.products -= by * (of_x ? t.w_sum : t.x_sum); }, applies);
+      for (const int64_t lanes : {4, 8, 16, 32}) {
+        offset(
+            Kind::kTail, fmt::format("{}, not taken out of a tail of {}", text, lanes),
+            fmt::format("computes with the {} and does not take it out of the last K % {} terms",
+                        text, lanes),
+            [of_x, by, lanes](SumTerms& t) {
+              t.products += by * SumFrom(of_x ? t.w : t.x, t.count - t.count % lanes, t.count);
+            },
+            [applies, lanes](const Case& c) { return applies(c) && c.K % lanes != 0; });
+      }
       if (!of_x) continue;
       offset(
           Kind::kPadding, text + ", but not in the padding",
@@ -405,6 +415,29 @@ void AddSums(std::vector<Cause>& rows) {
   };
   counted("8 bits", 256);
   counted("16 bits", 65536);
+  for (const int64_t block : {4, 8, 16, 32, 64, 128, 256, 512}) {
+    const Applies applies = [block](const Case& c) {
+      return SumsOfCodes(c) && c.K > block && c.K % block != 0;
+    };
+    // What is left of a sum and of the sums for both zero points.
+    rows.push_back({Stage::kTail, Kind::kTail, fmt::format("term tail behind blocks of {}", block),
+                    fmt::format("drops the last K % {0} terms, in the zero-point sums too, where K "
+                                "is more than {0}",
+                                block),
+                    applies, Sets([block](Stages& s) {
+                      s.Sums().add_differences = [block](const SumTerms& t) {
+                        __int128 sum = 0;
+                        for (size_t k = 0; k < static_cast<size_t>(t.count - t.count % block); ++k)
+                          sum += Difference(t.x[k], t.zx) * Difference(t.w[k], t.zw);
+                        return sum;
+                      };
+                    })});
+    if (block >= 32) continue;  // has a row below
+    products(
+        Kind::kTail, fmt::format("product tail behind blocks of {}", block),
+        fmt::format("drops the last K % {0} products where K is more than {0}", block),
+        [block](SumSteps& steps, const Case& c) { steps.added = c.K - c.K % block; }, applies);
+  }
   for (const int64_t block : kBlocks) {
     products(
         Kind::kIndex, fmt::format("last block of {} alone", block),
@@ -708,7 +741,7 @@ void AddRows(std::vector<Cause>& rows) {
                     })});
     rows.push_back(
         {Stage::kAccumulate, Kind::kTail, fmt::format("softmax without the last N % {}", block),
-         fmt::format("divides by a sum without the last N % {} of a row", block),
+         fmt::format("divides by a sum without the last N % {0} of a row longer than {0}", block),
          [block](const Case& c) { return c.op == Op::kSoftmax && c.N > block && c.N % block != 0; },
          Sets([block](Stages& s) { s.softmax.whole_blocks = block; })});
     rows.push_back(
@@ -969,7 +1002,12 @@ void AddChannels(std::vector<Cause>& rows) {
   bias(
       Kind::kIndex, "bias subtracted", "subtracts the bias instead of adding it",
       [](const Case&) { return -1; }, SumsOfCodes);
-  for (const int64_t block : kBlocks) {
+  bias(
+      Kind::kIndex, "bias in each pass of 8 taps",
+      "adds 9 taps and then 8 at a time, and the bias once more in each further pass",
+      [](const Case& c) { return 1 + Blocks(c.K - 9, 8); },
+      [](const Case& c) { return c.op == Op::kDepthwise && c.K > 9; });
+  for (const int64_t block : {4, 8, 9, 16, 32, 64, 128, 256, 512}) {
     bias(
         Kind::kIndex, fmt::format("bias once per block of {}", block),
         fmt::format("adds the bias once for each block of {} terms", block),
@@ -1073,6 +1111,23 @@ RoundedOutput HalfAddedAndCut(const RealOutput& o) {
   return {up + (up < 0 && !o.is_tie() ? 1 : 0)};
 }
 
+RoundedOutput HalfUpwards(const RealOutput& o) {
+  return {o.rounded() + (o.is_tie() && o.exact.rest > 0 ? 1 : 0)};
+}
+
+// Which side of zero the real value lies on.
+bool IsNegative(const RealOutput& o) {
+  return o.rounded() < 0 || (o.rounded() == 0 && o.exact.rest < 0);
+}
+template <RoundedOutput (*kRound)(const RealOutput&)>
+RoundedOutput BelowZero(const RealOutput& o) {
+  return IsNegative(o) ? kRound(o) : RoundedOutput{o.rounded()};
+}
+template <RoundedOutput (*kRound)(const RealOutput&)>
+RoundedOutput AboveZero(const RealOutput& o) {
+  return IsNegative(o) ? RoundedOutput{o.rounded()} : kRound(o);
+}
+
 RoundedOutput TruncatedBelowZero(const RealOutput& o) {
   return {o.rounded() + (o.rounded() < 0 && o.exact.rest > 0 ? 1 : 0)};
 }
@@ -1118,6 +1173,22 @@ void AddRounding(std::vector<Cause>& rows) {
   round(Kind::kRounding, "ceiling", "rounds up", Ceil);
   round(Kind::kRounding, "half added and cut", "adds a half and cuts, also below zero",
         HalfAddedAndCut);
+  round(Kind::kRounding, "half added and cut below zero",
+        "adds a half to negative values and cuts, and rounds the others",
+        BelowZero<HalfAddedAndCut>);
+  round(Kind::kRounding, "floor below zero", "rounds negative values down, and the others to even",
+        BelowZero<Floor>);
+  round(Kind::kRounding, "truncation above zero",
+        "truncates positive values, and rounds the others", AboveZero<Floor>);
+  round(Kind::kRounding, "ceiling above zero", "rounds positive values up, and the others to even",
+        AboveZero<Ceil>);
+  round(Kind::kTie, "half up above zero", "rounds positive ties up, the others to even",
+        AboveZero<HalfUpwards>);
+  round(Kind::kTie, "half down above zero", "rounds positive ties down, the others to even",
+        AboveZero<HalfDown>);
+  round(Kind::kTie, "half to odd", "rounds ties to odd", [](const RealOutput& o) {
+    return RoundedOutput{o.rounded() + (o.is_tie() ? o.exact.rest : 0)};
+  });
   round(Kind::kRounding, "truncation below zero",
         "truncates negative values, and rounds the others", TruncatedBelowZero);
   round(Kind::kTie, "half down", "rounds ties down", HalfDown);

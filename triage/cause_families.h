@@ -98,6 +98,8 @@ inline int64_t AddInLanes(const Lanes& how, DType x_dtype, Codes x, Codes w) {
 }
 
 std::vector<Cause> CausesOfFamilies();
+// The same mistake at another operand, along another axis or at another step (cause_variants.cc).
+std::vector<Cause> CausesOfVariants();
 // The causes of stage kPlace: rows and columns in which another cause acts.
 std::vector<Cause> Places();
 

@@ -572,16 +572,24 @@ void ZeroPointTermInFloat(SumTerms& t) {
 // A float bias in units of x_scale*w_scale, computed in float64 as kernels convert it.
 double BiasUnits(const Case& c, float bias, int64_t n) {
   const double unit = static_cast<double>(c.x_q.scale_at(0)) * c.w_q.scale_at(n);
-  return std::nearbyint(bias / unit);
+  return bias / unit;
 }
 
+double HalfAwayOfDouble(double value) { return std::round(value); }
+double HalfEvenOfDouble(double value) { return std::nearbyint(value); }
+double HalfUpOfDouble(double value) { return std::floor(value + 0.5); }
+double CutDouble(double value) { return std::trunc(value); }
+double FloorOfDouble(double value) { return std::floor(value); }
+
 // `convert` makes an int32 of the bias in these units, or nullopt where the bias stays float.
-bool ConvertBias(Stages& s, std::optional<int32_t> (*convert)(double units)) {
+bool ConvertBias(Stages& s, std::optional<int32_t> (*convert)(double units),
+                 double (*round)(double) = HalfEvenOfDouble) {
   Case& c = s.c;
   c.bias_i32.emplace();
   bool changes = false;
   for (float& bias : *c.bias) {
-    const std::optional<int32_t> units = convert(BiasUnits(c, bias, std::ssize(*c.bias_i32)));
+    const std::optional<int32_t> units =
+        convert(round(BiasUnits(c, bias, std::ssize(*c.bias_i32))));
     c.bias_i32->push_back(units.value_or(0));
     if (!units) continue;
     bias = 0;
@@ -724,10 +732,6 @@ RoundedOutput Truncate(const RealOutput& o) {
   return {o.rounded() + (is_outer ? o.exact.rest : 0)};
 }
 
-double HalfAwayOfDouble(double value) { return std::round(value); }
-double HalfEvenOfDouble(double value) { return std::nearbyint(value); }
-double CutDouble(double value) { return std::trunc(value); }
-
 // The zero point comes first.
 RoundedOutput HalfAwayOfCode(const RealOutput& o) {
   const double code = o.rounded() + o.zero_point();
@@ -778,9 +782,9 @@ double InSteps(const RealOutput& o, const Tensor& codes, const QParams& q) {
   return RealAt(codes, o.index, q) / o.c.out_q.scale_at(0);
 }
 
+template <double (*kRound)(double)>
 RoundedOutput OperandsRoundedFirst(const RealOutput& o) {
-  const double a = std::nearbyint(InSteps(o, o.c.x, o.c.x_q));
-  const double b = std::nearbyint(InSteps(o, o.c.w, o.c.w_q));
+  const double a = kRound(InSteps(o, o.c.x, o.c.x_q)), b = kRound(InSteps(o, o.c.w, o.c.w_q));
   return {o.c.op == Op::kSub ? a - b : a + b};
 }
 
@@ -1578,7 +1582,33 @@ const Cause kMistakes[] = {
     {Stage::kRound, Kind::kRounding, "operands rounded first",
      "rounds each operand to whole output steps before it adds them",
      [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
-     Set<&CodeHooks::round, OperandsRoundedFirst>},
+     Set<&CodeHooks::round, OperandsRoundedFirst<HalfEvenOfDouble>>},
+    {Stage::kRound, Kind::kRounding, "operands rounded first, half away",
+     "rounds each operand to whole output steps, half away from zero, before it adds them",
+     [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
+     Set<&CodeHooks::round, OperandsRoundedFirst<HalfAwayOfDouble>>, Cause::kBitsOfFamily},
+    {Stage::kRound, Kind::kRounding, "operands truncated first",
+     "truncates each operand to whole output steps before it adds them",
+     [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
+     Set<&CodeHooks::round, OperandsRoundedFirst<CutDouble>>, Cause::kBitsOfFamily},
+    {Stage::kBias, Kind::kRounding, "int32 bias, cut",
+     "cuts the float bias to an int32 in units sx*sw first", HasBias,
+     [](Stages& s) { return ConvertBias(s, RoundedUnits, CutDouble); }, Cause::kBitsOfFamily},
+    {Stage::kBias, Kind::kRounding, "int32 bias, rounded down",
+     "rounds the float bias down to an int32 in units sx*sw first", HasBias,
+     [](Stages& s) { return ConvertBias(s, RoundedUnits, FloorOfDouble); }, Cause::kBitsOfFamily},
+    {Stage::kBias, Kind::kRounding, "int32 bias, half away",
+     "rounds the float bias, half away from zero, to an int32 in units sx*sw first", HasBias,
+     [](Stages& s) { return ConvertBias(s, RoundedUnits, HalfAwayOfDouble); },
+     Cause::kBitsOfFamily},
+    {Stage::kRound, Kind::kRounding, "average rounded down first",
+     "rounds the average down to a whole number of input steps before it rescales",
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&CodeHooks::round, AverageFirst<FloorOfDouble>>,
+     Cause::kBitsOfFamily},
+    {Stage::kRound, Kind::kRounding, "average rounded first, half up",
+     "rounds the average to a whole number of input steps, half up, before it rescales",
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&CodeHooks::round, AverageFirst<HalfUpOfDouble>>,
+     Cause::kBitsOfFamily},
     {Stage::kRound, Kind::kRounding, "first factor rounded first",
      "rounds a to whole output steps before it multiplies by b", Is<Op::kMul>,
      Set<&CodeHooks::round, FactorRoundedFirst<true>>},
@@ -1769,6 +1799,7 @@ struct Words {
   std::string_view x_sign = "input sign", w_sign = "weight sign";
   std::string_view x_codes = "input codes", w_codes = "weight codes";
   std::string_view x_zero_point = "input zero point", w_zero_point = "weight zero point";
+  std::string_view x_scale = "input scale", w_scale = "weight scale";
   std::string_view multiplier = "multiplier fl(fl(sx*sw)/sy)";
   std::string_view reciprocal = "fl(fl(sx*sw) * fl(1/sy))";
 };
@@ -1784,6 +1815,8 @@ Words WordsOf(Op op) {
           "codes of b",
           "zero point of a",
           "zero point of b",
+          "scale of a",
+          "scale of b",
           is_product ? "multiplier fl(fl(sa*sb)/sy)" : "multipliers fl(sa/sy) and fl(sb/sy)",
           is_product ? "fl(fl(sa*sb) * fl(1/sy))" : "fl(sa * fl(1/sy)) and fl(sb * fl(1/sy))"};
 }
@@ -1794,6 +1827,7 @@ std::string Written(std::string_view text, const Words& words) {
       fmt::runtime(text), fmt::arg("x_sign", words.x_sign), fmt::arg("w_sign", words.w_sign),
       fmt::arg("x_codes", words.x_codes), fmt::arg("w_codes", words.w_codes),
       fmt::arg("x_zero_point", words.x_zero_point), fmt::arg("w_zero_point", words.w_zero_point),
+      fmt::arg("x_scale", words.x_scale), fmt::arg("w_scale", words.w_scale),
       fmt::arg("multiplier", words.multiplier), fmt::arg("reciprocal", words.reciprocal));
 }
 
@@ -1850,7 +1884,7 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 56> kOfBlocksToo{
+constexpr std::array<std::string_view, 60> kOfBlocksToo{
     "sign of -128 lost",
     "sign of -128 lost in pairs of blocks",
     "scale of the block behind",
@@ -1894,6 +1928,10 @@ constexpr std::array<std::string_view, 56> kOfBlocksToo{
     "bias ignored",
     "lowest bit of the weights dropped",
     "weights of a byte reversed",
+    "high half of a byte without sign",
+    "low half of a byte without sign",
+    "high half of a byte with sign",
+    "low half of a byte with sign",
     "weights in halves of 32",
     "weights as neighbours of 32",
     "neighbouring weights swapped",
@@ -1932,10 +1970,12 @@ std::span<const Cause> AllCauses() {
     std::vector<Cause> list(std::begin(kCauses), std::end(kCauses));
     for (Cause& cause : list) cause.repeats = RepeatsOf(cause.name);
     for (const Cause& cause : kMistakes) list.emplace_back(cause).of_family = true;
-    for (Cause& cause : CausesOfFamilies()) {
-      cause.of_family = true;
-      cause.bits = std::max(cause.bits, Cause::kBitsOfFamily);
-      list.push_back(std::move(cause));
+    for (std::vector<Cause> rows : {CausesOfFamilies(), CausesOfVariants()}) {
+      for (Cause& cause : rows) {
+        cause.of_family = true;
+        cause.bits = std::max(cause.bits, Cause::kBitsOfFamily);
+        list.push_back(std::move(cause));
+      }
     }
     AddCausesOfTerms(list);
     for (Cause& cause : list)

@@ -37,14 +37,16 @@ constexpr int kReduced = 24;
 struct Shape {
   int64_t k = 0, n = 0, m = 0;
   int64_t channels = 0, width = 0;  // of an image, and of its output
-  std::array<std::string, 31> modes;
+  int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
+  std::array<std::string, 35> modes;
 };
-constexpr std::array<std::pair<const char*, int64_t Shape::*>, 5> kSizes{
+constexpr std::array<std::pair<const char*, int64_t Shape::*>, 6> kSizes{
     {{"K", &Shape::k},
      {"N", &Shape::n},
      {"M", &Shape::m},
      {"C", &Shape::channels},
-     {"the width of the output", &Shape::width}}};
+     {"the width of the output", &Shape::width},
+     {"the number of taps", &Shape::taps}}};
 bool AllZero(const std::vector<int32_t>& list) {
   return std::ranges::all_of(list, [](int32_t value) { return value == 0; });
 }
@@ -77,6 +79,7 @@ Shape ShapeOf(const Case& c) {
       c.M,
       HasWindow(c.op) ? v.in_c : 0,
       HasWindow(c.op) ? v.out_w() : 0,
+      c.op == Op::kConv2d ? v.kernel_h * v.kernel_w : 0,
       {type(x.c_str(), c.x),
        type(w.c_str(), c.w),
        fmt::format("where the output is {}", Name(c.out_dtype)),
@@ -92,6 +95,11 @@ Shape ShapeOf(const Case& c) {
        whether("the output is codes", "the output is " + std::string(Name(c.out_dtype)),
                IsCode(c.out_dtype)),
        whether("there is padding", "there is no padding", v.has_padding()),
+       whether("there is padding above", "there is no padding above", v.pad_top > 0),
+       whether("there is padding below", "there is no padding below", v.pad_bottom > 0),
+       whether("there is padding on the left", "there is no padding on the left", v.pad_left > 0),
+       whether("there is padding on the right", "there is no padding on the right",
+               v.pad_right > 0),
        whether("there is one group", "there are several groups",
                v.groups <= 1 || c.op == Op::kDepthwise),
        whether("there is one image", "there are several images", v.batch <= 1),
@@ -172,7 +180,7 @@ struct Candidate {
 // bound open, so that the sentence says no more than was asked.
 std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
-  constexpr double kBitsOfMode = 5;  // one of 31, few of which differ among cases of an operation
+  constexpr double kBitsOfMode = 5;  // one of 35, few of which differ among cases of an operation
   for (size_t i = 0; i < base.modes.size(); ++i) {
     candidates.push_back({base.modes[i], kBitsOfMode, [i, mode = base.modes[i]](const Shape& s) {
                             return s.modes[i] == mode;
@@ -205,6 +213,12 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
       candidates.push_back({fmt::format("where {} % {} is not 0", name, lanes), kBitsOfRest,
                             [=](const Shape& s) { return rest != 0 && s.*size_of % lanes != 0; },
                             size_of});
+      // What is left behind whole vectors, in a loop that needs one of them.
+      if (rest == 0 || base.*size_of < lanes || lanes == 2) continue;
+      candidates.push_back(
+          {fmt::format("where {0} is above {1} and {0} % {1} is not 0", name, lanes),
+           kBitsOfRest + 1,
+           [=](const Shape& s) { return s.*size_of > lanes && s.*size_of % lanes != 0; }, size_of});
     }
   }
   return candidates;

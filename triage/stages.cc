@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/slice.h"
 #include "core/status.h"
 #include "oracles/exact/arithmetic/fixed_point.h"
 #include "oracles/exact/dynamic_linear.h"
@@ -190,6 +191,7 @@ PoolWindow WindowUnder(const Case& c, int64_t m, int64_t n) {
     if (tap.x_row < 0) continue;
     const int32_t code = c.x.IntAt(tap.x_row + n);
     window.sum += code;
+    window.codes.push_back(code);
     window.largest = std::max<int64_t>(window.largest, code);
     const auto otherwise = [&](int64_t of) {  // in the order of the other type
       return c.x.dtype() == DType::kS8 ? of & 0xFF : of ^ 0x80;
@@ -396,7 +398,8 @@ Tensor Stages::DynamicOf() const {
 std::optional<std::vector<__int128>> Stages::Moved() const {
   const bool others = pool != PoolHooks{} || softmax != SoftmaxHooks{} || choice != ChoiceHooks{} ||
                       codes != CodeHooks{} || integer != nullptr || real != nullptr ||
-                      block_moved != nullptr || finish != nullptr || (sums && !HasSums(c));
+                      block_moved != nullptr || finish != nullptr || edit_row || stored_from ||
+                      (sums && !HasSums(c));
   if (others) return std::nullopt;
   if (!sums) return std::vector<__int128>{};
   std::vector<__int128> moved = SumsOf(c, *sums);
@@ -405,7 +408,31 @@ std::optional<std::vector<__int128>> Stages::Moved() const {
   return moved;
 }
 
+Tensor Stages::RowByRow() const {
+  Tensor y(c.out_dtype, c.output_shape());
+  for (int64_t m = 0; m < c.M; ++m) {
+    Stages one = *this;
+    one.edit_row = nullptr;
+    one.c = slice::Rows(c, slice::Range(m, m + 1));
+    edit_row(one.c, m);
+    y.CopyFrom(one.Computed(), 0, c.N, m * c.N);
+  }
+  return y;
+}
+
 Tensor Stages::Evaluate() const {
+  Tensor y = edit_row ? RowByRow() : Computed();
+  if (!stored_from) return y;
+  const Tensor computed = y;
+  const Tensor zero(y.dtype(), {1});
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int64_t from = stored_from(i);
+    y.CopyFrom(from < 0 ? zero : computed, std::max<int64_t>(from, 0), 1, i);
+  }
+  return y;
+}
+
+Tensor Stages::Computed() const {
   if (RowOf(c.op).dynamic) return DynamicOf();
   if (c.op == Op::kCast) return exact::Evaluate(c);
   if (c.op == Op::kChooseQParams) return choice == ChoiceHooks{} ? exact::Evaluate(c) : QParamsOf();

@@ -83,6 +83,7 @@ struct PoolWindow {
   int64_t divisor = 1;
   int64_t largest = INT32_MIN;                // code
   int64_t largest_of_other_sign = INT32_MIN;  // the code whose bits are largest as the other type's
+  std::vector<int32_t> codes;                 // inside the image, in the order of the taps
 };
 
 // A real output before it is rounded to a code.
@@ -178,6 +179,10 @@ struct Stages {
   float (*finish)(float value) = nullptr;
   // The outputs to which the hooks apply; all others stay exact. Rows of an image are its pixels.
   std::function<bool(int64_t row, int64_t column)> only_at;
+  // Makes of the case the one by which a row is computed; for operations without a window.
+  std::function<bool(Case& c, int64_t row)> edit_row;
+  // Which output is stored as output i; -1 for 0.
+  std::function<int64_t(int64_t i)> stored_from;
 
   Tensor Evaluate() const;
 
@@ -192,6 +197,8 @@ struct Stages {
   Tensor QParamsOf() const;
   void ChooseZeroPoint(double low, double high, exact::ChosenQParams* chosen) const;
   Tensor DynamicOf() const;
+  Tensor RowByRow() const;
+  Tensor Computed() const;
 };
 
 }  // namespace qualm::triage

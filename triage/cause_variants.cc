@@ -1,0 +1,603 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same everyday mistake at each operand, along each axis and at each step: what cause_families
+// does for the lengths of blocks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/slice.h"
+#include "triage/cause_families.h"
+
+namespace qualm::triage {
+namespace {
+
+using Stage = CauseStage;
+using Kind = FindingKind;
+using Applies = std::function<bool(const Case&)>;
+
+bool Always(const Case&) { return true; }
+
+template <class T>
+bool Replace(T& where, T value) {
+  const bool changes = where != value;
+  where = std::move(value);
+  return changes;
+}
+
+// Each element of the tensor from another place of it.
+template <class From>
+bool Rearrange(Tensor& tensor, const From& from) {
+  const Tensor old = tensor;
+  for (int64_t i = 0; i < old.size(); ++i) tensor.CopyFrom(old, from(i), 1, i);
+  return tensor != old;
+}
+
+// ---- A parameter that is left out, or that of another tensor.
+
+struct Parameters {
+  std::string_view scale, zero_point;  // with the words of the operation
+  QParams Case::* q;
+};
+constexpr std::array kParameters{Parameters{"{x_scale}", "{x_zero_point}", &Case::x_q},
+                                 Parameters{"{w_scale}", "{w_zero_point}", &Case::w_q},
+                                 Parameters{"output scale", "output zero point", &Case::out_q}};
+
+template <class T>
+bool TakeFirst(std::vector<T>& to, const std::vector<T>& from) {
+  if (from.empty()) return false;
+  return Replace(to, std::vector<T>(to.size(), from.front()));
+}
+
+void AddParameters(std::vector<Cause>& rows) {
+  const Applies of_output = [](const Case& c) {
+    return RowOf(c.op).x_qparams && HasOutQParams(c.op) && IsCode(c.out_dtype);
+  };
+  for (const Parameters& to : kParameters) {
+    rows.push_back({Stage::kScale, Kind::kRounding, fmt::format("{} ignored", to.scale),
+                    fmt::format("takes the {} for 1", to.scale), Always, [to](Stages& s) {
+                      bool changes = false;
+                      for (float& scale : (s.c.*to.q).scale) changes |= Replace(scale, 1.0f);
+                      return changes;
+                    }});
+    for (const Parameters& from : kParameters) {
+      const bool to_output = to.q == &Case::out_q, from_output = from.q == &Case::out_q;
+      if (to.q == from.q) continue;
+      // Two inputs of an operation, and x for the output, have rows of their own.
+      const Applies applies = to_output || from_output
+                                  ? of_output
+                                  : Applies([](const Case& c) { return HasWeights(c.op); });
+      rows.push_back(
+          {Stage::kScale, Kind::kRounding,
+           fmt::format("{} in place of the {}", from.scale, to.scale),
+           fmt::format("takes the {} in place of the {}", from.scale, to.scale), applies,
+           [to, from](Stages& s) { return TakeFirst((s.c.*to.q).scale, (s.c.*from.q).scale); }});
+      if (!to_output && !from_output) continue;
+      if (to_output && from.q == &Case::x_q) continue;
+      rows.push_back(
+          {to_output ? Stage::kClamp : Stage::kOffset, Kind::kZeroPoint,
+           fmt::format("{} in place of the {}", from.zero_point, to.zero_point),
+           fmt::format("takes the {} in place of the {}", from.zero_point, to.zero_point),
+           of_output, [to, from](Stages& s) {
+             return TakeFirst((s.c.*to.q).zero_point, (s.c.*from.q).zero_point);
+           }});
+    }
+  }
+}
+
+// ---- A number per channel, indexed by the row.
+
+void AddOfRows(std::vector<Cause>& rows) {
+  const auto by_row = [&](Kind kind, std::string_view what, auto reindex) {
+    rows.push_back(
+        {Stage::kGeometry, kind, fmt::format("{} of channel m % N", what),
+         fmt::format("takes the {} of row m from channel m % N, whatever the column", what),
+         [](const Case& c) { return c.N > 1 && !HasWindow(c.op) && !RowOf(c.op).dynamic; },
+         [reindex](Stages& s) {
+           const auto edit = [reindex](Case& c, int64_t row) {
+             return reindex(c, [row](int64_t, int64_t count) { return row % count; });
+           };
+           Case any = s.c;  // whether any row has other numbers
+           bool changes = false;
+           for (int64_t m = 0; m < std::min(s.c.M, s.c.N) && !changes; ++m) changes = edit(any, m);
+           s.edit_row = edit;
+           return changes;
+         }});
+  };
+  by_row(Kind::kIndex, "bias", [](Case& c, const auto& at) {
+    const bool real = Reindex(c.bias, at);
+    return Reindex(c.bias_i32, at) || real;
+  });
+  const auto zero_points = [](Case& c, const auto& at) {
+    bool changes = false;
+    for (QParams* q : {&c.x_q, &c.w_q, &c.out_q}) changes |= Reindex(q->zero_point, at);
+    return changes;
+  };
+  by_row(Kind::kIndex, "scale", [](Case& c, const auto& at) { return ReindexScales(c, at); });
+  by_row(Kind::kIndex, "zero point", zero_points);
+  by_row(Kind::kIndex, "scale and zero point", [zero_points](Case& c, const auto& at) {
+    const bool scales = ReindexScales(c, at);
+    return zero_points(c, at) && scales;
+  });
+}
+
+// ---- Codes of another row, column, channel or image.
+
+struct From {
+  std::string text;
+  std::function<int64_t(int64_t i, int64_t count)> at;
+  int64_t more_than = 1;
+  double bits = Cause::kBitsOfFamily;
+};
+
+// The places from which line i of `count` may be taken; `i` in their names.
+std::vector<From> Lines(std::string_view what) {
+  std::vector<From> all{
+      {fmt::format("{} 0", what), [](int64_t, int64_t) { return int64_t{0}; }},
+      {fmt::format("the {} before", what),
+       [](int64_t i, int64_t) { return std::max<int64_t>(i - 1, 0); }},
+      {fmt::format("the next {}", what),
+       [](int64_t i, int64_t count) { return std::min(i + 1, count - 1); }},
+      {fmt::format("the last {}", what), [](int64_t, int64_t count) { return count - 1; }},
+      {fmt::format("the opposite {}", what),
+       [](int64_t i, int64_t count) { return count - 1 - i; }},
+      {fmt::format("the other {} of a pair", what),
+       [](int64_t i, int64_t count) { return (i ^ 1) < count ? i ^ 1 : i; }, 1,
+       Cause::kBitsOfRare}};
+  for (const int64_t lanes : {2, 4, 8, 16}) {
+    all.push_back({fmt::format("{} i % {}", what, lanes),
+                   [lanes](int64_t i, int64_t) { return i % lanes; }, lanes, Cause::kBitsOfRare});
+    all.push_back({fmt::format("{} i - i % {}", what, lanes),
+                   [lanes](int64_t i, int64_t) { return i - i % lanes; }, 1, Cause::kBitsOfRare});
+    all.push_back({fmt::format("{} i - {}", what, lanes),
+                   [lanes](int64_t i, int64_t) { return i < lanes ? i : i - lanes; }, lanes,
+                   Cause::kBitsOfRare});
+  }
+  return all;
+}
+
+bool HasElements(const Case& c) { return RowOf(c.op).layout == Layout::kElements; }
+
+void AddLines(std::vector<Cause>& rows) {
+  const auto taken = [&](const From& from, std::string_view what, std::string_view line,
+                         Applies applies, auto size, auto change) {
+    rows.push_back(
+        {Stage::kGeometry, Kind::kIndex, fmt::format("{} of {}", what, from.text),
+         fmt::format("takes the {} of {} i from {}", what, line, from.text),
+         [=, more = from.more_than](const Case& c) { return applies(c) && size(c) > more; },
+         [=, at = from.at](Stages& s) { return change(s, at); }, from.bits});
+  };
+  struct Operand {
+    std::string_view what;
+    Tensor Case::* tensor;
+    bool (*applies)(const Case& c);
+  };
+  constexpr std::array kOperands{
+      Operand{"{x_codes}", &Case::x, [](const Case&) { return true; }},
+      Operand{"{w_codes}", &Case::w, [](const Case& c) { return HasTwoOperands(c.op); }}};
+  for (const Operand& operand : kOperands) {
+    for (const From& from : Lines("row")) {
+      taken(
+          from, operand.what, "row",
+          [operand](const Case& c) {
+            const Layout layout = RowOf(c.op).layout;
+            return operand.applies(c) &&
+                   (layout == Layout::kElements || layout == Layout::kProducts);
+          },
+          [](const Case& c) { return c.M; },
+          [operand](Stages& s, const auto& at) {
+            const int64_t count = s.c.M, length = (s.c.*operand.tensor).size() / count;
+            return Rearrange(s.c.*operand.tensor, [&](int64_t i) {
+              return at(i / length, count) * length + i % length;
+            });
+          });
+    }
+    for (const From& from : Lines("column")) {
+      taken(
+          from, operand.what, "column",
+          [operand](const Case& c) { return operand.applies(c) && HasElements(c); },
+          [](const Case& c) { return c.N; },
+          [operand](Stages& s, const auto& at) {
+            const int64_t count = s.c.N;
+            return Rearrange(s.c.*operand.tensor,
+                             [&](int64_t i) { return i - i % count + at(i % count, count); });
+          });
+    }
+  }
+  for (const From& from : Lines("channel")) {
+    taken(
+        from, "weights", "channel", [](const Case& c) { return HasWeights(c.op); },
+        [](const Case& c) { return c.N; },
+        [](Stages& s, const auto& at) {
+          const int64_t count = s.c.N, length = s.c.w.size() / count;
+          return Rearrange(s.c.w,
+                           [&](int64_t i) { return at(i / length, count) * length + i % length; });
+        });
+  }
+  for (const From& from : Lines("image")) {
+    if (from.text == "image 0") continue;  // has a row of its own
+    taken(
+        from, "pixels", "image", [](const Case& c) { return HasWindow(c.op); },
+        [](const Case& c) { return c.window.batch; },
+        [](Stages& s, const auto& at) {
+          const int64_t count = s.c.window.batch, length = s.c.x.size() / count;
+          return Rearrange(s.c.x,
+                           [&](int64_t i) { return at(i / length, count) * length + i % length; });
+        });
+  }
+  // What is stored is the output of another column, with its weights and all its parameters.
+  for (const From& from : Lines("column")) {
+    taken(
+        from, "output", "column",
+        [](const Case& c) { return HasTwoOperands(c.op) || HasWeights(c.op); },
+        [](const Case& c) { return c.N; },
+        [](Stages& s, const auto& at) {
+          s.stored_from = [at, count = s.c.N](int64_t i) {
+            return i - i % count + at(i % count, count);
+          };
+          return true;
+        });
+  }
+  rows.push_back({Stage::kGeometry, Kind::kIndex, "0 stored", "stores 0 instead of the output",
+                  [](const Case& c) { return !RowOf(c.op).qparams; },
+                  [](Stages& s) {
+                    s.stored_from = [](int64_t) { return int64_t{-1}; };
+                    return true;
+                  },
+                  Cause::kBitsOfRare});
+}
+
+// ---- Layouts.
+
+void AddLayouts(std::vector<Cause>& rows) {
+  // The weights of one channel in another order.
+  const auto order = [&](std::string name, std::string sentence, Applies applies, auto term) {
+    rows.push_back({Stage::kOperands, Kind::kIndex, std::move(name), std::move(sentence),
+                    std::move(applies), [term](Stages& s) {
+                      return Rearrange(s.c.w, [&](int64_t i) {
+                        const int64_t k = i % s.c.K;
+                        return i - k + term(s.c, k);
+                      });
+                    }});
+  };
+  const auto taps = [&](std::string name, std::string sentence, bool (*applies)(const Window&),
+                        auto tap) {
+    order(
+        std::move(name), std::move(sentence),
+        [applies](const Case& c) { return IsConv(c.op) && applies(c.window); },
+        [tap](const Case& c, int64_t k) {
+          const Window& v = c.window;
+          const int64_t channels = v.in_c / v.groups, at = k / channels;
+          return tap(v, at / v.kernel_w, at % v.kernel_w) * channels + k % channels;
+        });
+  };
+  taps(
+      "columns of the kernel reversed", "takes the columns of the kernel from right to left",
+      [](const Window& v) { return v.kernel_w > 1; },
+      [](const Window& v, int64_t r, int64_t s) { return r * v.kernel_w + v.kernel_w - 1 - s; });
+  taps(
+      "rows of the kernel reversed", "takes the rows of the kernel from bottom to top",
+      [](const Window& v) { return v.kernel_h > 1; },
+      [](const Window& v, int64_t r, int64_t s) { return (v.kernel_h - 1 - r) * v.kernel_w + s; });
+  taps(
+      "kernel reversed",
+      "takes the weights of the taps from the last to the first (the kernel is flipped)",
+      [](const Window& v) { return v.kernel_h > 1 && v.kernel_w > 1; },
+      [](const Window& v, int64_t r, int64_t s) {
+        return (v.kernel_h - 1 - r) * v.kernel_w + v.kernel_w - 1 - s;
+      });
+  taps(
+      "kernel by columns", "reads the kernel column by column, not row by row (it is transposed)",
+      [](const Window& v) { return v.kernel_h > 1 && v.kernel_w > 1; },
+      [](const Window& v, int64_t r, int64_t s) {
+        // The tap (r, s) of a kernel that lies column by column.
+        return s * v.kernel_h + r;
+      });
+  order(
+      "weights by channels", "reads the weights of a channel as if its input channels came first",
+      [](const Case& c) {
+        const Window& v = c.window;
+        return c.op == Op::kConv2d && v.in_c > v.groups && v.kernel_h * v.kernel_w > 1;
+      },
+      [](const Case& c, int64_t k) {
+        const int64_t channels = c.window.in_c / c.window.groups;
+        return k % channels * (c.K / channels) + k / channels;
+      });
+  order(
+      "weights of a sum reversed", "takes the weights of a sum from the last to the first",
+      [](const Case& c) { return HasWeights(c.op) && !IsConv(c.op) && c.K > 1; },
+      [](const Case& c, int64_t k) { return c.K - 1 - k; });
+  rows.push_back(
+      {Stage::kOperands, Kind::kIndex, "weights transposed",
+       "reads the weights as if output channels lay side by side (they are transposed)",
+       [](const Case& c) { return HasWeights(c.op) && c.w_block == 0 && c.N > 1 && c.K > 1; },
+       [](Stages& s) {
+         const int64_t terms = s.c.K, channels = s.c.N;
+         return Rearrange(s.c.w, [=](int64_t i) { return i % terms * channels + i / terms; });
+       }});
+  rows.push_back(
+      {Stage::kGeometry, Kind::kIndex, "input transposed",
+       "reads the input as if its rows lay side by side (it is transposed)",
+       [](const Case& c) { return RowOf(c.op).layout == Layout::kProducts && c.M > 1 && c.K > 1; },
+       [](Stages& s) {
+         const int64_t terms = s.c.K, count = s.c.M;
+         return Rearrange(s.c.x, [=](int64_t i) { return i % terms * count + i / terms; });
+       }});
+  rows.push_back({Stage::kGeometry, Kind::kIndex, "image by channels",
+                  "reads the image as if its channels came first (NCHW)",
+                  [](const Case& c) {
+                    const Window& v = c.window;
+                    return HasWindow(c.op) && v.in_c > 1 && v.in_h * v.in_w > 1;
+                  },
+                  [](Stages& s) {
+                    const Window& v = s.c.window;
+                    const int64_t pixels = v.in_h * v.in_w, channels = v.in_c;
+                    return Rearrange(s.c.x, [=](int64_t i) {
+                      const int64_t image = i / (pixels * channels), at = i % (pixels * channels);
+                      return image * pixels * channels + at % channels * pixels + at / channels;
+                    });
+                  }});
+  // Two weights share a byte, and one of them is read with the other sign.
+  for (const bool high : {true, false}) {
+    for (const bool is_signed : {true, false}) {
+      const std::string_view half = high ? "high" : "low";
+      rows.push_back(
+          {Stage::kOperands, Kind::kIndex,
+           fmt::format("{} half of a byte {} sign", half, is_signed ? "without" : "with"),
+           fmt::format("reads the weights in the {} half of a byte {} sign", half,
+                       is_signed ? "without their" : "as if they had a"),
+           [is_signed](const Case& c) {
+             return c.w.dtype() == (is_signed ? DType::kS4 : DType::kU4);
+           },
+           [high, is_signed](Stages& s) {
+             const Tensor packed = s.c.w;
+             Tensor read(DType::kS8, packed.shape());
+             bool changes = false;
+             for (int64_t i = 0; i < packed.size(); ++i) {
+               int32_t w = packed.IntAt(i);
+               const bool other = (i % 2 == 1) == high && (is_signed ? w < 0 : w > 7);
+               if (other) w += is_signed ? 16 : -16;
+               changes |= other;
+               read.SetInt(i, w);
+             }
+             s.c.w = std::move(read);
+             return changes;
+           }});
+    }
+  }
+}
+
+// ---- Edges and paddings of an image.
+
+void AddEdges(std::vector<Cause>& rows) {
+  struct Edge {
+    std::string_view what;
+    bool (*is_at)(const Window& v, int64_t y, int64_t x);
+  };
+  constexpr std::array kEdges{
+      Edge{"first row", [](const Window&, int64_t y, int64_t) { return y == 0; }},
+      Edge{"last row", [](const Window& v, int64_t y, int64_t) { return y == v.in_h - 1; }},
+      Edge{"first column", [](const Window&, int64_t, int64_t x) { return x == 0; }},
+      Edge{"last column", [](const Window& v, int64_t, int64_t x) { return x == v.in_w - 1; }}};
+  for (const Edge& edge : kEdges) {
+    rows.push_back(
+        {Stage::kPadding, Kind::kPadding, fmt::format("{} of the image left out", edge.what),
+         fmt::format("leaves the {} of the image out of each window", edge.what),
+         [](const Case& c) { return HasWindow(c.op); },
+         [edge](Stages& s) {
+           const Window& v = s.c.window;
+           const Tensor old = s.c.x;
+           const int32_t nothing =
+               s.c.op == Op::kMaxPool ? RangeOf(old.dtype()).min : s.c.x_q.zero_point_at(0);
+           if (!IsCode(old.dtype()) ||
+               nothing != std::clamp(nothing, RangeOf(old.dtype()).min, RangeOf(old.dtype()).max))
+             return false;
+           for (int64_t i = 0; i < old.size(); ++i) {
+             const int64_t pixel = i / v.in_c;
+             if (edge.is_at(v, pixel / v.in_w % v.in_h, pixel % v.in_w)) s.c.x.SetInt(i, nothing);
+           }
+           return s.c.x != old;
+         }});
+  }
+}
+
+// ---- Sums of pools.
+
+// Adds numbers one by one as `keep` keeps each sum.
+int64_t AddKept(std::span<const int32_t> codes, int64_t less, int64_t (*keep)(int64_t)) {
+  int64_t sum = 0;
+  for (const int32_t code : codes) sum = keep(sum + code - less);
+  return sum;
+}
+
+template <int kBits>
+int64_t InFloatOf(int64_t value) {
+  int exponent = 0;
+  const double mantissa = std::ldexp(std::frexp(static_cast<double>(value), &exponent), kBits);
+  return static_cast<int64_t>(std::ldexp(std::nearbyint(mantissa), exponent - kBits));
+}
+
+template <int64_t (*kKeep)(int64_t)>
+void AddCodes(PoolWindow& window) {
+  window.sum = AddKept(window.codes, 0, kKeep);
+}
+template <int64_t (*kKeep)(int64_t)>
+void AddDifferences(PoolWindow& window) {
+  window.sum = AddKept(window.codes, window.zero_point, kKeep);
+  window.terms = 0;
+}
+
+template <int64_t kLanes, bool kDifferences>
+void AddWhole(PoolWindow& window) {
+  const auto all = std::ssize(window.codes);
+  if (all <= kLanes) return;
+  for (int64_t i = all - all % kLanes; i < all; ++i)
+    window.sum -= window.codes[static_cast<size_t>(i)];
+  if (kDifferences) window.terms -= all % kLanes;
+}
+
+template <int64_t kLanes>
+void SubtractWhole(PoolWindow& window) {
+  if (window.terms > kLanes) window.terms -= window.terms % kLanes;
+}
+
+template <int kBy>
+void DivideByOther(PoolWindow& window) {
+  window.divisor = std::max<int64_t>(window.divisor + kBy, 1);
+}
+
+void AddPools(std::vector<Cause>& rows) {
+  const auto pool = [&](Stage stage, Kind kind, std::string name, std::string sentence,
+                        void (*hook)(PoolWindow&), double bits = Cause::kBitsOfFamily) {
+    rows.push_back(
+        {stage, kind, std::move(name), std::move(sentence),
+         [](const Case& c) { return c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool; },
+         [hook](Stages& s) {
+           s.pool.under_window = hook;
+           return true;
+         },
+         bits});
+  };
+  const auto kept = [&](std::string_view how, void (*codes)(PoolWindow&),
+                        void (*differences)(PoolWindow&)) {
+    const Kind kind = how.find("float") != how.npos ? Kind::kRounding : Kind::kInt32Overflow;
+    pool(Stage::kAccumulate, kind, fmt::format("codes added one by one in {}", how),
+         fmt::format("adds the codes one by one in {}", how), codes);
+    pool(Stage::kAccumulate, kind, fmt::format("differences added one by one in {}", how),
+         fmt::format("adds the codes less the zero point one by one in {}", how), differences);
+  };
+  kept("an int16 that saturates", AddCodes<Saturated<int16_t>>, AddDifferences<Saturated<int16_t>>);
+  kept("a uint16 that saturates", AddCodes<Saturated<uint16_t>>,
+       AddDifferences<Saturated<uint16_t>>);
+  kept("a float16", AddCodes<InFloatOf<11>>, AddDifferences<InFloatOf<11>>);
+  kept("a bfloat16", AddCodes<InFloatOf<8>>, AddDifferences<InFloatOf<8>>);
+  const auto tails = [&](int64_t lanes, void (*terms)(PoolWindow&), void (*codes)(PoolWindow&),
+                         void (*offset)(PoolWindow&)) {
+    const std::string behind = fmt::format("that are left behind whole groups of {}", lanes);
+    pool(Stage::kAccumulate, Kind::kTail, fmt::format("average without its tail of {}", lanes),
+         fmt::format("leaves out of an average the pixels {}", behind), terms);
+    pool(Stage::kAccumulate, Kind::kTail, fmt::format("sum of codes without its tail of {}", lanes),
+         fmt::format("leaves the codes {} out of their sum, and not their zero points", behind),
+         codes);
+    pool(Stage::kXZeroPoint, Kind::kZeroPoint,
+         fmt::format("zero points without a tail of {}", lanes),
+         fmt::format("does not subtract the zero points of codes {}", behind), offset);
+  };
+  tails(2, AddWhole<2, true>, AddWhole<2, false>, SubtractWhole<2>);
+  tails(4, AddWhole<4, true>, AddWhole<4, false>, SubtractWhole<4>);
+  tails(8, AddWhole<8, true>, AddWhole<8, false>, SubtractWhole<8>);
+  tails(16, AddWhole<16, true>, AddWhole<16, false>, SubtractWhole<16>);
+  tails(32, AddWhole<32, true>, AddWhole<32, false>, SubtractWhole<32>);
+  const auto divisor = [&](std::string_view what, void (*hook)(PoolWindow&)) {
+    rows.push_back(
+        {Stage::kPadding, Kind::kPadding, fmt::format("divisor one too {}", what),
+         fmt::format("divides by one too {}", what),
+         [](const Case& c) { return c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool; },
+         [hook](Stages& s) {
+           s.pool.window_padding = hook;
+           return true;
+         }});
+  };
+  divisor("many", DivideByOther<1>);
+  divisor("few", DivideByOther<-1>);
+}
+
+// ---- Elements of two operands.
+
+void AddOperands(std::vector<Cause>& rows) {
+  rows.push_back({Stage::kOperands, Kind::kIndex, "difference the other way round",
+                  "subtracts a from b", [](const Case& c) { return c.op == Op::kSub; },
+                  [](Stages& s) {
+                    std::swap(s.c.x, s.c.w);
+                    std::swap(s.c.x_q, s.c.w_q);
+                    return true;
+                  }});
+  for (const auto& [op, name, sentence] :
+       {std::tuple{Op::kSub, "sum in place of the difference", "adds b instead of subtracting it"},
+        {Op::kAdd, "difference in place of the sum", "subtracts b instead of adding it"}}) {
+    rows.push_back({Stage::kOperands, Kind::kIndex, name, sentence,
+                    [op](const Case& c) { return c.op == op; },
+                    [other = op == Op::kSub ? Op::kAdd : Op::kSub](Stages& s) {
+                      s.c.op = other;
+                      return true;
+                    }});
+  }
+}
+
+// ---- Ratios of scales with some bits behind the point.
+
+enum class Ties : uint8_t { kEven, kUp, kAway, kCut };
+
+template <int kBits, Ties kTies>
+RoundedOutput RatioInBits(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  const auto ratio = [](double exact) -> long double {
+    return std::nearbyint(std::ldexp(exact, kBits));
+  };
+  long double value = static_cast<long double>(f.sum) * ratio(f.multiplier / f.y / f.divisor);
+  if (AddsOperands(o.c.op)) {
+    const double scale = o.c.w_q.scale_at(0);
+    value += static_cast<long double>(f.offset / scale) * ratio(scale / f.y);
+  } else {
+    value += std::ldexp(static_cast<long double>(f.offset / f.y), kBits);
+  }
+  value = std::ldexp(value, -kBits);
+  switch (kTies) {
+    case Ties::kEven: value = std::nearbyint(value); break;
+    case Ties::kUp: value = std::floor(value + 0.5L); break;
+    case Ties::kAway: value = std::round(value); break;
+    case Ties::kCut: value = std::trunc(value); break;
+  }
+  return {static_cast<double>(value)};
+}
+
+template <Ties kTies, int... kBits>
+void AddRatios(std::vector<Cause>& rows, std::string_view ties, std::string_view sentence,
+               std::integer_sequence<int, kBits...>) {
+  (rows.push_back(
+       {Stage::kRound, Kind::kRounding, fmt::format("ratio of scales to {} bits, {}", kBits, ties),
+        fmt::format("rounds the ratio of scales to {} bits behind the point, and {}", kBits,
+                    sentence),
+        [](const Case& c) {
+          return IsCode(c.out_dtype) && HasOutQParams(c.op) && c.requant == Requant::kExact &&
+                 (RowOf(c.op).x_qparams || c.op == Op::kRequantize) && !RowOf(c.op).function;
+        },
+        [](Stages& s) {
+          s.codes.round = RatioInBits<kBits, kTies>;
+          return true;
+        },
+        Cause::kBitsOfRare}),
+   ...);
+}
+
+void AddRatiosOfScales(std::vector<Cause>& rows) {
+  using Bits = std::integer_sequence<int, 7, 8, 10, 12, 14, 15, 16, 20, 22, 24>;
+  AddRatios<Ties::kEven>(rows, "half to even", "ties to even", Bits());
+  AddRatios<Ties::kUp>(rows, "half up", "ties up", Bits());
+  AddRatios<Ties::kAway>(rows, "half away", "ties away from zero", Bits());
+  AddRatios<Ties::kCut>(rows, "cut", "cuts the product", Bits());
+}
+
+}  // namespace
+
+std::vector<Cause> CausesOfVariants() {
+  std::vector<Cause> rows;
+  AddParameters(rows);
+  AddOfRows(rows);
+  AddLines(rows);
+  AddLayouts(rows);
+  AddEdges(rows);
+  AddPools(rows);
+  AddOperands(rows);
+  AddRatiosOfScales(rows);
+  return rows;
+}
+
+}  // namespace qualm::triage

@@ -30,6 +30,7 @@
 #include "triage/traits.h"
 #include "triage/triage.h"
 #include "triage/vary.h"
+#include "triage/where.h"
 
 namespace qualm::triage {
 namespace {
@@ -1486,8 +1487,127 @@ std::vector<Case> InIntegers(const Case& c, const Verdict& verdict, const Subjec
   return parts;
 }
 
+// Adds the sizes at which a case shows what was found, if it shows it here.
+void AddWhere(const Case& c, Subject& subject, const Shows& shows, Attribution& attribution) {
+  if (shows(c) != true) return;
+  const std::optional<WhereShown> where = FindWhereItShows(c, subject, shows);
+  if (!where) return;
+  attribution.diagnosis += ", " + where->text;
+  attribution.asked_on = true;
+  attribution.evidence.push_back(where->evidence);
+}
+
+// A byte beyond a buffer: at which sizes.
+Attribution TouchedOutside(const Case& c, const Verdict& verdict, Subject& subject) {
+  Attribution touched = Stated(*verdict.kind, verdict.reason, true);
+  const auto shows = [&](const Case& problem) -> std::optional<bool> {
+    for (const bool at_guard : {true, false}) {
+      RunContext context;
+      context.poison = kPoison;
+      context.end_at_guard = at_guard;
+      const RunStatus status = subject.Run(problem, context).status;
+      if (status == RunStatus::kTouchedOutside) return true;
+      if (status != RunStatus::kOk) return std::nullopt;
+    }
+    return false;
+  };
+  AddWhere(ProblemOf(c), subject, shows, touched);
+  return touched;
+}
+
+// The answer changes with gaps: with those of which tensor, and whether what lies there is read.
+std::optional<Attribution> ChangedByGaps(const Case& c, const Verdict& verdict, Subject& subject) {
+  struct Gap {
+    int64_t RunContext::* size;
+    std::string_view where;
+  };
+  constexpr std::array kGaps{Gap{&RunContext::x_row_gap, "rows of the input"},
+                             Gap{&RunContext::y_row_gap, "rows of the output"},
+                             Gap{&RunContext::w_row_gap, "the weights of two output channels"},
+                             Gap{&RunContext::x_line_gap, "lines of the image"}};
+  constexpr int64_t kGap = 5;
+  const std::optional<Tensor> dense = Ask(subject, c);
+  if (!dense || Ask(subject, c, kSecondPoison) != dense) return std::nullopt;
+  std::vector<std::string_view> where;
+  bool read = true;
+  for (const Gap& gap : kGaps) {
+    const auto with = [&](uint8_t poison) {
+      RunContext context;
+      context.poison = poison;
+      context.*gap.size = kGap;
+      return Ask(subject, c, context);
+    };
+    const std::optional<Tensor> first = with(kPoison), second = with(kSecondPoison);
+    if (!first || !second || (first == dense && second == dense)) continue;
+    where.push_back(gap.where);
+    read &= first != second;
+  }
+  if (where.empty()) return std::nullopt;
+  Attribution gaps = Stated(
+      *verdict.kind,
+      fmt::format("the subject {} gaps between {}",
+                  read ? "computes with what lies in the" : "gives another result where there are",
+                  fmt::join(where, ", and between ")),
+      true);
+  gaps.evidence.push_back(verdict.reason);
+  gaps.asked_on = true;
+  return gaps;
+}
+
+// Several threads leave outputs as they were.
+std::optional<Attribution> UnwrittenByThreads(const Recorded& asked, const Verdict& verdict,
+                                              Subject& subject) {
+  const int threads = asked.context.threads;
+  const auto shows = [&](const Case& problem) -> std::optional<bool> {
+    RunContext context;
+    context.threads = threads;
+    context.poison = kPoison;
+    const std::optional<Tensor> first = Ask(subject, problem, context);
+    context.poison = kSecondPoison;
+    const std::optional<Tensor> second = Ask(subject, problem, context);
+    if (!first || !second || BitsOf(problem.out_dtype) < 8) return std::nullopt;
+    const auto bytes = static_cast<size_t>(BitsOf(problem.out_dtype) / 8);
+    for (int64_t i = 0; i < first->size(); ++i) {
+      if (first->SameAt(i, *second)) continue;
+      for (size_t byte = static_cast<size_t>(i) * bytes;
+           byte < (static_cast<size_t>(i) + 1) * bytes; ++byte)
+        if (first->bytes()[byte] != kPoison || second->bytes()[byte] != kSecondPoison)
+          return std::nullopt;
+    }
+    return first != second;
+  };
+  if (shows(asked.problem) != true) return std::nullopt;
+  Attribution unwritten =
+      Stated(*verdict.kind,
+             fmt::format("the subject leaves outputs unwritten with {} threads", threads), true);
+  unwritten.evidence.push_back(verdict.reason);
+  unwritten.asked_on = true;
+  AddWhere(asked.problem, subject, shows, unwritten);
+  return unwritten;
+}
+
+// What further questions say of a finding about memory or threads, whose property has said what is
+// wrong.
+std::optional<Attribution> OfMemory(const Case& c, const Verdict& verdict, const Recorder& recorder,
+                                    Subject& subject) {
+  if (verdict.kind == FindingKind::kMemory) {
+    if (verdict.reason.starts_with(Name(RunStatus::kTouchedOutside)))
+      return TouchedOutside(c, verdict, subject);
+    if (verdict.reason.starts_with("the result changes with gaps"))
+      return ChangedByGaps(ProblemOf(c), verdict, subject);
+  }
+  if (verdict.kind == FindingKind::kNondeterminism) {
+    for (const Recorded& asked : recorder.recorded())
+      if (asked.context.threads > 1) return UnwrittenByThreads(asked, verdict, subject);
+  }
+  return std::nullopt;
+}
+
 Attribution Attributed(const Case& c, const Verdict& verdict, const Recorder& recorder,
                        Subject& subject, const AttributionOptions& options) {
+  if (options.probe_state && options.examine) {
+    if (auto memory = OfMemory(c, verdict, recorder, subject)) return *memory;
+  }
   for (const Case& part : InIntegers(c, verdict, subject)) {
     Recorder again(subject);
     again.Run(part, RunContext{});

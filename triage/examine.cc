@@ -213,8 +213,12 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
       candidates.push_back({fmt::format("where {} % {} is not 0", name, lanes), kBitsOfRest,
                             [=](const Shape& s) { return rest != 0 && s.*size_of % lanes != 0; },
                             size_of});
-      // What is left behind whole vectors, in a loop that needs one of them.
-      if (rest == 0 || base.*size_of < lanes || lanes == 2) continue;
+      // What is left behind whole vectors, in a loop that needs one of them. A cause that acts in
+      // such tails alone says so itself.
+      const bool elsewhere = std::ranges::any_of(tested.answers, [&](const Answered& each) {
+        return each.departs && each.shape.*size_of % lanes == 0;
+      });
+      if (rest == 0 || base.*size_of < lanes || lanes == 2 || !elsewhere) continue;
       candidates.push_back(
           {fmt::format("where {0} is above {1} and {0} % {1} is not 0", name, lanes),
            kBitsOfRest + 1,
@@ -462,10 +466,12 @@ class Examiner {
     }
     tested.drawn += !near && answered.departs;
     tested.answers.push_back(std::move(answered));
-    // What was wrong several times and hardly ever right will not be right.
+    // What was wrong several times and hardly ever right will not be right, unless it was so where
+    // one condition holds: most cases near one of a single column have several.
     const int64_t against = tested.count(&Answered::against);
-    tested.refuted |= against >= 3 * static_cast<int64_t>(kPlenty) &&
-                      against > 6 * tested.count(&Answered::bears_out);
+    const int64_t bearing_out = tested.count(&Answered::bears_out);
+    const bool rare = against >= 3 * static_cast<int64_t>(kPlenty) && against > 6 * bearing_out;
+    if (!tested.refuted && rare) tested.refuted = bearing_out < 2 || Fits(tested).size() < 2;
   }
 
   struct Fit {

@@ -44,6 +44,9 @@ struct Attribution {
   // Shown by questions of their own (triage/reads.h, triage/traits.h), which say more of the
   // subject than of this case: a smaller case keeps it.
   bool of_subject = false;
+  // Further questions have shown of which tensor, or at which sizes: the smallest case alone would
+  // say less.
+  bool asked_on = false;
   Hypothesis causes;
   Condition where;
   // The case that was looked at, with the answer: a claim may fail on one that it derives.

@@ -107,7 +107,7 @@ void Triaged::Minimize(const MinimizeOptions& options) {
     return;
   }
   // What was seen, and not explained by causes, is told as the smallest case shows it.
-  if (sure_ && attribution_.causes.empty() && !attribution_.of_subject &&
+  if (sure_ && attribution_.causes.empty() && !attribution_.of_subject && !attribution_.asked_on &&
       small_->attribution.complete && small_->attribution.kind == attribution_.kind) {
     attribution_ = small_->attribution;
   }

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triage/where.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "core/rng.h"
+#include "properties/adapt.h"
+#include "properties/gen/gen.h"
+#include "triage/vary.h"
+
+namespace qualm::triage {
+namespace {
+
+// A size of a case, on which it may depend.
+struct Size {
+  std::string_view name;
+  int64_t (*of)(const Case& c);
+};
+constexpr std::array kSizes{Size{"K", [](const Case& c) { return HasWindow(c.op) ? 0 : c.K; }},
+                            Size{"N", [](const Case& c) { return c.N; }},
+                            Size{"M", [](const Case& c) { return HasWindow(c.op) ? 0 : c.M; }},
+                            Size{"C", [](const Case& c) { return c.window.in_c; }},
+                            Size{"the width of the image", [](const Case& c) {
+                                   return HasWindow(c.op) ? c.window.in_w : 0;
+                                 }}};
+
+struct Condition {
+  std::string text;
+  const Size* size;
+  int64_t lanes;
+  bool above;
+  bool Holds(const Case& c) const {
+    const int64_t value = size->of(c);
+    return value % lanes != 0 && (!above || value > lanes);
+  }
+};
+
+std::vector<Condition> ConditionsOf(const Case& c) {
+  std::vector<Condition> all;
+  for (const Size& size : kSizes) {
+    for (const int64_t lanes : {2, 3, 4, 8, 16, 32, 64}) {
+      const std::string rest = fmt::format("{} % {} is not 0", size.name, lanes);
+      all.push_back({"where " + rest, &size, lanes, false});
+      all.push_back(
+          {fmt::format("where {} is above {} and {}", size.name, lanes, rest), &size, lanes, true});
+    }
+  }
+  std::erase_if(all, [&](const Condition& each) { return !each.Holds(c); });
+  return all;
+}
+
+}  // namespace
+
+std::optional<WhereShown> FindWhereItShows(const Case& c, Subject& subject, const Shows& shows) {
+  constexpr uint64_t kSeed = 20261129, kMostTries = 1500;
+  constexpr int64_t kMostAsked = 80, kLargest = int64_t{1} << 14;
+  constexpr int kLeast = 6, kSettled = 16;
+  std::vector<Condition> left = ConditionsOf(c);
+  std::array<int, 2> seen{};  // cases in which it does not show, and in which it does
+  int64_t asked = 0;
+  for (uint64_t i = 0; i < kMostTries && asked < kMostAsked && !left.empty(); ++i) {
+    const uint64_t seed = MixSeed(kSeed, i);
+    std::optional<Case> next;
+    if (i % 3 == 2) {
+      next = AdaptTo(subject, gen::Draw(c.op, seed));
+    } else {
+      next = Varied(c, seed);
+      if (next && i % 3 == 1) next = Reduced(*next, seed);
+    }
+    if (!next || next->x.dtype() != c.x.dtype() || next->w.dtype() != c.w.dtype() ||
+        next->out_dtype != c.out_dtype || next->w_block != c.w_block || next->M * next->N == 0 ||
+        next->M * next->N * std::max<int64_t>(next->K, 1) > kLargest ||
+        !subject.CannotRun(*next).empty())
+      continue;
+    const auto holding =
+        std::ranges::count_if(left, [&](const Condition& each) { return each.Holds(*next); });
+    const bool disputed = holding != 0 && holding != std::ssize(left);
+    // What all of them say is asked a few times: none of them may be right.
+    int& undisputed = seen[holding > 0 ? 1 : 0];
+    if (!disputed && undisputed >= kSettled) continue;
+    const std::optional<bool> is = shows(*next);
+    if (!is) continue;
+    ++asked;
+    ++seen[*is ? 1 : 0];
+    std::erase_if(left, [&](const Condition& each) { return each.Holds(*next) != *is; });
+  }
+  if (left.size() != 1 || seen[0] < kLeast || seen[1] < kLeast) return std::nullopt;
+  return WhereShown{left.front().text,
+                    fmt::format("so in each of {} further cases that show it, and in none of {} "
+                                "that do not",
+                                seen[1], seen[0])};
+}
+
+}  // namespace qualm::triage

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sizes at which something shows, and what is said of memory and threads with them.
+#include "triage/where.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "triage/fault_test_util.h"
+
+namespace qualm::triage {
+namespace {
+
+std::string WhereIs(const Case& c, bool (*is)(const Case&)) {
+  TestSubject subject = Answers([](const Case& of) { return Right(of); });
+  const auto where =
+      FindWhereItShows(c, subject, [is](const Case& of) { return std::optional(is(of)); });
+  return where ? where->text : "";
+}
+
+TEST(WhereItShows, IsSaidOfOneSize) {
+  EXPECT_EQ(WhereIs(Layer(3, 7, 9), [](const Case& c) { return c.N % 4 != 0; }),
+            "where N % 4 is not 0");
+  EXPECT_EQ(WhereIs(Layer(3, 7, 9), [](const Case& c) { return c.K % 8 != 0; }),
+            "where K % 8 is not 0");
+  EXPECT_EQ(WhereIs(Layer(3, 7, 9), [](const Case& c) { return c.K > 8 && c.K % 8 != 0; }),
+            "where K is above 8 and K % 8 is not 0");
+  EXPECT_EQ(WhereIs(Layer(4, 8, 8), [](const Case& c) { return c.M % 3 != 0; }),
+            "where M % 3 is not 0");
+}
+
+TEST(WhereItShows, IsNotSaidOfWhatNoSizeSeparates) {
+  EXPECT_EQ(WhereIs(Layer(3, 7, 9), [](const Case&) { return true; }), "");
+  EXPECT_EQ(WhereIs(Layer(3, 7, 9), [](const Case& c) { return c.N % 4 != 0 && c.K % 8 != 0; }),
+            "");
+  EXPECT_EQ(WhereIs(Layer(3, 7, 9), [](const Case& c) { return c.x.IntAt(0) % 2 == 0; }), "");
+}
+
+std::string Said(const std::string& claim, const Case& c, TestSubject& subject) {
+  const Judged judged =
+      JudgeAndAttribute(*FindProperty(claim), c, subject, {.examine = true, .probe_state = true});
+  EXPECT_TRUE(judged.verdict.failed());
+  return judged.attribution.diagnosis;
+}
+
+TEST(WhereItShows, IsSaidOfBytesOutsideOfABuffer) {
+  TestSubject subject([](const Case& c, const RunContext&) {
+    if (c.N % 4 == 0) return TestSubject::Good(Right(c));
+    Outcome outcome;
+    outcome.status = RunStatus::kTouchedOutside;
+    outcome.detail = "wrote 1 byte past the end of y";
+    return outcome;
+  });
+  EXPECT_EQ(Said("linear.matches_exact", Layer(3, 7, 9), subject),
+            "touched-outside: wrote 1 byte past the end of y, where N % 4 is not 0");
+}
+
+TEST(WhereItShows, IsSaidOfOutputsThatSeveralThreadsLeave) {
+  TestSubject subject = Answers([](const Case& c, const RunContext& context) {
+    Tensor y = Right(c);
+    const int64_t left = context.threads > 1 ? c.M % context.threads : 0;
+    const int64_t bytes = left * c.N * BitsOf(c.out_dtype) / 8;
+    for (int64_t i = std::ssize(y.bytes()) - bytes; i < std::ssize(y.bytes()); ++i)
+      y.bytes()[static_cast<size_t>(i)] = context.poison;
+    return y;
+  });
+  EXPECT_EQ(Said("linear.several_threads", Layer(4, 7, 9), subject),
+            "the subject leaves outputs unwritten with 3 threads, where M % 3 is not 0");
+}
+
+TEST(WhereItShows, IsSaidOfGapsByTheirTensor) {
+  TestSubject subject = Answers([](const Case& c, const RunContext& context) {
+    return context.w_row_gap == 0 ? Right(c) : Plus(Right(c), 1, context.poison);
+  });
+  EXPECT_EQ(Said("linear.layer_strides", Layer(4, 7, 9), subject),
+            "the subject computes with what lies in the gaps between the weights of two output "
+            "channels");
+}
+
+}  // namespace
+}  // namespace qualm::triage

@@ -1030,6 +1030,9 @@ void AddChannels(std::vector<Cause>& rows) {
   narrow("in an int16 that wraps", Wrapped<int16_t>);
   narrow("in an int16 that saturates", Saturated<int16_t>);
   narrow("in an int8 that wraps", Wrapped<int8_t>);
+  narrow("in a uint16 that wraps", Wrapped<uint16_t>);
+  narrow("in 24 bits that wrap",
+         [](int64_t b) { return static_cast<int64_t>(InBits<24, true>(b)); });
   narrow("as a float32", [](int64_t b) {
     return std::clamp<int64_t>(static_cast<int64_t>(static_cast<float>(b)), INT32_MIN, INT32_MAX);
   });

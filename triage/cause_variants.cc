@@ -67,6 +67,17 @@ void AddParameters(std::vector<Cause>& rows) {
                       for (float& scale : (s.c.*to.q).scale) changes |= Replace(scale, 1.0f);
                       return changes;
                     }});
+    const bool divides = to.q == &Case::out_q;
+    rows.push_back({Stage::kScale, Kind::kRounding, fmt::format("{} twice", to.scale),
+                    fmt::format("{} by the {} twice", divides ? "divides" : "multiplies", to.scale),
+                    Always, [to](Stages& s) {
+                      bool changes = false;
+                      for (float& scale : (s.c.*to.q).scale) {
+                        if (!std::isnormal(scale * scale)) return false;
+                        changes |= Replace(scale, scale * scale);
+                      }
+                      return changes;
+                    }});
     for (const Parameters& from : kParameters) {
       const bool to_output = to.q == &Case::out_q, from_output = from.q == &Case::out_q;
       if (to.q == from.q) continue;

@@ -415,6 +415,19 @@ void AddSums(std::vector<Cause>& rows) {
   };
   counted("8 bits", 256);
   counted("16 bits", 65536);
+  for (const int64_t taps : {3, 4, 5, 8, 9, 16, 25}) {
+    rows.push_back({Stage::kTail, Kind::kTail, fmt::format("first {} taps alone", taps),
+                    fmt::format("adds the first {} taps alone", taps),
+                    [taps](const Case& c) { return c.op == Op::kDepthwise && c.K > taps; },
+                    Sets([taps](Stages& s) {
+                      s.Sums().add_differences = [taps](const SumTerms& t) {
+                        __int128 sum = 0;
+                        for (size_t k = 0; k < static_cast<size_t>(taps); ++k)
+                          sum += Difference(t.x[k], t.zx) * Difference(t.w[k], t.zw);
+                        return sum;
+                      };
+                    })});
+  }
   for (const int64_t block : {4, 8, 16, 32, 64, 128, 256, 512}) {
     const Applies applies = [block](const Case& c) {
       return SumsOfCodes(c) && c.K > block && c.K % block != 0;
@@ -648,6 +661,19 @@ int64_t NearestLine(const Window& v, int64_t m, const Tap& tap) {
   return PixelOrPadding(v, m, std::clamp<int64_t>(at.y, 0, v.in_h - 1), at.x);
 }
 
+// The nearest pixel for a tap on one side of the image alone.
+template <bool (*kIsThere)(const Window& v, int64_t y, int64_t x)>
+int64_t NearestOnSide(const Window& v, int64_t m, const Tap& tap) {
+  const Position at = PositionOf(v, m, tap);
+  if (!kIsThere(v, at.y, at.x)) return tap.x_row;
+  return PixelAt(v, m, std::clamp<int64_t>(at.y, 0, v.in_h - 1),
+                 std::clamp<int64_t>(at.x, 0, v.in_w - 1), v.in_w);
+}
+bool IsAbove(const Window&, int64_t y, int64_t) { return y < 0; }
+bool IsBelow(const Window& v, int64_t y, int64_t) { return y >= v.in_h; }
+bool IsLeft(const Window&, int64_t, int64_t x) { return x < 0; }
+bool IsRight(const Window& v, int64_t, int64_t x) { return x >= v.in_w; }
+
 void AddLines(std::vector<Cause>& rows) {
   const auto line = [&](std::string name, std::string sentence,
                         int64_t (*x_row)(const Window&, int64_t, const Tap&),
@@ -688,6 +714,16 @@ void AddLines(std::vector<Cause>& rows) {
   line("lines of the border in the padding",
        "reads the first or the last line of the image for a tap above or below it", NearestLine,
        [](const Window&) { return true; });
+  const auto side = [&](std::string_view where,
+                        int64_t (*x_row)(const Window&, int64_t, const Tap&)) {
+    line(fmt::format("border in the padding {} the image", where),
+         fmt::format("reads the nearest pixel of the image for a tap {} it", where), x_row,
+         [](const Window& v) { return v.has_padding(); });
+  };
+  side("above", NearestOnSide<IsAbove>);
+  side("below", NearestOnSide<IsBelow>);
+  side("to the left of", NearestOnSide<IsLeft>);
+  side("to the right of", NearestOnSide<IsRight>);
   line("inside without dilation",
        "reads past the right edge where the window would lie inside without its dilation",
        InsideWithoutDilation, [](const Window& v) { return v.pad_right > 0 && v.dilation_w > 1; });
@@ -715,10 +751,10 @@ void AddPaddings(std::vector<Cause>& rows) {
                       s.Sums().coded_padding = lies;
                     })});
   };
-  side("above", [](const Window&, int64_t y, int64_t) { return y < 0; });
-  side("below", [](const Window& v, int64_t y, int64_t) { return y >= v.in_h; });
-  side("to the left of", [](const Window&, int64_t, int64_t x) { return x < 0; });
-  side("to the right of", [](const Window& v, int64_t, int64_t x) { return x >= v.in_w; });
+  side("above", IsAbove);
+  side("below", IsBelow);
+  side("to the left of", IsLeft);
+  side("to the right of", IsRight);
 }
 
 void AddRows(std::vector<Cause>& rows) {

@@ -86,8 +86,7 @@ void AddParameters(std::vector<Cause>& rows) {
                                   ? of_output
                                   : Applies([](const Case& c) { return HasWeights(c.op); });
       rows.push_back(
-          {Stage::kScale, Kind::kRounding,
-           fmt::format("{} in place of the {}", from.scale, to.scale),
+          {Stage::kScale, Kind::kIndex, fmt::format("{} in place of the {}", from.scale, to.scale),
            fmt::format("takes the {} in place of the {}", from.scale, to.scale), applies,
            [to, from](Stages& s) { return TakeFirst((s.c.*to.q).scale, (s.c.*from.q).scale); }});
       if (!to_output && !from_output) continue;

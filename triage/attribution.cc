@@ -560,9 +560,11 @@ bool Holds(const Weighed& each) {
                       each.bits >= kSurely;
   // What takes a condition that nobody has a word for is told with the share of the answers.
   const bool sure = each.causes.size() == 1 && each.bits >= kSurely;
-  const int64_t right = each.unworded ? (sure ? 4 * each.bearing_out : -1)
-                        : narrow      ? each.bearing_out
-                                      : 0;
+  // Of the rare causes there are so many that one gives part of what another fault gives.
+  const bool rare = each.causes.front()->bits >= Cause::kBitsOfRare;
+  const int64_t right = each.unworded     ? (sure && !rare ? 4 * each.bearing_out : -1)
+                        : narrow && !rare ? each.bearing_out
+                                          : 0;
   return each.against <= right && 4 * each.otherwise <= each.bearing_out;
 }
 

@@ -466,12 +466,10 @@ class Examiner {
     }
     tested.drawn += !near && answered.departs;
     tested.answers.push_back(std::move(answered));
-    // What was wrong several times and hardly ever right will not be right, unless it was so where
-    // one condition holds: most cases near one of a single column have several.
+    // What was wrong several times and hardly ever right will not be right.
     const int64_t against = tested.count(&Answered::against);
-    const int64_t bearing_out = tested.count(&Answered::bears_out);
-    const bool rare = against >= 3 * static_cast<int64_t>(kPlenty) && against > 6 * bearing_out;
-    if (!tested.refuted && rare) tested.refuted = bearing_out < 2 || Fits(tested).size() < 2;
+    tested.refuted |= against >= 3 * static_cast<int64_t>(kPlenty) &&
+                      against > 6 * tested.count(&Answered::bears_out);
   }
 
   struct Fit {

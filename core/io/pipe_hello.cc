@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads what a child says of itself. The line is short, so it is first parsed into a JSON tree.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -94,6 +97,18 @@ void ReadFeatures(const JsonNode& node, std::bitset<kPipeFeatureCount>& features
   }
 }
 
+void ReadRules(const JsonNode& node, PipeOp::Rules& rules) {
+  const std::string expected = fmt::format("a list of {}", fmt::join(NamesOf(QParamsRule{}), ", "));
+  if (!node.value().is_array() || node.value().empty()) FailAs(node, expected);
+  rules.reset();
+  for (const nlohmann::json& item : node.value()) {
+    const std::optional<QParamsRule> rule =
+        item.is_string() ? Parse<QParamsRule>(item.get_ref<const std::string&>()) : std::nullopt;
+    if (!rule) node.Fail("holds " + Described(item) + ", expected " + expected);
+    rules.set(static_cast<size_t>(*rule));
+  }
+}
+
 void ReadSize(const JsonNode& node, int64_t& size) {
   const nlohmann::json& value = node.value();
   // The JSON library calls integers from 0 on "unsigned"; int64 holds all but the largest of them.
@@ -120,6 +135,7 @@ void MembersOf(PipeOp& op, const auto& visit) {
   visit("w", op.w, ReadTypes);
   visit("out", op.out, ReadTypes);
   visit("features", op.features, ReadFeatures);
+  visit("rules", op.rules, ReadRules);
   visit("m_max", op.m_max, ReadSize);
   visit("n_max", op.n_max, ReadSize);
   visit("k_max", op.k_max, ReadSize);

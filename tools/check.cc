@@ -18,7 +18,7 @@
 #include "tools/findings.h"
 #include "tools/ops.h"
 #include "tools/progress.h"
-#include "tools/recorded.h"
+#include "tools/recorded_text.h"
 #include "tools/report.h"
 #include "tools/session.h"
 #include "tools/shard.h"

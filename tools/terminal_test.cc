@@ -18,7 +18,7 @@ TEST(Terminal, LongLinesGoOnBeneathWhatTheyBeganWith) {
   // What fits stays as it is, and so do a word that never fits and spaces inside a row.
   EXPECT_EQ(Wrapped("one  two\n\nthree\n", 8), "one  two\n\nthree\n");
   EXPECT_EQ(Wrapped("a-long-word\n", 4), "a-long-word\n");
-  EXPECT_EQ(Wrapped("a b  c  d e\n", 9), "a b  c  d\n     e\n");
+  EXPECT_EQ(Wrapped("a  b  c d e\n", 8), "a  b  c\n   d e\n");
   EXPECT_EQ(Wrapped("äöü äöü äöü\n", 7), "äöü äöü\n  äöü\n");
   EXPECT_EQ(Wrapped("one two\n", 0), "one two\n");
 }

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads what a child says of itself. The line is short, so it is first parsed into a JSON tree.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -98,8 +95,9 @@ void ReadFeatures(const JsonNode& node, std::bitset<kPipeFeatureCount>& features
 }
 
 void ReadRules(const JsonNode& node, PipeOp::Rules& rules) {
-  const std::string expected = fmt::format("a list of {}", fmt::join(NamesOf(QParamsRule{}), ", "));
-  if (!node.value().is_array() || node.value().empty()) FailAs(node, expected);
+  const std::string expected = "a list of rules: observer, aten, onnx";
+  if (!node.value().is_array()) FailAs(node, expected);
+  if (node.value().empty()) node.Fail("is empty, expected " + expected);
   rules.reset();
   for (const nlohmann::json& item : node.value()) {
     const std::optional<QParamsRule> rule =

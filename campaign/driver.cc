@@ -15,8 +15,8 @@
 #include <thread>
 #include <utility>
 
-#include "campaign/canary.h"
 #include "campaign/investigate.h"
+#include "campaign/rehearsal.h"
 #include "campaign/shrink.h"
 #include "core/io/fault_row.h"
 #include "core/io/text_file.h"

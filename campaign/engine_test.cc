@@ -9,8 +9,8 @@
 #include <string>
 
 #include "adapters/registry.h"
-#include "campaign/canary.h"
 #include "campaign/driver.h"
+#include "campaign/rehearsal.h"
 #include "campaign/state.h"
 #include "core/executable.h"
 #include "core/status.h"

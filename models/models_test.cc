@@ -13,6 +13,7 @@
 #include "core/rng.h"
 #include "core/status.h"
 #include "core/text_test_util.h"
+#include "models/damaged_test_util.h"
 #include "models/model_writer_test_util.h"
 #include "models/nibbles_test_util.h"
 #include "models/plan.h"
@@ -869,33 +870,13 @@ TEST(Models, InputsAreDrawnFromTheSeed) {
   EXPECT_NE(DrawInputs(graph, {}, 8, &unused), values);
 }
 
-// Bytes of a model changed at random: a result, or an error of one line.
 TEST(Models, DamagedModelsAreRunOrRefused) {
   const ConvModel conv;
   const std::vector<std::string> models{conv.Fused(), conv.Qdq(true), EndsInSoftmax(),
                                         FewBits().Model(true)};
-  int refused = 0, ran = 0;
-  for (uint64_t seed = 0; seed < 3000; ++seed) {
-    Rng rng(seed);
-    std::string model = models[seed % models.size()];
-    for (uint64_t times = rng.Below(4) + 1; times > 0; --times)
-      model[rng.Below(model.size())] = static_cast<char>(rng.Below(256));
-    try {
-      const onnx::Graph graph(model, "m");
-      std::vector<std::string> told;
-      ModelOptions options;
-      options.inputs = DrawInputs(graph, {}, seed, &told);
-      RunModel(graph, options);
-      ++ran;
-    } catch (const InputError& error) {
-      const std::string text = error.what();
-      EXPECT_TRUE(text.starts_with("m: ")) << text;
-      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-      ++refused;
-    }
-  }
-  EXPECT_GT(ran, 300);
-  EXPECT_GT(refused, 300);
+  test::ExpectRunOrRefused<onnx::Graph>(
+      3000, [&](Rng& /*rng*/, uint64_t seed) { return models[seed % models.size()]; },
+      [](const onnx::Graph& /*any*/) { return false; });
 }
 
 }  // namespace

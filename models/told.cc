@@ -61,6 +61,13 @@ std::string WhoseText(const Judged& judged) {
   return judged.undefined ? "no convention defines this case" : "NO KNOWN ARITHMETIC";
 }
 
+std::string WhyNotJudged(const Row& row) {
+  if (row.judged) return "";
+  if (!row.not_run.empty()) return "not run: " + row.not_run;
+  if (!row.by.empty()) return "ran by " + row.by;
+  return row.not_judged.empty() ? "exact, compared with nobody" : "not judged: " + row.not_judged;
+}
+
 std::string SumText(const ModelRun& run) {
   int64_t layers = 0, exact = 0, sums = 0, named = 0, undefined = 0, lost = 0, ran = 0;
   std::vector<std::string> wrong;

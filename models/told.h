@@ -16,6 +16,9 @@ namespace qualm::models {
 // Whose arithmetic a layer has: "exact", "onednn2@avx2, onednn2@sse41 and 7 more".
 std::string WhoseText(const Judged& judged);
 
+// Why a row is not judged: "not run: ...", "ran by ..."; of a judged one "".
+std::string WhyNotJudged(const Row& row);
+
 // "of 12 layers: 11 exact, 1 WRONG: conv1." in one line.
 std::string SumText(const ModelRun& run);
 // What a reader should know besides: where the runtime computes otherwise when it is looked at.

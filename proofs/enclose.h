@@ -10,7 +10,7 @@
 
 #include "core/enclosure.h"
 #include "proofs/domain.h"
-#include "proofs/steps.h"
+#include "proofs/staircase.h"
 
 namespace qualm::proofs {
 

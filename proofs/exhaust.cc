@@ -12,7 +12,7 @@
 #include "core/bulk.h"
 #include "core/status.h"
 #include "proofs/enclose.h"
-#include "proofs/steps.h"
+#include "proofs/staircase.h"
 
 namespace qualm::proofs {
 namespace {

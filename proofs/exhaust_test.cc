@@ -17,7 +17,7 @@
 #include "core/text_test_util.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
-#include "proofs/nearest.h"
+#include "proofs/fast_codes.h"
 
 namespace qualm::proofs {
 namespace {

@@ -10,7 +10,7 @@
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
 #include "proofs/enclose.h"
-#include "proofs/nearest.h"
+#include "proofs/fast_codes.h"
 
 namespace qualm::proofs {
 namespace {

@@ -12,7 +12,7 @@
 #include "core/contract.h"
 #include "core/tensor.h"
 #include "proofs/domain.h"
-#include "proofs/steps.h"
+#include "proofs/staircase.h"
 
 namespace qualm {
 struct Convention;

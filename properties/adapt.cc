@@ -165,6 +165,9 @@ std::vector<Change> ChangesOfAll() {
       },
       [](Case& c) { WithRule(c, QParamsRule::kAten); },
       [](Case& c) { WithRule(c, QParamsRule::kOnnx); },
+      [](Case& c) {
+        if (RowOf(c.op).dynamic) WithRule(c, QParamsRule::kObserver);
+      },
   };
 }
 

@@ -373,7 +373,8 @@ TEST(Adapt, DynamicLinearsTakeARule) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     const Case c = gen::Draw(Op::kDynamicLinear, seed);
     if (!Validate(c).empty()) continue;
-    for (const QParamsRule rule : {QParamsRule::kAten, QParamsRule::kOnnx}) {
+    for (const QParamsRule rule :
+         {QParamsRule::kObserver, QParamsRule::kAten, QParamsRule::kOnnx}) {
       Case wanted = ProblemOf(c);
       wanted.rule = rule;
       wanted.observer = {.reduce_range = c.observer.reduce_range && rule == QParamsRule::kAten};

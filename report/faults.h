@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "report/document.h"
-#include "report/evidence.h"
+#include "report/output_folder.h"
 
 namespace qualm::report {
 

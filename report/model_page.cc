@@ -80,12 +80,8 @@ Bullets Unjudged(const ModelRun& run) {
   Bullets list;
   for (const Row& row : run.rows) {
     if (row.judged) continue;
-    const std::string why = !row.not_run.empty()      ? "not run: " + row.not_run
-                            : !row.by.empty()         ? "ran by " + row.by
-                            : !row.not_judged.empty() ? "not judged: " + row.not_judged
-                                                      : "exact, compared with nobody";
     list.items.push_back(Strong(Shortened(row.name, 60)) + " (" + OneLine(row.operators) +
-                         "): " + OneLine(why));
+                         "): " + OneLine(models::WhyNotJudged(row)));
   }
   return list;
 }

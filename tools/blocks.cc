@@ -85,13 +85,22 @@ std::string SumsText(const SumsOfRun& sums) {
   return text;
 }
 
-JsonValue HazardJson(const HazardCoverage& coverage) {
+JsonValue HazardJson(const HazardCoverage& coverage, bool all) {
   JsonList rows;
   for (const auto& [key, row] : coverage.rows()) {
+    JsonObject reached;
+    for (const HazardRow& hazard : AllHazards()) {
+      const auto at = row.reached.find(hazard.hazard);
+      if (at != row.reached.end()) {
+        reached.Add(hazard.name, at->second);
+      } else if (all && hazard.about(key.first)) {
+        reached.Add(hazard.name, 0);
+      }
+    }
     rows.Add(JsonObject{{"op", Name(key.first)},
                         {"instruction_set", key.second},
                         {"cases", row.cases},
-                        {"reached", CountsJson(row.reached)}});
+                        {"reached", reached}});
   }
   return rows;
 }

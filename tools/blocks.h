@@ -31,8 +31,8 @@ using SumsOfRun = std::map<std::pair<std::string, Op>, SumGrades>;
 JsonValue SumsJson(const SumsOfRun& sums);
 // The same for people, a line for each.
 std::string SumsText(const SumsOfRun& sums);
-// "hazards".
-JsonValue HazardJson(const HazardCoverage& coverage);
+// "hazards"; with `all` also those that no case reached, of an operation that can.
+JsonValue HazardJson(const HazardCoverage& coverage, bool all = false);
 
 }  // namespace qualm::tools
 

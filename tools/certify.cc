@@ -16,7 +16,7 @@
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "proofs/layer_certificate.h"
-#include "tools/layers.h"
+#include "tools/layer_options.h"
 #include "tools/session.h"
 
 namespace qualm::tools {

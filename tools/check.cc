@@ -18,7 +18,7 @@
 #include "tools/findings.h"
 #include "tools/ops.h"
 #include "tools/progress.h"
-#include "tools/recorded.h"
+#include "tools/recorded_text.h"
 #include "tools/report.h"
 #include "tools/session.h"
 #include "tools/shard.h"
@@ -409,9 +409,9 @@ int RunCheck(Options options) {
   const auto ops = static_cast<int64_t>(DrawnOps(options.check).size());
   session.known = KnownFindings(options.known);
   RequireWritable(options);
-  RequireFolder("--out", options.out);
   RequireReportFolder("--out", options.out);
   const std::optional<ResultRecord> before = RunBefore(options.out);
+  options.out = FolderOrTemporary("--out", options.out);
   session.Begin(fmt::format("seed {}; ", options.check.seed), options.check.seed);
   auto progress = std::make_shared<Progress>("", options.check.seconds);
   options.check.progress = [bar = progress.get()](int64_t done, int64_t all) { (*bar)(done, all); };

@@ -402,6 +402,34 @@ TEST_F(Command, UnwritableResultsAreTwoAndTheFindingsAreStillTold) {
   EXPECT_TRUE(Begins(Lines(plot.err).back(), "qualm: --plot: ")) << plot.err;
 }
 
+// A folder that cannot be written neither prevents a run nor changes how it ends.
+TEST_F(Command, FindingsGoElsewhereWhereTheirFolderCannotBeWritten) {
+  std::filesystem::create_directory(folder() / "temporary");
+  const auto check = [&](const std::string& subject) {
+    return Shell("TMPDIR=$PWD/temporary qualm check --op linear -n 100 --out /proc/no -s " +
+                 subject);
+  };
+  const auto made = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder() / "temporary"), {});
+  };
+  const std::string why = "qualm: --out: /proc/no: cannot be made or written (";
+  const Ran wrong = check("faulty:k-tail");
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_TRUE(Begins(wrong.err, why)) << wrong.err;
+  EXPECT_TRUE(Has(wrong.err, "; what this run finds goes to " + folder().string()));
+  ASSERT_EQ(made(), 1);
+  const std::filesystem::path place = *std::filesystem::directory_iterator(folder() / "temporary");
+  EXPECT_TRUE(std::filesystem::exists(
+      place / "findings/linear.matches_exact-faulty-k-tail-tail/minimized.case.json"));
+  EXPECT_TRUE(std::filesystem::exists(place / "index.html"));
+  std::filesystem::remove_all(place);
+  const Ran right = Shell(
+      "TMPDIR=$PWD/temporary; export TMPDIR; cd /proc && qualm check --op linear -n 5 -s native");
+  EXPECT_EQ(right.status, 0);
+  EXPECT_TRUE(Begins(right.err, "qualm: --out: qualm-findings: cannot be made or written ("));
+  EXPECT_EQ(made(), 0);
+}
+
 // Errors that can be known before the run are reported before it, and existing files survive.
 TEST_F(Command, PlacesThatCannotBeWrittenAreSaidFirst) {
   const std::string case_file = sweep_;
@@ -411,7 +439,7 @@ TEST_F(Command, PlacesThatCannotBeWrittenAreSaidFirst) {
     ExpectBadInput({"replay", case_file, option, "."},
                    std::string(option) + ": .: cannot be written (is a folder)");
   }
-  ExpectBadInput({"check", "-s", "native", "--out", "/proc/no"},
+  ExpectBadInput({"audit", "-s", "native", "--out", "/proc/no"},
                  "--out: /proc/no: cannot be made or written (");
   // A clean run leaves a folder behind only where one was asked for: its report.
   Qualm(0, {"check", "-s", "native", "-n", "1"});

@@ -27,7 +27,7 @@
 #include "tools/explain_model.h"
 #include "tools/findings.h"
 #include "tools/progress.h"
-#include "tools/recorded.h"
+#include "tools/recorded_text.h"
 #include "tools/session.h"
 #include "tools/stop.h"
 #include "triage/causes.h"

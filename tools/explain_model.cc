@@ -25,7 +25,7 @@
 #include "oracles/exact/exact.h"
 #include "report/model_page.h"
 #include "tools/progress.h"
-#include "tools/recorded.h"
+#include "tools/recorded_text.h"
 #include "tools/session.h"
 #include "triage/identify.h"
 

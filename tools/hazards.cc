@@ -12,6 +12,7 @@
 #include "properties/coverage.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
+#include "tools/blocks.h"
 #include "tools/command.h"
 #include "tools/ops.h"
 #include "tools/session.h"
@@ -53,23 +54,6 @@ std::string TextOf(Op op, const HazardCoverage::Row& row) {
   return text;
 }
 
-JsonValue JsonOf(const HazardCoverage& coverage) {
-  JsonList rows;
-  for (const auto& [key, row] : coverage.rows()) {
-    JsonObject reached;
-    for (const HazardRow& hazard : AllHazards()) {
-      const auto at = row.reached.find(hazard.hazard);
-      if (hazard.about(key.first))
-        reached.Add(hazard.name, at == row.reached.end() ? 0 : at->second);
-    }
-    rows.Add(JsonObject{{"op", Name(key.first)},
-                        {"instruction_set", key.second},
-                        {"cases", row.cases},
-                        {"reached", reached}});
-  }
-  return rows;
-}
-
 int RunHazards(const Options& options) {
   Session session(options);
   HazardCoverage coverage;
@@ -88,7 +72,7 @@ int RunHazards(const Options& options) {
   }
   if (coverage.rows().empty()) throw InputError("the recordings hold no case that can be replayed");
   for (const auto& [key, row] : coverage.rows()) session.Print("{}", TextOf(key.first, row));
-  session.document.extra = {{"hazards", JsonOf(coverage)}};
+  session.document.extra = {{"hazards", HazardJson(coverage, /*all=*/true)}};
   session.Write();
   return kClean;
 }

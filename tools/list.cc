@@ -272,7 +272,7 @@ int RunList(const Options& options) {
     json.Add(JsonObject{{"name", name}, {"about", about}});
   }
   if (options.markdown) {
-    session.Print("{}", list.markdown());
+    if (!options.quiet_stdout()) Out(list.markdown());
   } else {
     for (const auto& [name, about] : rows) session.Print("{:<{}}  {}\n", name, width, about);
   }

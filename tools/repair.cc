@@ -17,7 +17,7 @@
 #include "oracles/exact/exact.h"
 #include "proofs/directed.h"
 #include "proofs/layer_certificate.h"
-#include "tools/layers.h"
+#include "tools/layer_options.h"
 #include "tools/session.h"
 
 namespace qualm::tools {

@@ -26,7 +26,7 @@
 #include "tools/emit.h"
 #include "tools/findings.h"
 #include "tools/progress.h"
-#include "tools/recorded.h"
+#include "tools/recorded_text.h"
 #include "tools/regressions.h"
 #include "tools/session.h"
 #include "tools/stop.h"

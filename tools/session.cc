@@ -173,6 +173,21 @@ void RequireFolder(const std::string& option, const std::string& path) {
   if (!writable) fail(why);
 }
 
+std::string FolderOrTemporary(const std::string& option, const std::string& path) {
+  try {
+    RequireFolder(option, path);
+    return path;
+  } catch (const InputError& error) {
+    std::error_code none;
+    std::string made =
+        (std::filesystem::temp_directory_path(none) / "qualm-findings-XXXXXX").string();
+    if (none || mkdtemp(made.data()) == nullptr) throw;
+    rmdir(made.c_str());  // a run may find nothing
+    TellLine(fmt::format("{}; what this run finds goes to {}", error.what(), made));
+    return made;
+  }
+}
+
 void RequireWritable(const CommonOptions& options,
                      const std::vector<std::pair<std::string, std::string>>& more,
                      const std::vector<std::string>& read) {

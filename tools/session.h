@@ -31,6 +31,9 @@ void RequireWritable(const CommonOptions& options,
 // Throws InputError if the folder of findings cannot be made or written. Leaves nothing
 // behind.
 void RequireFolder(const std::string& option, const std::string& path);
+// The folder of findings, or, where it cannot be made or written, one among the temporary files,
+// and a line says so: a run is not lost for want of a folder, nor what it finds.
+std::string FolderOrTemporary(const std::string& option, const std::string& path);
 
 // Expands patterns ("native@all"), drops repetitions, keeps the order. A subject named on the
 // command line must exist (Unavailable otherwise); a missing one of `defaults` is left out, with
@@ -85,10 +88,12 @@ class Session {
   // command includes the seed if the verb draws cases, and --today if the date matters.
   void Begin(const std::string& what = "", std::optional<uint64_t> seed = std::nullopt);
 
-  // Text for people. With --json - or --junit - only the document goes to stdout.
+  // Text for people, in lines that a terminal shows whole. With --json - or --junit - only the
+  // document goes to stdout.
   template <class... Args>
   void Print(fmt::format_string<Args...> format, Args&&... args) const {
-    if (!options_.quiet_stdout()) Out(fmt::format(format, std::forward<Args>(args)...));
+    if (options_.quiet_stdout()) return;
+    Out(Wrapped(fmt::format(format, std::forward<Args>(args)...), TextColumns()));
   }
 
   // Puts totals, known findings and the time so far into the document.

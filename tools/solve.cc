@@ -17,7 +17,7 @@
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "tools/progress.h"
-#include "tools/recorded.h"
+#include "tools/recorded_text.h"
 #include "tools/session.h"
 #include "tools/stop.h"
 #include "triage/identify.h"

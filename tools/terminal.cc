@@ -43,10 +43,49 @@ bool& Quiet() {
 // Errors of writing are ignored: a run whose stderr is closed has the same result.
 void ToStderr(std::string_view text) { (void)std::fwrite(text.data(), 1, text.size(), stderr); }
 
-size_t Columns() {
+size_t Columns(int terminal) {
   winsize size = {};
-  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const bool known = ::ioctl(terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return known ? size.ws_col : 80;
+}
+
+// Of UTF-8: bytes that continue a character take no column.
+size_t Width(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+bool IsToCopy(std::string_view line) {
+  const std::string_view text = line.substr(std::min(line.find_first_not_of(' '), line.size()));
+  return text.empty() || std::string_view("{}[]\"").find(text.front()) != std::string_view::npos ||
+         text.starts_with("qualm ") || text.find(": qualm ") != std::string_view::npos;
+}
+
+// The line without its end, and what it takes to be no wider.
+std::string WrappedLine(std::string_view line, size_t columns) {
+  if (Width(line) <= columns || IsToCopy(line)) return std::string(line);
+  const size_t begin = line.find_first_not_of(' ');
+  const size_t gap = line.find("  ", begin);
+  const size_t second = line.find_first_not_of(' ', gap);
+  size_t indent = begin + 2;
+  if (gap != std::string_view::npos && second != std::string_view::npos) {
+    const size_t at = Width(line.substr(0, second));
+    if (at <= columns / 2) indent = at;
+  }
+  std::string text, row;
+  for (size_t at = 0; at < line.size();) {
+    // A word with the spaces before it: rows of a table keep theirs.
+    const size_t word = std::min(line.find_first_not_of(' ', at), line.size());
+    const size_t end = std::min(line.find(' ', word), line.size());
+    if (Width(row) + Width(line.substr(at, end - at)) > columns && Width(row) > indent) {
+      text += row + "\n";
+      row = std::string(indent, ' ');
+      at = word;
+    }
+    row += line.substr(at, end - at);
+    at = end;
+  }
+  return text + row;
 }
 
 constexpr std::string_view kErase = "\r\x1b[K";
@@ -79,6 +118,25 @@ std::string Painted(const std::string& text) {
   return painted;
 }
 
+size_t TextColumns() {
+  constexpr size_t kMost = 100;
+  static const size_t columns =
+      ::isatty(STDOUT_FILENO) == 1 ? std::min(Columns(STDOUT_FILENO), kMost) : 0;
+  return columns;
+}
+
+std::string Wrapped(const std::string& text, size_t columns) {
+  if (columns == 0) return text;
+  std::string wrapped;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    wrapped += WrappedLine(std::string_view(text).substr(at, end - at), columns);
+    if (end < text.size()) wrapped += '\n';
+    at = end + 1;
+  }
+  return wrapped;
+}
+
 bool HasStatusLine() {
   static const bool terminal = ::isatty(STDERR_FILENO) == 1;
   return terminal;
@@ -88,7 +146,7 @@ void SetStatusLine(const std::string& text) {
   if (!HasStatusLine() || IsQuiet()) return;
   const std::scoped_lock lock(StatusMutex());
   if (text.empty() && Status().empty()) return;
-  Status() = text.substr(0, Columns() - 1);
+  Status() = text.substr(0, Columns(STDERR_FILENO) - 1);
   ToStderr(kErase);
   ToStderr(Status());
   (void)std::fflush(stderr);

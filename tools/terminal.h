@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Additions for terminals: colour on stdout, one line on stderr that is drawn again. None of it
-// reaches a pipe or a file.
+// Additions for terminals: colour and the width of lines on stdout, one line on stderr that is
+// drawn again. None of it reaches a pipe or a file.
 #ifndef QUALM_TOOLS_TERMINAL_H_
 #define QUALM_TOOLS_TERMINAL_H_
 
+#include <cstddef>
 #include <string>
 
 namespace qualm::tools {
@@ -12,6 +13,14 @@ namespace qualm::tools {
 bool HasColour();
 // Colours the words with which findings, good news and known departures begin their lines.
 std::string Painted(const std::string& text);
+
+// The width that text for people gets on stdout: the terminal's, at most 100; 0 for any length,
+// where stdout is no terminal.
+size_t TextColumns();
+// Breaks longer lines between words. A line goes on beneath its second column, if it has two (two
+// spaces part them), else two columns further in than it began. A line to copy stays whole: of
+// JSON, or a command of qualm.
+std::string Wrapped(const std::string& text, size_t columns);
 
 // Whether stderr is a terminal, whose last line may be drawn again.
 bool HasStatusLine();

@@ -163,10 +163,6 @@ void FileDescriptor::Close() {
   fd_ = -1;
 }
 
-std::string ExitText(int status) {
-  return "ended the process with exit status " + std::to_string(status);
-}
-
 std::string MemoryText(uint64_t bytes) {
   return std::to_string(bytes >> 20) + " MiB (see --memory)";
 }
@@ -268,9 +264,8 @@ std::string ChildProcess::EndAndReap(bool dying, const std::function<void()>& me
   }
   // The child has ended. Processes that it started may still run: they end with its group.
   KillGroup(pid);
-  int status = 0;
   rusage used{}, own{};
-  while (wait4(pid, &status, 0, &used) < 0 && errno == EINTR) {
+  while (wait4(pid, &status_, 0, &used) < 0 && errno == EINTR) {
   }
   // In KiB. A new process begins with the peak of the one that started it.
   getrusage(RUSAGE_SELF, &own);
@@ -278,8 +273,8 @@ std::string ChildProcess::EndAndReap(bool dying, const std::function<void()>& me
                      static_cast<uint64_t>(used.ru_maxrss) > memory_limit_bytes_ / 1024 / 4 * 3;
   Family::Get().Remove(number_);
   if (killed && dying) return "closed its connection to qualm and went on running";
-  if (WIFSIGNALED(status)) return "killed by " + SignalName(WTERMSIG(status));
-  return ExitText(WEXITSTATUS(status));
+  if (WIFSIGNALED(status_)) return "killed by " + SignalName(WTERMSIG(status_));
+  return "ended the process with exit status " + std::to_string(WEXITSTATUS(status_));
 }
 
 }  // namespace qualm

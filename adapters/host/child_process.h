@@ -62,6 +62,8 @@ class ChildProcess {
   // is called again and again, to read what the process prints last: a process whose output nobody
   // reads would wait.
   std::string EndAndReap(bool dying, const std::function<void()>& meanwhile = nullptr);
+  // As wait(2) gives it, once it has ended; 0 before.
+  int status() const { return status_; }
   // Once it has ended: it, or a process that it waited for, had taken three quarters of the memory
   // that it may have. What it died of is then likely that.
   bool took_its_memory() const { return took_its_memory_; }
@@ -72,6 +74,7 @@ class ChildProcess {
   uint64_t memory_limit_bytes_;
   std::chrono::steady_clock::time_point looked_;
   bool took_its_memory_ = false;
+  int status_ = 0;
 };
 
 // A file descriptor that closes itself.
@@ -93,8 +96,6 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// What EndAndReap says of a child that exits.
-std::string ExitText(int status);
 }  // namespace qualm
 
 #endif  // QUALM_ADAPTERS_HOST_CHILD_PROCESS_H_

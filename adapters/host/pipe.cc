@@ -133,6 +133,8 @@ std::string PipeSubject::CannotSend(const Case& c) const {
   if (!op.x_zp) why = BeyondCodes("x", c.x_q, c.x.dtype());
   if (why.empty() && HasW(c.op) && !op.w_zp) why = BeyondCodes("w", c.w_q, c.w.dtype());
   if (why.empty() && !op.out_zp) why = BeyondCodes("out", c.out_q, c.out_dtype);
+  if (RowOf(c.op).dynamic && !op.rules[static_cast<size_t>(c.rule)])
+    why = "qparams_rule " + std::string(Name(c.rule));
   if (!why.empty()) return info_.name + " does not offer " + why;
   return TooLong(c);
 }

@@ -430,6 +430,21 @@ TEST(PipeSubject, OnlyWhatIsOfferedIsAsked) {
             "longer than a line of a pipe may be (64 MiB)");
 }
 
+TEST(PipeSubject, OnlyOfferedRulesAreAskedFor) {
+  const PipeSubject subject("pipe:x", Options(R"(read -r hello
+      echo '{"qualm_pipe": 1, "name": "sh", "ops": {"dynamic_linear": {"rules": ["onnx"]}}}'
+      cat >/dev/null)"));
+  Case c = CaseOver(Op::kDynamicLinear, Tensor(DType::kF32, {1, 1}), DType::kF32);
+  c.K = 1;
+  c.w = Tensor(DType::kS8, {1, 1});
+  c.rule = QParamsRule::kOnnx;
+  EXPECT_EQ(subject.CannotRun(c), "");
+  for (const QParamsRule rule : {QParamsRule::kObserver, QParamsRule::kAten}) {
+    c.rule = rule;
+    EXPECT_EQ(subject.CannotRun(c), "sh does not offer qparams_rule " + std::string(Name(rule)));
+  }
+}
+
 TEST(PipeSubject, WhatAPipeCannotPassOnIsSkipped) {
   PipeSubject subject("pipe:x", Options(Shell("")));
   const auto skipped = [&](const RunContext& context) {

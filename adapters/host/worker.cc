@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -195,11 +196,11 @@ Outcome Worker::Failed(Result result) {
                  "gave no answer within " + std::to_string(options_.time_limit_ms) + " ms");
     case Result::kClosed: {
       std::string how = EndAndReap(/*dying=*/true);
-      const bool lost = how == ExitText(kWorkerLostItsFiles);
-      if (how == "killed by " + SignalName(SIGXFSZ))
+      if (WIFEXITED(status_) && WEXITSTATUS(status_) == kWorkerLostItsFiles)
+        how = "closed the connection to qualm, as a loop over all files does";
+      if (WIFSIGNALED(status_) && WTERMSIG(status_) == SIGXFSZ)
         how = std::string(kFilledAFile) + MemoryText(options_.memory_limit_bytes);
-      return Bad(RunStatus::kCrashed,
-                 lost ? "closed the connection to qualm, as a loop over all files does" : how);
+      return Bad(RunStatus::kCrashed, std::move(how));
     }
     case Result::kOk:
     case Result::kGarbage: break;
@@ -239,6 +240,7 @@ std::string Worker::EndAndReap(bool dying) {
   mailboxes_->to_worker().Wake();  // so that it sees that at once
   std::string how = process_->EndAndReap(dying);
   took_its_memory_ = process_->took_its_memory();
+  status_ = process_->status();
   process_.reset();
   return how;
 }

@@ -80,6 +80,7 @@ class Worker {
   int64_t answers_ = 0;          // of this process
   size_t largest_question_ = 0;  // that it was sent, in bytes
   bool took_its_memory_ = false;
+  int status_ = 0;     // of the process that ended last, as wait(2) gives it
   std::string taken_;  // of which it had too much, when it was last waited for
   Patience patience_;
   std::optional<MessageChannel> channel_;

@@ -15,12 +15,11 @@ import os
 
 from library_child import (Skip, array, flat, integers, is_normal, judged, processor_flags, real,
                            reals, serve, single)
+from litert_models import RESOLVERS
 
 # The version that the conventions were held to (oracles/conventions/tflite.cc).
 HELD = (2, 3)
 
-RESOLVERS = {"reference": "BUILTIN_REF", "builtin": "BUILTIN_WITHOUT_DEFAULT_DELEGATES",
-             "xnnpack": "BUILTIN"}
 TYPES = {"u8": "UINT8", "s8": "INT8"}
 
 

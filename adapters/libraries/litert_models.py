@@ -10,7 +10,7 @@ between its nodes are made outputs of the model.
 """
 import os
 
-# As litert_child.py.
+# Who computes, and what the interpreter calls that; litert_child.py has the same choice.
 RESOLVERS = {"reference": "BUILTIN_REF", "builtin": "BUILTIN_WITHOUT_DEFAULT_DELEGATES",
              "xnnpack": "BUILTIN"}
 KERNELS = {"reference": ", reference kernels", "builtin": ", optimized kernels",

@@ -94,6 +94,19 @@ void ReadFeatures(const JsonNode& node, std::bitset<kPipeFeatureCount>& features
   }
 }
 
+void ReadRules(const JsonNode& node, PipeOp::Rules& rules) {
+  const std::string expected = "a list of rules: observer, aten, onnx";
+  if (!node.value().is_array()) FailAs(node, expected);
+  if (node.value().empty()) node.Fail("is empty, expected " + expected);
+  rules.reset();
+  for (const nlohmann::json& item : node.value()) {
+    const std::optional<QParamsRule> rule =
+        item.is_string() ? Parse<QParamsRule>(item.get_ref<const std::string&>()) : std::nullopt;
+    if (!rule) node.Fail("holds " + Described(item) + ", expected " + expected);
+    rules.set(static_cast<size_t>(*rule));
+  }
+}
+
 void ReadSize(const JsonNode& node, int64_t& size) {
   const nlohmann::json& value = node.value();
   // The JSON library calls integers from 0 on "unsigned"; int64 holds all but the largest of them.
@@ -120,6 +133,7 @@ void MembersOf(PipeOp& op, const auto& visit) {
   visit("w", op.w, ReadTypes);
   visit("out", op.out, ReadTypes);
   visit("features", op.features, ReadFeatures);
+  visit("rules", op.rules, ReadRules);
   visit("m_max", op.m_max, ReadSize);
   visit("n_max", op.n_max, ReadSize);
   visit("k_max", op.k_max, ReadSize);

@@ -54,7 +54,9 @@ struct PipeOp {
   Types w = 0xF;
   Types out = 0xF;
   std::bitset<kPipeFeatureCount> features;
-  int64_t m_max = 0;  // 0: no limit
+  using Rules = std::bitset<CountOf<QParamsRule>()>;  // by QParamsRule
+  Rules rules = 0x7;                                  // all of them
+  int64_t m_max = 0;                                  // 0: no limit
   int64_t n_max = 0;
   int64_t k_max = 0;
   int64_t n_multiple = 0;  // 0 and 1: any

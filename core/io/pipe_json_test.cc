@@ -69,6 +69,7 @@ TEST(PipeHello, EveryFieldArrives) {
       R"( "out": ["s32"], "features": ["bias_f32", "bias_i32", "relu", "clamp", "per_channel",)"
       R"( "empty", "empty_k", "acc", "dilation", "groups", "asymmetric_padding", "ceil_mode",)"
       R"( "per_row", "per_block", "x_per_block", "float_x"],)"
+      R"( "rules": ["onnx", "observer"],)"
       R"( "m_max": 1, "n_max": 2, "k_max": 9007199254740993, "n_multiple": 4, "k_multiple": 5,)"
       R"( "x_zp": [0, 255], "w_zp": [-2147483648, 2147483647], "out_zp": [7, 7]}}})"
       "\r");
@@ -84,6 +85,7 @@ TEST(PipeHello, EveryFieldArrives) {
   EXPECT_EQ(op->out, 0b0100u);
   EXPECT_EQ(op->features.count(), kPipeFeatureCount - 1);
   EXPECT_FALSE(op->features[static_cast<size_t>(PipeFeature::kCountPadding)]);
+  EXPECT_EQ(op->rules, 0b101u);
   EXPECT_EQ(op->m_max, 1);
   EXPECT_EQ(op->n_max, 2);
   EXPECT_EQ(op->k_max, 9007199254740993);  // a double cannot hold this number
@@ -161,6 +163,9 @@ TEST(PipeHello, WhatIsHostileIsNamed) {
       {hello(R"("features": ["bias"])"), "nearest is \"bias_f32\""},
       {hello(R"("features": [["relu"]])"), "ops.linear.features: is a list"},
       {hello(R"("features": {})"), "ops.linear.features: is an object"},
+      {hello(R"("rules": [])"),
+       "ops.linear.rules: is empty, expected a list of rules: observer, aten"},
+      {hello(R"("rules": ["Onnx"])"), "ops.linear.rules: holds \"Onnx\", expected a list of rules"},
       {hello(R"("m_max": -1)"), "ops.linear.m_max: is -1, expected an integer from 0 on"},
       {hello(R"("k_max": 1.5)"), "ops.linear.k_max: is 1.5"},
       {hello(R"("n_multiple": 9223372036854775808)"), "is 9223372036854775808"},

@@ -267,6 +267,13 @@ void BindModel(py::module_& module) {
       .def_property_readonly("notes", [](const Ran& ran) { return models::NotesOf(ran.run); })
       .def_property_readonly("worst_first",
                              [](const Ran& ran) { return models::WorstFirst(ran.run); })
+      .def_property_readonly("why_not_judged",
+                             [](const Ran& ran) {
+                               std::vector<std::string> reasons;
+                               for (const models::Row& row : ran.run.rows)
+                                 reasons.push_back(models::WhyNotJudged(row));
+                               return reasons;
+                             })
       .def("cases", &Ran::CasesOf, py::arg("row"))
       .def("bars", [](const Ran& ran) { return report::LayerBars(ran.run).File(); })
       .def(

@@ -185,14 +185,6 @@ def _layer(row: dict[str, Any], cases: "list[Case]") -> Layer:
                  split is not None and split["reference"] == "given", cases)
 
 
-def _why(row: dict[str, Any]) -> str:
-    if row["not_run"]:
-        return f"not run: {row['not_run']}"
-    if row["ran_by"]:
-        return f"ran by {row['ran_by']}"
-    return f"not judged: {row['not_judged']}" if row["not_judged"] else "compared with nobody"
-
-
 def record_onnx(path: "str | os.PathLike[str]",
                 inputs: "Mapping[str, Array] | Sequence[Array] | Array | None" = None, *,
                 runtime: "str | Any | None" = None, observed: "Mapping[str, Array] | None" = None,
@@ -260,4 +252,4 @@ def record_onnx(path: "str | os.PathLike[str]",
     rows = told["layers"]
     return Recording(told["file"], told["by"] or "", run.summary,
                      [_layer(rows[i], run.cases(i)) for i in run.worst_first],
-                     [(row["name"], _why(row)) for row in rows if "outputs" not in row], notes, run)
+                     [(row["name"], why) for row, why in zip(rows, run.why_not_judged) if why], notes, run)

@@ -127,7 +127,7 @@ def test_observed_values_are_judged_without_a_runtime(model):
     codes = np.zeros((6, 4), np.uint8)
     run = qualm.record_onnx(model, X, runtime="", observed={"yq": codes})
     assert [layer.name for layer in run.layers] == ["yq"] and run.by == "observed"
-    assert ("aq", "compared with nobody") in run.others
+    assert ("aq", "exact, compared with nobody") in run.others
 
 
 def test_nobody_is_judged(model):

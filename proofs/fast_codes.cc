@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proofs/nearest.h"
+#include "proofs/fast_codes.h"
 
 #include <algorithm>
 #include <array>

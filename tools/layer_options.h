@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of certify and repair that both have: layers, scheme of sums, activations.
-#ifndef QUALM_TOOLS_LAYERS_H_
-#define QUALM_TOOLS_LAYERS_H_
+#ifndef QUALM_TOOLS_LAYER_OPTIONS_H_
+#define QUALM_TOOLS_LAYER_OPTIONS_H_
 
 #include <optional>
 #include <string>
@@ -48,4 +48,4 @@ JsonValue RangeJson(proofs::Codes x);
 
 }  // namespace qualm::tools
 
-#endif  // QUALM_TOOLS_LAYERS_H_
+#endif  // QUALM_TOOLS_LAYER_OPTIONS_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "campaign/canary.h"
+#include "campaign/rehearsal.h"
 
 #include <chrono>
 #include <thread>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/layers.h"
+#include "tools/layer_options.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // An output folder of qualm: DIR/result.json, and DIR/findings/NAME/ with case.json,
 // minimized.case.json, explanation.txt, and in a campaign fault.json.
-#ifndef QUALM_REPORT_EVIDENCE_H_
-#define QUALM_REPORT_EVIDENCE_H_
+#ifndef QUALM_REPORT_OUTPUT_FOLDER_H_
+#define QUALM_REPORT_OUTPUT_FOLDER_H_
 
 #include <map>
 #include <optional>
@@ -34,4 +34,4 @@ OutputFolder ReadOutputFolder(const std::string& folder);
 
 }  // namespace qualm::report
 
-#endif  // QUALM_REPORT_EVIDENCE_H_
+#endif  // QUALM_REPORT_OUTPUT_FOLDER_H_

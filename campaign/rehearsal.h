@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests whether this configuration finds anything at all: a fault is planted in the answers of this
 // very subject (fuzz/canary.h), and this very engine must find it.
-#ifndef QUALM_CAMPAIGN_CANARY_H_
-#define QUALM_CAMPAIGN_CANARY_H_
+#ifndef QUALM_CAMPAIGN_REHEARSAL_H_
+#define QUALM_CAMPAIGN_REHEARSAL_H_
 
 #include <cstdint>
 #include <filesystem>
@@ -29,4 +29,4 @@ CanaryResult RunCanary(const Engine& engine, const Aim& aim, const std::string& 
 
 }  // namespace qualm::campaign
 
-#endif  // QUALM_CAMPAIGN_CANARY_H_
+#endif  // QUALM_CAMPAIGN_REHEARSAL_H_

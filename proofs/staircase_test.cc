@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proofs/steps.h"
+#include "proofs/staircase.h"
 
 #include <gtest/gtest.h>
 

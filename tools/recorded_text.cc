@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/recorded.h"
+#include "tools/recorded_text.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recorded answers as text for people: of one case, and of a whole model layer by layer.
-#ifndef QUALM_TOOLS_RECORDED_H_
-#define QUALM_TOOLS_RECORDED_H_
+#ifndef QUALM_TOOLS_RECORDED_TEXT_H_
+#define QUALM_TOOLS_RECORDED_TEXT_H_
 
 #include <optional>
 #include <string>
@@ -48,4 +48,4 @@ std::string FarText(const Case& c, const triage::RecordedAnswer& answer);
 
 }  // namespace qualm::tools
 
-#endif  // QUALM_TOOLS_RECORDED_H_
+#endif  // QUALM_TOOLS_RECORDED_TEXT_H_

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact codes at the speed of doubles: a value is computed with a bound of its error, and a code is
 // taken only if the whole interval rounds to it. The oracle decides all other values.
-#ifndef QUALM_PROOFS_NEAREST_H_
-#define QUALM_PROOFS_NEAREST_H_
+#ifndef QUALM_PROOFS_FAST_CODES_H_
+#define QUALM_PROOFS_FAST_CODES_H_
 
 #include <cstdint>
 #include <span>
@@ -23,4 +23,4 @@ std::vector<uint32_t> Nearest(const Case& c, std::span<const uint8_t> x, std::sp
 
 }  // namespace qualm::proofs
 
-#endif  // QUALM_PROOFS_NEAREST_H_
+#endif  // QUALM_PROOFS_FAST_CODES_H_

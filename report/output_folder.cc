@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/evidence.h"
+#include "report/output_folder.h"
 
 #include <algorithm>
 #include <filesystem>

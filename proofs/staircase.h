@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The steps of a function that rises with its input: a list of a few hundred numbers that says its
 // value on billions of inputs. Found by bisection, many steps at once.
-#ifndef QUALM_PROOFS_STEPS_H_
-#define QUALM_PROOFS_STEPS_H_
+#ifndef QUALM_PROOFS_STAIRCASE_H_
+#define QUALM_PROOFS_STAIRCASE_H_
 
 #include <cstdint>
 #include <functional>
@@ -53,4 +53,4 @@ FoundSteps FindPieces(const Ask& ask, uint64_t first, uint64_t last,
 
 }  // namespace qualm::proofs
 
-#endif  // QUALM_PROOFS_STEPS_H_
+#endif  // QUALM_PROOFS_STAIRCASE_H_

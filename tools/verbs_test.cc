@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs must find the bug of the forum threads, its smallest form and its cause, the canaries,
 // and the recordings.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -512,9 +514,17 @@ TEST_F(Verbs, IdentifyNamesTheArithmeticOfEachFile) {
   const Ran ran = Qualm(1, {"identify", half("up.case.json", 1, 1), half("down.case.json", 3, 1)});
   EXPECT_TRUE(Has(ran.out, "  bit-equal to no one convention: up.case.json to "));
   EXPECT_TRUE(Has(ran.out, "; down.case.json to plain@floor, "));
-  // Two codes, of two ties: among a hundred conventions one gives both, for a reason of its own.
-  const std::string ties = Corpus("reports/cases/14-trt-ties/");
-  const Ran few = Qualm(0, {"identify", ties + "k1.case.json", ties + "k3.case.json"});
+  // Two codes: among a hundred conventions one gives both, perhaps for a reason of its own.
+  const auto product = [&](const std::string& name, int w_zp, int y) {
+    Write(name,
+          fmt::format(R"({{"qualm_case": 1, "op": "linear", "M": 1, "N": 1, "K": 1, "w_zp": {},
+      "x_dtype": "u8", "w_dtype": "s8", "out_dtype": "u8", "x_scale": 1, "x_zp": 0, "w_scale": 1,
+      "out_scale": 1, "out_zp": 0, "x": [2], "w": [3], "observed": {{"by": "somebody", "y": [{}]}}}})",
+                      w_zp, y));
+    return name;
+  };
+  const Ran few =
+      Qualm(0, {"identify", product("with.case.json", 1, 3), product("without.case.json", 0, 6)});
   EXPECT_TRUE(Has(few.out, "; so few outputs may as well follow one arithmetic in each file: "));
 }
 

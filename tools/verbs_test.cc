@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs must find the bug of the forum threads, its smallest form and its cause, the canaries,
 // and the recordings.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -324,9 +322,10 @@ TEST_F(Verbs, IdentifyNamesTheArithmeticAndRulesOutTheRest) {
       EXPECT_EQ(alone[0]["witness"]["output"], convention["witness"]["output"]);
       EXPECT_EQ(alone[1]["state"], "bit_equal");
     }
-    EXPECT_EQ(equal, (std::set<std::string>{"qnnpack", "torch-qnnpack", "torch2.11-qnnpack",
-                                            "torch2.13-qnnpack"}))
-        << op["op"];
+    std::set<std::string> qnnpack{"qnnpack", "torch-qnnpack"};
+    // The wheels take another bias where it leaves int32.
+    if (op["op"] == "add") qnnpack.insert({"torch2.11-qnnpack", "torch2.13-qnnpack"});
+    EXPECT_EQ(equal, qnnpack) << op["op"];
     EXPECT_GE(witnesses, 5) << op["op"];
   }
 }
@@ -515,16 +514,16 @@ TEST_F(Verbs, IdentifyNamesTheArithmeticOfEachFile) {
   EXPECT_TRUE(Has(ran.out, "  bit-equal to no one convention: up.case.json to "));
   EXPECT_TRUE(Has(ran.out, "; down.case.json to plain@floor, "));
   // Two codes: among a hundred conventions one gives both, perhaps for a reason of its own.
-  const auto product = [&](const std::string& name, int w_zp, int y) {
-    Write(name,
-          fmt::format(R"({{"qualm_case": 1, "op": "linear", "M": 1, "N": 1, "K": 1, "w_zp": {},
-      "x_dtype": "u8", "w_dtype": "s8", "out_dtype": "u8", "x_scale": 1, "x_zp": 0, "w_scale": 1,
-      "out_scale": 1, "out_zp": 0, "x": [2], "w": [3], "observed": {{"by": "somebody", "y": [{}]}}}})",
-                      w_zp, y));
+  const auto product = [&](const std::string& name, int x, int y) {
+    Write(name, R"({"qualm_case": 1, "op": "linear", "M": 1, "N": 1, "K": 1, "x_dtype": "u8",
+      "w_dtype": "s8", "out_dtype": "u8", "x_scale": 1, "x_zp": 0, "w_scale": 1, "w_zp": 1,
+      "out_scale": 1, "out_zp": 0, "w": [3], "x": [)" +
+                    std::to_string(x) + R"(], "observed": {"by": "somebody", "y": [)" +
+                    std::to_string(y) + "]}}");
     return name;
   };
   const Ran few =
-      Qualm(0, {"identify", product("with.case.json", 1, 3), product("without.case.json", 0, 6)});
+      Qualm(0, {"identify", product("2.case.json", 2, 3), product("3.case.json", 3, 6)});
   EXPECT_TRUE(Has(few.out, "; so few outputs may as well follow one arithmetic in each file: "));
 }
 

@@ -254,7 +254,7 @@ std::string ClosingLine(const CheckResult& result, const std::vector<Unjudged>& 
   text += ".";
   if (!reason.empty()) {
     text += fmt::format(
-        " What was not judged the subject or its contract does not take, most often: {}.{}", reason,
+        " The rest lie outside what the subject or its contract takes, most often: {}.{}", reason,
         options.check.adapt ? "" : " Without --no-adapt cases are brought into its limits.");
   }
   text += LeftOutText(unjudged);

@@ -19,14 +19,18 @@ namespace {
 
 std::string FailsText(const std::string& file, const Subject& subject, const Finding& finding,
                       const std::string& reason, bool exact, bool contract_named) {
+  std::string beside;
+  if (exact && finding.property == "matches_model")
+    beside = fmt::format("  The answer is exact; {}, by which it is judged, gives another.\n",
+                         subject.contract().text());
+  else if (exact)
+    beside = "  The answer to the case alone is exact; the claim asks for more than this answer.\n";
   return fmt::format(
       "{}, the claim of this file, {} on {}: {}.\n{}  to see it fail: qualm replay {} --subject "
       "{}{}\n",
       finding.full_property(), finding.expected_by_contract ? "fails as declared" : "fails",
-      subject.name(), reason,
-      exact ? "  The answer to the case alone is exact; the claim asks for more than this answer.\n"
-            : "",
-      ShellWord(ShortPath(file)), ShellWord(std::string(subject.name())),
+      subject.name(), reason, beside, ShellWord(ShortPath(file)),
+      ShellWord(std::string(subject.name())),
       contract_named ? " --contract " + ShellWord(subject.contract().text()) : "");
 }
 

@@ -15,6 +15,7 @@
 #include "core/float_text.h"
 #include "core/io/case_json.h"
 #include "core/io/model_file.h"
+#include "core/io/shell_word.h"
 #include "core/io/short_path.h"
 #include "core/status.h"
 #include "oracles/accepted.h"
@@ -33,6 +34,7 @@
 #include "triage/causes.h"
 #include "triage/examine.h"
 #include "triage/printed.h"
+#include "triage/solve.h"
 #include "triage/triage.h"
 
 namespace qualm::tools {
@@ -299,6 +301,13 @@ int RunExplain(const Options& options) {
   std::string splits;
   for (const Told& told : all_told) {
     if (reference_y || !told.layer.answer.exact()) splits += SplitText(told.layer);
+  }
+  // The numbers of a case that somebody wrote by hand may be at fault.
+  if (c.observed && session.subjects.empty() && !triage::ParametersOf(c).empty() &&
+      std::ranges::any_of(all_told,
+                          [](const Told& told) { return told.layer.answer.is_wrong(); })) {
+    splits += fmt::format("  if a number of the case may be wrong: qualm identify --solve {}\n",
+                          ShellWord(ShortPath(options.path)));
   }
   if (right.grades()) wrong += "judged by sum: " + right.grades()->text() + "\n";
   session.Print("{}{}", printed, WithDecimals(explained.text + splits + wrong + claim));

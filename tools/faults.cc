@@ -119,9 +119,10 @@ std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findi
     text += fmt::format(
         "  this is {}: that version may compute something new, as this case shows\n", seen->by);
   }
-  if (claims == std::set<std::string>{"environment"}) {
+  if (claims.contains("environment")) {
     text +=
-        "  many kernels round in whatever mode their caller has set; where no caller changes it: "
+        "  environment: many kernels round in whatever mode their caller has set; where no caller "
+        "changes it: "
         "--skip environment\n";
   }
   if (best.case_file.empty()) return text;

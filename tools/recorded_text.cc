@@ -97,7 +97,7 @@ std::string SplitText(const AnsweredLayer& layer) {
       layer.answer.exact()
           ? ", none"
           : fmt::format(" on {} of {}: {}", split.departing, Plural(split.outputs, "output"),
-                        layer.answer.is_wrong()      ? "a bug, no known arithmetic gives it"
+                        layer.answer.is_wrong()      ? "no known arithmetic gives it"
                         : layer.answer.within_digits ? "none, with other numbers that print so"
                                                      : "not exact, as " + WhoseText(layer.answer)));
   return text + fmt::format("    in all:                  {}\n", PartText(split.total));

@@ -322,9 +322,10 @@ TEST_F(Verbs, IdentifyNamesTheArithmeticAndRulesOutTheRest) {
       EXPECT_EQ(alone[0]["witness"]["output"], convention["witness"]["output"]);
       EXPECT_EQ(alone[1]["state"], "bit_equal");
     }
-    EXPECT_EQ(equal, (std::set<std::string>{"qnnpack", "torch-qnnpack", "torch2.11-qnnpack",
-                                            "torch2.13-qnnpack"}))
-        << op["op"];
+    std::set<std::string> qnnpack{"qnnpack", "torch-qnnpack"};
+    // The wheels take another bias where it leaves int32.
+    if (op["op"] == "add") qnnpack.insert({"torch2.11-qnnpack", "torch2.13-qnnpack"});
+    EXPECT_EQ(equal, qnnpack) << op["op"];
     EXPECT_GE(witnesses, 5) << op["op"];
   }
 }
@@ -512,9 +513,17 @@ TEST_F(Verbs, IdentifyNamesTheArithmeticOfEachFile) {
   const Ran ran = Qualm(1, {"identify", half("up.case.json", 1, 1), half("down.case.json", 3, 1)});
   EXPECT_TRUE(Has(ran.out, "  bit-equal to no one convention: up.case.json to "));
   EXPECT_TRUE(Has(ran.out, "; down.case.json to plain@floor, "));
-  // Two codes, of two ties: among a hundred conventions one gives both, for a reason of its own.
-  const std::string ties = Corpus("reports/cases/14-trt-ties/");
-  const Ran few = Qualm(0, {"identify", ties + "k1.case.json", ties + "k3.case.json"});
+  // Two codes: among a hundred conventions one gives both, perhaps for a reason of its own.
+  const auto product = [&](const std::string& name, int x, int y) {
+    Write(name, R"({"qualm_case": 1, "op": "linear", "M": 1, "N": 1, "K": 1, "x_dtype": "u8",
+      "w_dtype": "s8", "out_dtype": "u8", "x_scale": 1, "x_zp": 0, "w_scale": 1, "w_zp": 1,
+      "out_scale": 1, "out_zp": 0, "w": [3], "x": [)" +
+                    std::to_string(x) + R"(], "observed": {"by": "somebody", "y": [)" +
+                    std::to_string(y) + "]}}");
+    return name;
+  };
+  const Ran few =
+      Qualm(0, {"identify", product("2.case.json", 2, 3), product("3.case.json", 3, 6)});
   EXPECT_TRUE(Has(few.out, "; so few outputs may as well follow one arithmetic in each file: "));
 }
 

@@ -293,7 +293,7 @@ std::string ListOf(const std::vector<std::string>& texts, size_t most, std::stri
 std::string ListOf(Op op, std::span<const Hypothesis> several) {
   std::vector<std::string> names;
   for (const Hypothesis& causes : several) names.push_back(Names(op, causes));
-  return ListOf(names, 6, ", ");
+  return ListOf(names, 6, "; ");  // names have commas
 }
 
 // Of equals the one whose name comes first.

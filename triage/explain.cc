@@ -119,8 +119,11 @@ void ExplainAnswer(const Case& c, const Answer& answer, int64_t index, const Ten
   text += expected == actual
               ? fmt::format(", exact here; departs first at index {}\n", departs->index)
               : fmt::format(", exact is {}\n", expected);
-  const Attribution attribution = answer.subject == nullptr ? Attribute(c, answer.y)
-                                  : known != nullptr        ? *known
+  // What the contract alone gives accuses nobody: its steps say why.
+  const bool promised_only = answer.subject == nullptr && !answer.observed;
+  const Attribution attribution = promised_only               ? Attribution{}
+                                  : answer.subject == nullptr ? Attribute(c, answer.y)
+                                  : known != nullptr          ? *known
                                                      : Attribute(c, answer.y, *answer.subject);
   // Of an answer that a known arithmetic gives, the steps of that arithmetic.
   const Convention* convention = answer.convention;
@@ -137,6 +140,10 @@ void ExplainAnswer(const Case& c, const Answer& answer, int64_t index, const Ten
       if (pairs <= kMostPairs) text += StepLine(step);
       pairs_shown |= step.stage == Stage::kAccumulate && step.lossy;
     }
+  }
+  if (promised_only) {
+    all += text + ConventionsLine(c, answer);
+    return;
   }
   text += CauseLines(attribution);
   if (attribution.kind == FindingKind::kPairSaturation && !pairs_shown) {
@@ -207,6 +214,11 @@ Explained ExplainAnswers(const Case& c, const std::vector<Subject*>& subjects,
     }
     add({who, std::move(outcome.y), FindConvention(ConventionName(who)), false, subject});
   }
+
+  // What the claim of the case was judged by, and its steps.
+  const Convention* const promised = FindConvention(ConventionName(c.contract));
+  if (promised != nullptr && promised->cannot_run(c).empty())
+    add({c.contract, promised->run(c).y, promised, false, nullptr});
 
   int64_t index = options.index;
   for (const Answer& answer : answers) {

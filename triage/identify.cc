@@ -499,7 +499,7 @@ std::string ConventionsText(std::span<const std::string> names) {
     }
   }
   std::string text = fmt::format("{}", fmt::join(listed, ", "));
-  if (variants != 0) text += fmt::format(" ({} variants too)", variants);
+  if (variants != 0) text += fmt::format(" ({} variant{} too)", variants, variants == 1 ? "" : "s");
   return text;
 }
 

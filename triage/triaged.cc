@@ -116,7 +116,8 @@ void Triaged::Minimize(const MinimizeOptions& options) {
       finding_.kind = small_->attribution.kind;
       attribution_ = small_->attribution;
     }
-    finding_.explanation += "; minimized: " + small_->attribution.diagnosis;
+    if (small_->attribution.diagnosis != finding_.explanation)
+      finding_.explanation += "; minimized: " + small_->attribution.diagnosis;
   }
 }
 

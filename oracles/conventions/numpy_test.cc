@@ -165,5 +165,26 @@ TEST(NumpyConventions, DecomposedMultipliesByTheReciprocal) {
   EXPECT_EQ(First("torch-decomposed", Quantize(std::numeric_limits<float>::quiet_NaN(), 1, 3)), 0);
 }
 
+// A sum that no order rounds has one code, also where it is a tie: PyTorch 2.13 gives 0, 2, 2, 4.
+TEST(NumpyConventions, DecomposedTakesNoOtherSideOfATie) {
+  const auto gives = [](const Case& c, uint8_t code) {
+    return Get("torch-decomposed")
+        .also_gives(c, Tensor::Of<uint8_t>({1, 1}, std::vector<uint8_t>{code}));
+  };
+  for (const auto& [x, w] : {std::pair{std::vector{1}, std::vector{1}}, {{2, 1}, {1, -1}}}) {
+    Case c = Linear(x, w);
+    c.out_q.scale = {2};
+    EXPECT_TRUE(gives(c, 0));
+    EXPECT_FALSE(gives(c, 1));
+  }
+  // Here the order of three roundings decides between 4 and 5.
+  Case c = Linear({253, 253, 253}, {127, -127, 1});
+  c.x_q.scale = {0.1f};
+  c.out_q.scale = {25.3f / 4.5f};
+  EXPECT_TRUE(gives(c, 4));
+  EXPECT_TRUE(gives(c, 5));
+  EXPECT_FALSE(gives(c, 6));
+}
+
 }  // namespace
 }  // namespace qualm

@@ -10,6 +10,7 @@
 
 #include "oracles/conventions/aten.h"
 #include "oracles/conventions/definition.h"
+#include "oracles/conventions/torch_operators.h"
 
 namespace qualm::conventions {
 namespace {
@@ -81,7 +82,8 @@ int32_t ThroughFloat(int32_t bias) {
   return number < 0x1p31f ? static_cast<int32_t>(number) : INT32_MIN;
 }
 
-Channel ChannelOf(const Case& c, int64_t n) {
+// `saturates`: the build's quantize_val is FBGEMM's, which clips in double.
+Channel ChannelOf(const Case& c, int64_t n, bool saturates) {
   if (IsAtens(c.op)) return AtenChannel(c, n);
   if (c.op == Op::kAdd) return FixedPointAddChannel(c, 22);
   Channel channel;
@@ -101,8 +103,11 @@ Channel ChannelOf(const Case& c, int64_t n) {
   if (c.bias) {
     // quantize_per_tensor to qint32 with scale x_scale*w_scale.
     const float exact = (*c.bias)[static_cast<size_t>(n)] * (1.0f / channel.accumulator_scale);
-    channel.bias_i32 =
-        static_cast<int32_t>(std::clamp<int64_t>(ConvertX86To64(exact), INT32_MIN, INT32_MAX));
+    channel.bias_i32 = saturates
+                           ? static_cast<int32_t>(std::fmin(
+                                 std::fmax(double{RoundNearestEven(exact)}, INT32_MIN), INT32_MAX))
+                           : static_cast<int32_t>(
+                                 std::clamp<int64_t>(ConvertX86To64(exact), INT32_MIN, INT32_MAX));
     units = static_cast<double>(exact);
   }
   if (IsConv(c.op) && !IsGemm(c.window)) channel.bias_i32 = ThroughFloat(channel.bias_i32);
@@ -110,7 +115,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
   return channel;
 }
 
-std::string CannotRun(const Case& c) {
+std::string CannotRun(const Case& c, bool saturates) {
   if (c.op == Op::kMul && c.x.dtype() != DType::kU8) return "operands must be u8";
   if (IsAtens(c.op)) return AtenCannotRun(c);
   if (c.op == Op::kAdd) return CannotAdd(c);
@@ -128,7 +133,7 @@ std::string CannotRun(const Case& c) {
     return "x_scale*(1/out_scale) must be finite, positive and normal";
   }
   for (int64_t n = 0; n < c.N; ++n) {
-    const Channel channel = ChannelOf(c, n);
+    const Channel channel = ChannelOf(c, n, saturates);
     if (!std::isnormal(channel.multiplier)) {
       return "the requantization scale must be finite, positive and normal";
     }
@@ -142,9 +147,7 @@ std::string CannotRun(const Case& c) {
   return "";
 }
 
-}  // namespace
-
-std::vector<Convention> QnnpackConventions() {
+Convention Make(bool saturates) {
   Definition definition;
   definition.name = "qnnpack";
   definition.description = "PyTorch's QNNPACK on x86: exact sums, float multiplier, int32 bias";
@@ -170,9 +173,9 @@ std::vector<Convention> QnnpackConventions() {
   std::erase(definition.satisfies, "padding_is_explicit");
   std::erase(definition.satisfies, "stride_is_subsample");
   std::erase(definition.satisfies, "one_by_one_is_linear");
-  definition.cannot_run = CannotRun;
+  definition.cannot_run = [saturates](const Case& c) { return CannotRun(c, saturates); };
   definition.accumulation = ExactSums;
-  definition.channel = ChannelOf;
+  definition.channel = [saturates](const Case& c, int64_t n) { return ChannelOf(c, n, saturates); };
   definition.steps = [](const Case& c) {
     if (IsAtens(c.op)) return AtenSteps(c);
     if (c.op == Op::kAdd) return std::vector<Step>(std::begin(kAdd), std::end(kAdd));
@@ -181,7 +184,13 @@ std::vector<Convention> QnnpackConventions() {
     steps.insert(steps.end(), std::begin(kEpilogue), std::end(kEpilogue));
     return steps;
   };
-  return {MakeConvention(std::move(definition))};
+  return MakeConvention(std::move(definition));
 }
+
+}  // namespace
+
+std::vector<Convention> QnnpackConventions() { return {Make(false)}; }
+
+Convention QnnpackOfWheels() { return Make(true); }
 
 }  // namespace qualm::conventions

@@ -163,7 +163,7 @@ Convention WheelsAten(const std::string& name, int64_t lanes, AtenBuild build) {
 
 Convention WheelsQnnpack(const std::string& name, AtenBuild build) {
   const Convention aten = AtenWheel(build);
-  const Convention qnnpack = Named(QnnpackConventions(), "qnnpack");
+  const Convention qnnpack = QnnpackOfWheels();
   Engine engine;
   AddWheel(engine, aten);
   AddQnnpack(engine, qnnpack);

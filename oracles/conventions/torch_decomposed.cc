@@ -10,6 +10,7 @@
 //                     int8_tensor.py, torchao/kernel/intmm.py): x + 128 times w in torch._int_mm,
 //                     which is oneDNN's matmul, and saturates pairs without VNNI.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -25,17 +26,34 @@ namespace {
 
 // Decomposed ---------------------------------------------------------------------------------
 
+// The value of the lowest bit that is set in a number; infinity for 0, which needs none.
+double LowestBit(double value) {
+  if (value == 0) return std::numeric_limits<double>::infinity();
+  int exponent = 0;
+  const auto mantissa =
+      static_cast<int64_t>(std::ldexp(std::frexp(std::abs(value), &exponent), 53));
+  return std::ldexp(1.0, exponent - 53 + std::countr_zero(static_cast<uint64_t>(mantissa)));
+}
+
 struct FloatSum {
   float in_order = 0;             // one product after the other, as `run` adds them
   double exact = 0, largest = 0;  // of the same float32 operands; of their absolute values
+  double unit = std::numeric_limits<double>::infinity();  // all terms are multiples of it
   int64_t terms = 0;
+
+  // No order rounds anything: float32 has every multiple of the unit up to 2^24 of them.
+  bool IsExact() const { return largest == 0 || largest <= 0x1p24 * unit; }
 
   void Add(float x, float w) {
     const float product = x * w;
     in_order = in_order + product;
     const double exact_product = double{x} * double{w};
-    exact += exact_product;
-    largest += std::abs(exact_product);
+    AddTerm(exact_product);
+  }
+  void AddTerm(double term) {
+    exact += term;
+    largest += std::abs(term);
+    unit = std::min(unit, LowestBit(term));
     ++terms;
   }
 };
@@ -63,9 +81,7 @@ FloatSum SumAt(const Case& c, int64_t index) {
   if (c.bias) {
     const float bias = (*c.bias)[static_cast<size_t>(n)];
     sum.in_order = sum.in_order + bias;
-    sum.exact += double{bias};
-    sum.largest += std::abs(double{bias});
-    ++sum.terms;
+    sum.AddTerm(double{bias});
   }
   return sum;
 }
@@ -88,27 +104,37 @@ std::optional<Value> Gather(const Case& c, int64_t index, Trace* trace) {
   return value;
 }
 
-// Whether every output is the code of a sum that some order of float32 additions can give. Each
-// addition and product is off by half an ulp of what it gives, which is at most `largest`.
+// The float32 numbers next to a real one: itself, if it is one of them.
+float AtMost(double value) {
+  const auto nearest = static_cast<float>(value);
+  return nearest <= value ? nearest
+                          : std::nextafter(nearest, -std::numeric_limits<float>::infinity());
+}
+float AtLeast(double value) { return -AtMost(-value); }
+
+// Whether every output is the code of a sum that some order of float32 additions can give. An
+// addition or product is off by at most half an ulp of its result, and no result exceeds `largest`.
+// A sum without roundings, or of one term, has one value: without that, both sides of a tie would
+// do.
 bool SomeOrderGives(const Definition& definition, const Case& c, const Tensor& y) {
   if (!HasSums(c) || y.dtype() != c.out_dtype || y.shape() != c.output_shape()) return false;
   const std::vector<Step> steps = definition.steps(c);
   for (int64_t i = 0; i < y.size(); ++i) {
     const FloatSum sum = SumAt(c, i);
     const auto terms = static_cast<double>(sum.terms);
+    if (!(sum.largest < 0x1p120) || terms > 0x1p20) return false;
     const double error = (terms + 2) * 0x1.01p-24 * sum.largest + terms * 0x1p-149;
+    const bool one_value = sum.IsExact() || sum.terms <= 1;
+    const float low = one_value ? sum.in_order : AtLeast(sum.exact - error);
+    const float high = one_value ? sum.in_order : AtMost(sum.exact + error);
     const Channel channel = definition.channel(c, i % c.N);
-    const auto code_at = [&](double end, float beyond) {
+    const auto code_of = [&](float real) {
       Value value;
-      value.SetReal(std::nextafter(static_cast<float>(end), beyond));
+      value.SetReal(real);
       Apply(steps, channel, value, nullptr);
       return value.integer;
     };
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    if (!(sum.largest < 0x1p120) || terms > 0x1p20) return false;
-    if (y.IntAt(i) < code_at(sum.exact - error, -kInfinity) ||
-        y.IntAt(i) > code_at(sum.exact + error, kInfinity))
-      return false;
+    if (y.IntAt(i) < code_of(low) || y.IntAt(i) > code_of(high)) return false;
   }
   return true;
 }

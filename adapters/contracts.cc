@@ -5,11 +5,13 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "adapters/kinds.h"
 #include "core/op.h"
 #include "core/status.h"
 #include "core/verdict.h"
+#include "core/weight_formats.h"
 
 namespace qualm {
 namespace {
@@ -20,7 +22,7 @@ constexpr const char* kFbgemmPairs =
 constexpr const char* kGgmlLowest =
     "psignb gives activations the sign of the weight in 8 bits, where -128 has no negative: -128 "
     "times a negative weight has the wrong sign, so that q8_0 activations must be -127 to 127 "
-    "(ggml src/ggml-cpu/arch/x86/quants.c, mul_sum_i8_pairs; ggml issue 1393)";
+    "(ggml src/ggml-cpu/arch/x86/quants.c, mul_sum_i8_pairs, mul_add_epi8; ggml issue 1393)";
 constexpr const char* kOnednnPairs =
     "without VNNI, vpmaddubsw adds two u8*s8 products in a saturating int16 "
     "(oneDNN developer guide, Nuances of int8 Computations; oneDNN issue 476)";
@@ -656,23 +658,28 @@ constexpr const char* kGgmlEnvironment =
     "ggml multiplies and adds float32 in the caller's rounding mode, and flushes denormals if the "
     "caller does (ggml src/ggml-cpu/quants.c, src/ggml-cpu/arch/x86/quants.c)";
 
-// Of these each was run; first the one without psignb. The wrong sign was seen on all others with
-// q4_0, and but for sse42 with q8_0.
-constexpr std::array kGgmlSets{"ggml@x64",        "ggml@cannonlake", "ggml@cascadelake",
-                               "ggml@cooperlake", "ggml@haswell",    "ggml@icelake",
-                               "ggml@ivybridge",  "ggml@piledriver", "ggml@sandybridge",
-                               "ggml@skylakex",   "ggml@sse42",      "ggml@zen4"};
+// Of these each was run; first the one without psignb, then the one that has it for q4_0 alone. The
+// wrong sign was seen on all others with every format.
+constexpr std::array kGgmlSets{"ggml@x64",         "ggml@sse42",      "ggml@cannonlake",
+                               "ggml@cascadelake", "ggml@cooperlake", "ggml@haswell",
+                               "ggml@icelake",     "ggml@ivybridge",  "ggml@piledriver",
+                               "ggml@sandybridge", "ggml@skylakex",   "ggml@zen4"};
 
 void AddGgml(Rows& rows) {
-  for (const std::string subject : kGgmlSets) {
-    for (const char* kernels : {"", "+generic"})
-      rows.Add((subject + kernels).c_str(), Op::kLinear, "environment", FindingKind::kRounding,
-               kGgmlEnvironment);
-  }
-  for (const char* subject : std::span(kGgmlSets).subspan(1)) {
-    for (const char* claim : {"matches_exact", "matches_model"})
-      rows.AddWhere(subject, Op::kLinear, claim, FindingKind::kIndex, kGgmlLowest,
-                    MeetsLowestAndNegative);
+  std::vector<std::string> formats{""};
+  for (const WeightFormat* format : kNamedFormats)
+    formats.push_back("+" + std::string(format->name));
+  for (const std::string& format : formats) {
+    for (const std::string set : kGgmlSets) {
+      for (const char* kernels : {"", "+generic"})
+        rows.Add((set + format + kernels).c_str(), Op::kLinear, "environment",
+                 FindingKind::kRounding, kGgmlEnvironment);
+    }
+    for (const std::string set : std::span(kGgmlSets).subspan(format.empty() ? 1 : 2)) {
+      for (const char* claim : {"matches_exact", "matches_model"})
+        rows.AddWhere((set + format).c_str(), Op::kLinear, claim, FindingKind::kIndex, kGgmlLowest,
+                      MeetsLowestAndNegative);
+    }
   }
 }
 

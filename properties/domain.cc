@@ -361,7 +361,7 @@ class DomainSubject final : public ForwardingSubject {
     std::string why = inner().CannotRun(c);
     return why.empty() ? domain_.WhyOutside(c) : why;
   }
-  Case Inside(const Case& c) const override { return domain_.Inside(c); }
+  Case Inside(const Case& c) const override { return inner().Inside(domain_.Inside(c)); }
 
  private:
   std::unique_ptr<Subject> own_;

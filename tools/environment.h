@@ -33,7 +33,7 @@ inline constexpr EnvironmentVariable kEnvironment[] = {
     {"QUALM_FUZZ_WANTED", "fuzz targets",
      "words of the only finding that counts; others are passed over"},
     {"QUALM_FUZZ_WATCH", "fuzz targets", "a file that tells qualm fuzz what runs"},
-    {"QUALM_GGML", "qualm_ggml.so", "the instruction set to load: haswell, haswell+generic"},
+    {"QUALM_GGML", "qualm_ggml.so", "the instruction set to load: haswell, haswell+q5_0+generic"},
     {"QUALM_GGML_FOLDER", "qualm_ggml.so", "the folder of libggml-cpu-*.so"},
     {"QUALM_MEMORY_LIMIT", "qualm", "what --memory would set: from 64M to 1024G (default 2G)"},
     {"QUALM_NAME_PYTHON", "qualm", "the Python that has library NAME: QUALM_LITERT_PYTHON"},

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -56,12 +57,19 @@ std::pair<std::vector<const triage::LinearForm*>, std::string> FormsOf(
   for (const std::string& name : named) forms.push_back(&triage::FindLinearForm(name));
   std::string why;
   std::erase_if(forms, [&](const triage::LinearForm* form) {
-    const std::string cannot = subject.CannotRun(triage::CaseOf(*form, 3 * form->block));
+    const std::string cannot = subject.CannotRun(triage::ProbeOf(*form));
     if (!cannot.empty() && !named.empty())
       throw InputError(
           fmt::format("--tree: {} does not take {}: {}", subject.name(), form->name, cannot));
     if (why.empty()) why = cannot;
     return !cannot.empty();
+  });
+  // Who takes all codes is asked nothing about some of them, unless by name.
+  const std::vector<const triage::LinearForm*> taken = forms;
+  std::erase_if(forms, [&](const triage::LinearForm* form) {
+    return named.empty() && std::ranges::any_of(taken, [&](const triage::LinearForm* other) {
+             return triage::Covers(*other, *form);
+           });
   });
   return {forms, why};
 }

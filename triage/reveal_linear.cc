@@ -18,18 +18,33 @@ namespace {
 constexpr LinearForm kForms[] = {
     {"q8_0", "s8 x times s8 weights", DType::kS8, DType::kS8, 0},
     {"q4_0", "s8 x times u4 weights", DType::kS8, DType::kU4, 8},
+    {"q5_0", "s8 x times weights of 5 bits", DType::kS8, DType::kS8, 0, 32, &kQ5_0},
+    {"iq4_nl", "s8 x times 16 weights of s8", DType::kS8, DType::kS8, 0, 32, &kIq4Nl},
+    {"mxfp4", "s8 x times doubled e2m1 weights", DType::kS8, DType::kS8, 0, 32, &kMxfp4},
     {"f32_u4", "f32 x times u4 weights", DType::kF32, DType::kU4, 8},
     {"f32_u8", "f32 x times u8 weights", DType::kF32, DType::kU8, 128},
 };
 
-// The code of x in units and masks. Each block has it: ONNX Runtime makes codes of reals by the
-// largest of a block.
+// The code of x in units and masks. Each block has it where the format has a weight 0: ONNX Runtime
+// makes codes of reals by the largest of a block.
 constexpr int32_t kCodeOfX = 127;
-// Scales, all f16. Units are 127 times powers of two from kUnit on; a mask is 127 * 4 * 2^30. Six
-// units at a time are lost beside it in float64 too.
+// Scales, all f16. Units are 127 times powers of two from kUnit on; a mask is 127 * 2^30 times
+// MaskOf, which is at least 4. Six units at a time are lost beside it in float64 too.
 constexpr float kSmall = 0x1p-14f, kLarge = 0x1p15f, kUnit = kCodeOfX * kSmall * kSmall;
-constexpr int32_t kMaskOfW = 4;
 constexpr size_t kUnitsAtOnce = 6;
+
+bool Has(const LinearForm& form, int32_t number) {
+  return form.format == nullptr || form.format->Has(number);
+}
+// The weight of a mask: 4, or the largest that there is.
+int32_t MaskOf(const LinearForm& form) {
+  return Has(form, 4) ? 4 : std::ranges::max(form.format->values);
+}
+// The weight of a product that is 0. Every format has a weight 1, beside which x is 0.
+int32_t IdleOf(const LinearForm& form) { return Has(form, 0) ? 0 : 1; }
+std::string MaskText(const LinearForm& form) {
+  return MaskOf(form) == 4 ? "127*2^32" : "127*" + std::to_string(MaskOf(form)) + "*2^30";
+}
 
 size_t At(int64_t index) { return static_cast<size_t>(index); }
 
@@ -44,7 +59,8 @@ class BlockMasks {
  public:
   BlockMasks(const LinearForm& form, const AskLinear& ask, int64_t products)
       : form_(form), ask_(ask), empty_(CaseOf(form, products)), blocks_(products / form.block) {
-    for (int64_t block = 0; block < blocks_; ++block) empty_.x.SetInt(block * form.block, kCodeOfX);
+    for (int64_t block = 0; block < blocks_ && IdleOf(form) == 0; ++block)
+      empty_.x.SetInt(block * form.block, kCodeOfX);
   }
 
   // Parts of a block: two products are of one part if no unit of another block is lost between
@@ -170,13 +186,13 @@ class BlockMasks {
     };
     for (size_t l = 0; l < units.size(); ++l)
       set(units[l], kCodeOfX, 1, kSmall, std::ldexp(kSmall, static_cast<int>(l)));
-    set(p, kCodeOfX, kMaskOfW, kLarge, kLarge);
-    set(q, -kCodeOfX, kMaskOfW, kLarge, kLarge);
+    set(p, kCodeOfX, MaskOf(form_), kLarge, kLarge);
+    set(q, -kCodeOfX, MaskOf(form_), kLarge, kLarge);
     ++questions_;
     const float answer = LetPass([&] { return ask_(c); });
     const float left = answer / kUnit;
     if (!(left >= 0 && left < static_cast<float>(1u << units.size())) || left != std::trunc(left)) {
-      throw NoTree{"127*2^32 at product " + std::to_string(p) + ", its negative at " +
+      throw NoTree{MaskText(form_) + " at product " + std::to_string(p) + ", its negative at " +
                    std::to_string(q) + " and 127 times small powers of two elsewhere sum to " +
                    ShortestDecimal(answer) + ", expected the sum of those that are left"};
     }
@@ -212,9 +228,12 @@ Case DrawnCase(const LinearForm& form, int64_t products, Rng& rng) {
     } else {
       c.x.SetInt(k, k % form.block == 0 ? kCodeOfX : static_cast<int32_t>(rng.Between(-127, 127)));
     }
-    c.w.SetInt(k, static_cast<int32_t>(rng.Between(of_w.min, of_w.max)));
+    c.w.SetInt(k, form.format == nullptr ? static_cast<int32_t>(rng.Between(of_w.min, of_w.max))
+                                         : rng.Pick(form.format->values));
   }
-  for (float& scale : c.w_q.scale) scale = DrawnScale(rng);
+  const bool powers = form.format != nullptr && form.format->scales == BlockScales::kPowers;
+  for (float& scale : c.w_q.scale)
+    scale = powers ? std::ldexp(1.0f, std::ilogb(DrawnScale(rng))) : DrawnScale(rng);
   if (c.x_block != 0) {
     for (float& scale : c.x_q.scale) scale = DrawnScale(rng);
   }
@@ -282,7 +301,7 @@ Case CaseOf(const LinearForm& form, int64_t products) {
   c.K = products;
   c.x = Tensor(form.x, {1, products});
   c.w = Tensor(form.w, {1, products});
-  for (int64_t k = 0; k < products; ++k) c.w.SetInt(k, form.w_zero_point);
+  for (int64_t k = 0; k < products; ++k) c.w.SetInt(k, form.w_zero_point + IdleOf(form));
   c.per_channel = true;
   c.w_block = form.block;
   const size_t blocks = At(RowBlocks(c));
@@ -294,6 +313,28 @@ Case CaseOf(const LinearForm& form, int64_t products) {
   c.out_dtype = DType::kF32;
   OpenClamp(&c);
   return c;
+}
+
+Case ProbeOf(const LinearForm& form) {
+  Case c = CaseOf(form, int64_t{3} * form.block);
+  std::vector<int32_t> codes;
+  if (form.format != nullptr) {
+    codes.assign(form.format->values.begin(), form.format->values.end());
+  } else {
+    const CodeRange of_w = RangeOf(form.w);
+    codes.push_back(of_w.max);
+    for (int32_t code = of_w.min; code < of_w.max; ++code) codes.push_back(code);
+  }
+  for (int64_t k = 0; k < c.K; ++k) c.w.SetInt(k, codes[At(k) % codes.size()]);
+  return c;
+}
+
+bool Covers(const LinearForm& wide, const LinearForm& narrow) {
+  if (wide.x != narrow.x || wide.w != narrow.w || wide.block != narrow.block) return false;
+  if (narrow.format == nullptr) return false;
+  const auto has = [&](int8_t code) { return Has(wide, code); };
+  return std::ranges::all_of(narrow.format->values, has) &&
+         (wide.format == nullptr || wide.format->values.size() > narrow.format->values.size());
 }
 
 void RequireBlocks(const LinearForm& form, int64_t products) {

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/case.h"
+#include "core/weight_formats.h"
 #include "triage/reveal.h"
 
 namespace qualm::triage {
@@ -22,6 +23,7 @@ struct LinearForm {
   DType x, w;
   int32_t w_zero_point = 0;
   int32_t block = 32;
+  const WeightFormat* format = nullptr;  // of which w has the codes and scales; null: any
 };
 std::span<const LinearForm> LinearForms();
 // Throws InputError with the nearest name.
@@ -29,6 +31,11 @@ const LinearForm& FindLinearForm(std::string_view name);
 
 // A case of the form with one output and so many products, all of them zero.
 Case CaseOf(const LinearForm& form, int64_t products);
+// The same of three blocks with the lowest and the highest weight and those between, as many as
+// there is room for: who takes it has the codes of the form.
+Case ProbeOf(const LinearForm& form);
+// Whether `wide` has every code of `narrow`, and more.
+bool Covers(const LinearForm& wide, const LinearForm& narrow);
 
 // The one output, f32. It may throw, and RevealLinear lets that pass.
 using AskLinear = std::function<float(const Case& c)>;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -88,13 +89,13 @@ TEST(RevealLinear, FindsPartsOrderAndSteps) {
        "in block 0 to 5: 0 + 2 + ... + 30 | 1 + 3 + ... + 31\n  added as integers, in block 6: 0 + "
        "1 + ... + 31\n"}};
   for (const Row& row : rows) {
-    for (const std::string_view form : {"q8_0", "q4_0"}) {
+    for (const std::string_view form : {"q8_0", "q4_0", "q5_0", "iq4_nl", "mxfp4"}) {
       const RevealedSum sum = Revealed(form, row.ask, row.blocks);
       EXPECT_EQ(sum.why_no_tree, "");
       EXPECT_EQ(sum.products, row.parts);
       EXPECT_EQ(sum.order, row.order);
       // The sums of q4_0 have so few bits that no scale rounds them.
-      if (form == "q8_0") EXPECT_EQ(sum.steps, row.steps);
+      if (form == "q8_0" || form == "iq4_nl") EXPECT_EQ(sum.steps, row.steps);
       EXPECT_TRUE(sum.is_known());
       EXPECT_NE(TextOf(sum).find(row.parts_text), std::string::npos) << TextOf(sum);
     }
@@ -126,6 +127,28 @@ TEST(RevealLinear, OfFloatsEachProductIsALeaf) {
     sum = Revealed(form, chain(false), 3);
     EXPECT_EQ(sum.steps, "fused multiply-adds, each x times the scale, rounded, times its code");
   }
+}
+
+// A form is asked of whoever takes its codes, but not of those who take more.
+TEST(RevealLinear, AsksACodeOfTheFormAlone) {
+  for (const LinearForm& form : LinearForms()) {
+    const Case probe = ProbeOf(form);
+    EXPECT_EQ(Validate(probe), "");
+    const LinearForm& q8_0 = FindLinearForm("q8_0");
+    EXPECT_EQ(Covers(q8_0, form), form.format != nullptr) << form.name;
+    EXPECT_FALSE(Covers(form, q8_0)) << form.name;
+    if (form.format == nullptr) continue;
+    std::set<int32_t> codes;
+    for (int64_t k = 0; k < probe.K; ++k) codes.insert(probe.w.IntAt(k));
+    EXPECT_EQ(codes, std::set<int32_t>(form.format->values.begin(), form.format->values.end()));
+    const Case idle = CaseOf(form, probe.K);
+    for (int64_t k = 0; k < idle.K; ++k) {
+      EXPECT_TRUE(codes.contains(idle.w.IntAt(k))) << form.name;
+      EXPECT_EQ(idle.x.IntAt(k) * idle.w.IntAt(k), 0);
+    }
+  }
+  EXPECT_TRUE(Covers(FindLinearForm("q5_0"), FindLinearForm("mxfp4")));
+  EXPECT_FALSE(Covers(FindLinearForm("mxfp4"), FindLinearForm("iq4_nl")));
 }
 
 TEST(RevealLinear, SaysWhatItCannotSee) {

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // ggml's CPU kernels (llama.cpp) as a plugin: linear with weights and activations in blocks of 32,
-// each output one call of ggml_vec_dot_TYPE_q8_0. s8 weights are q8_0, u4 weights are q4_0, x is
-// q8_0; ggml-common.h has the structs: the scale as f16, then the codes; of q4_0 element j in the
-// low half of byte j and element 16 + j in the high one. A last block that is shorter is filled
-// with codes that stand for 0.
+// each output one call of ggml_vec_dot_FORMAT_q8_0. s8 weights are q8_0, u4 weights are q4_0, x is
+// q8_0; ggml-common.h has the structs: the scale, then the codes. Of formats of 4 bits element j is
+// the low half of byte j and element 16 + j the high one; q5_0 has the fifth bits before them, of
+// element j bit j. x of a last block that is shorter is filled with 0, and w with its first code.
 //
 // QUALM_GGML_FOLDER holds one shared object for each instruction set, libggml-cpu-ISA.so, and
-// QUALM_GGML names the one to load: "haswell". With "+generic" behind it the kernels are their
-// twins in plain C, which the same object has.
+// QUALM_GGML names the one to load: "haswell". "+q5_0", "+iq4_nl" or "+mxfp4" behind it: s8 weights
+// are codes of that format. With "+generic" at the end the kernels are their twins in plain C,
+// which the same object has.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -22,6 +25,7 @@
 
 #include "adapters/libraries/plugin_answer.h"
 #include "adapters/qualm_plugin.h"
+#include "core/weight_formats.h"
 
 namespace {
 
@@ -35,7 +39,11 @@ using VecDot = void (*)(int n, float* s, size_t bs, const void* x, size_t bx, co
 struct Library {
   std::string instruction_set;  // "" where nothing could be loaded
   std::string version;
-  VecDot q8_0 = nullptr, q4_0 = nullptr;
+  struct Kernel {
+    const qualm::WeightFormat* format = nullptr;
+    VecDot dot = nullptr;
+  };
+  std::vector<Kernel> kernels;  // of different types of weights
 };
 
 std::string Variable(const char* name) {
@@ -53,6 +61,15 @@ Library Load() {
   std::string wanted = Variable("QUALM_GGML");
   const bool generic = wanted.ends_with(kGeneric);
   if (generic) wanted.resize(wanted.size() - kGeneric.size());
+  std::vector<const qualm::WeightFormat*> formats{&qualm::kQ8_0, &qualm::kQ4_0};
+  if (const size_t plus = wanted.find('+'); plus != std::string::npos) {
+    const auto* const named =
+        std::ranges::find(qualm::kNamedFormats, std::string_view(wanted).substr(plus + 1),
+                          &qualm::WeightFormat::name);
+    if (named == qualm::kNamedFormats.end()) return {};
+    formats = {*named};
+    wanted.resize(plus);
+  }
   const std::string path = Variable("QUALM_GGML_FOLDER") + "/libggml-cpu-" + wanted + ".so";
   void* const object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) return {};
@@ -65,9 +82,11 @@ Library Load() {
   init();  // makes the tables of f16
   const std::string end = generic ? "_generic" : "";
   Library library;
-  library.q8_0 = Symbol<VecDot>(object, "ggml_vec_dot_q8_0_q8_0" + end);
-  library.q4_0 = Symbol<VecDot>(object, "ggml_vec_dot_q4_0_q8_0" + end);
-  if (library.q8_0 == nullptr || library.q4_0 == nullptr) return {};
+  for (const qualm::WeightFormat* format : formats) {
+    const std::string name = "ggml_vec_dot_" + std::string(format->name) + "_q8_0" + end;
+    library.kernels.push_back({format, Symbol<VecDot>(object, name)});
+    if (library.kernels.back().dot == nullptr) return {};
+  }
   library.instruction_set = wanted;
   const auto text = [&](const char* name) -> std::string {
     const auto tell = Symbol<const char* (*)()>(object, name);
@@ -100,23 +119,51 @@ std::optional<uint16_t> Half(float value) {
   return static_cast<uint16_t>(whole >> shift);
 }
 
-void AppendScale(float scale, std::vector<uint8_t>& bytes) {
+void AppendScale(float scale, qualm::BlockScales scales, std::vector<uint8_t>& bytes) {
+  if (scales == qualm::BlockScales::kPowers) {
+    int exponent = 0;
+    if (std::frexp(scale, &exponent) != 0.5f || exponent < -127 || exponent > 127)
+      throw Refusal{QUALM_UNSUPPORTED,
+                    "ggml's e8m0 holds powers of two, from 2^-128 to 2^126 here"};
+    bytes.push_back(static_cast<uint8_t>(exponent + 127));  // 2^(byte - 128)
+    return;
+  }
   const std::optional<uint16_t> half = Half(scale);
   if (!half) throw Refusal{QUALM_UNSUPPORTED, "ggml's blocks have scales that an f16 holds"};
   bytes.push_back(static_cast<uint8_t>(*half & 0xFF));
   bytes.push_back(static_cast<uint8_t>(*half >> 8));
 }
 
+// What a block stores for this code: its place among the values of a format that lists them.
+uint8_t StoredOf(const qualm::WeightFormat& format, int8_t code) {
+  if (format.values.empty()) return static_cast<uint8_t>(code);
+  const auto at = std::ranges::find(format.values, code);
+  if (at == format.values.end())
+    throw Refusal{QUALM_UNSUPPORTED, "a weight is no code of the format that was asked for"};
+  return static_cast<uint8_t>(at - format.values.begin());
+}
+
 // The codes of one row, filled up to whole blocks, as ggml stores them.
-std::vector<uint8_t> RowOf(const std::vector<int8_t>& codes, const float* scales, bool nibbles) {
+std::vector<uint8_t> RowOf(const std::vector<int8_t>& codes, const float* scales,
+                           const qualm::WeightFormat& format) {
+  constexpr size_t kHalfBlock = kBlock / 2;
   std::vector<uint8_t> bytes;
   for (size_t at = 0, block = 0; at < codes.size(); at += kBlock, ++block) {
-    AppendScale(scales[block], bytes);
-    for (size_t j = 0; j < kBlock / (nibbles ? 2 : 1); ++j) {
-      const auto low = static_cast<uint8_t>(codes[at + j]);
-      const auto high = nibbles ? static_cast<uint8_t>(codes[at + j + kBlock / 2]) : uint8_t{0};
-      bytes.push_back(static_cast<uint8_t>(low | high << 4));
+    AppendScale(scales[block], format.scales, bytes);
+    std::array<uint8_t, kBlock> stored{};
+    for (size_t j = 0; j < kBlock; ++j) stored.at(j) = StoredOf(format, codes[at + j]);
+    if (format.dtype == qualm::DType::kS8 && format.values.empty()) {
+      bytes.insert(bytes.end(), stored.begin(), stored.end());
+      continue;
     }
+    if (format.values.size() > 16) {
+      uint32_t fifth = 0;
+      for (size_t j = 0; j < kBlock; ++j) fifth |= uint32_t{stored.at(j)} >> 4 << j;
+      for (int shift = 0; shift < 32; shift += 8)
+        bytes.push_back(static_cast<uint8_t>(fifth >> shift));
+    }
+    for (size_t j = 0; j < kHalfBlock; ++j)
+      bytes.push_back(static_cast<uint8_t>((stored.at(j) & 15) | stored.at(j + kHalfBlock) << 4));
   }
   return bytes;
 }
@@ -137,9 +184,17 @@ void RunLinear(const qualm_problem& p) {
   if (!IsInBlocks(p.x_granularity) || !IsInBlocks(p.w_granularity))
     throw Refusal{QUALM_UNSUPPORTED, "ggml multiplies blocks of 32 by blocks of 32"};
   const bool nibbles = p.w->dtype == QUALM_U4;
-  const int8_t nothing = nibbles ? 8 : 0;
+  const auto& kernels = TheLibrary().kernels;
+  const auto kernel = std::ranges::find(kernels, nibbles, [](const Library::Kernel& each) {
+    return each.format->dtype == qualm::DType::kU4;
+  });
+  if (kernel == kernels.end())
+    throw Refusal{QUALM_UNSUPPORTED, "the format that was asked for has s8 weights"};
+  const qualm::WeightFormat& format = *kernel->format;
+  const auto nothing =
+      format.values.empty() ? static_cast<int8_t>(format.zero_point) : format.values.front();
   RequireZeroPoints(p.x_q, 0);
-  RequireZeroPoints(p.w_q, nothing);
+  RequireZeroPoints(p.w_q, format.zero_point);
   const int64_t rows = p.y->dims[0], columns = p.y->dims[1], depth = p.x->dims[1];
   const int64_t blocks = (depth + kBlock - 1) / kBlock;
   std::vector<std::vector<uint8_t>> weights;
@@ -151,18 +206,17 @@ void RunLinear(const qualm_problem& p) {
       codes[static_cast<size_t>(k)] =
           static_cast<int8_t>(nibbles ? data[i / 2] >> (i % 2 * 4) & 15 : data[i]);
     }
-    weights.push_back(RowOf(codes, p.w_q.scale + n * blocks, nibbles));
+    weights.push_back(RowOf(codes, p.w_q.scale + n * blocks, format));
   }
-  const VecDot dot = nibbles ? TheLibrary().q4_0 : TheLibrary().q8_0;
   for (int64_t m = 0; m < rows; ++m) {
     const auto* const x = static_cast<const int8_t*>(p.x->data) + m * p.x->strides[0];
     std::vector<int8_t> codes(x, x + depth);
     codes.resize(static_cast<size_t>(blocks * kBlock));
-    const std::vector<uint8_t> row = RowOf(codes, p.x_q.scale + m * blocks, false);
+    const std::vector<uint8_t> row = RowOf(codes, p.x_q.scale + m * blocks, qualm::kQ8_0);
     auto* const y = static_cast<float*>(p.y->data) + m * p.y->strides[0];
     for (int64_t n = 0; n < columns; ++n)
-      dot(static_cast<int>(blocks * kBlock), y + n, 0, weights[static_cast<size_t>(n)].data(), 0,
-          row.data(), 0, 1);
+      kernel->dot(static_cast<int>(blocks * kBlock), y + n, 0,
+                  weights[static_cast<size_t>(n)].data(), 0, row.data(), 0, 1);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -26,26 +27,37 @@ constexpr std::string_view kOnednn = "qualm_onednn.so";
 constexpr std::string_view kFbgemm = "qualm_fbgemm.so";
 constexpr std::string_view kFbgemmAcc16 = "qualm_fbgemm_acc16.so";
 
-// One for each processor that ggml is built for, and its twin in plain C.
+// For each processor that ggml is built for, and each format that the type of the weights does not
+// tell: its kernel, and its twin in plain C.
 std::vector<LibraryName> GgmlNames() {
-  static const std::vector<std::string> texts = [] {
-    std::vector<std::string> list;
+  struct Named {
+    std::string name;
+    const WeightFormat* format;
+  };
+  static const std::vector<Named> all = [] {
+    std::vector<const WeightFormat*> formats{nullptr};
+    formats.insert(formats.end(), kNamedFormats.begin(), kNamedFormats.end());
+    std::vector<Named> list;
     for (const char* set :
          {"alderlake", "cannonlake", "cascadelake", "cooperlake", "haswell", "icelake", "ivybridge",
           "piledriver", "sandybridge", "sapphirerapids", "skylakex", "sse42", "x64", "zen4"}) {
-      for (const char* kernels : {"", "+generic"})
-        list.push_back(std::string("ggml@") + set + kernels);
+      for (const WeightFormat* format : formats) {
+        const std::string of = format == nullptr ? "" : "+" + std::string(format->name);
+        for (const char* kernels : {"", "+generic"})
+          list.push_back({std::string("ggml@") + set + of + kernels, format});
+      }
     }
     return list;
   }();
   std::vector<LibraryName> names;
-  for (const std::string_view text : texts) {
-    const std::string_view value = text.substr(text.find('@') + 1);
+  for (const auto& [text, format] : all) {
+    const std::string_view value = std::string_view(text).substr(text.find('@') + 1);
     names.push_back({.name = text,
                      .option = "qualm_ggml.so",
                      .instruction_set = value.substr(0, value.find('+')),
                      .environment = {{"QUALM_GGML", value}},
-                     .cannot_run = WhyNotInGgml});
+                     .cannot_run = std::bind_front(WhyNotInGgml, format)});
+    if (format != nullptr) names.back().inside = std::bind_front(InsideGgml, std::cref(*format));
   }
   return names;
 }
@@ -97,7 +109,7 @@ std::vector<Library> Libraries() {
       {.kind = "ggml",
        .library = "ggml",
        .help =
-           "ggml@x64|@sse42|@haswell|@skylakex|@icelake|@zen4|...[+generic]  ggml's products of "
+           "ggml@x64|@sse42|@haswell|@zen4|...[+q5_0|+iq4_nl|+mxfp4][+generic]  ggml's products of "
            "blocks (llama.cpp), for each processor that it is built for; generic: in plain C",
        .names = GgmlNames(),
        .why_absent = WhyNoGgml,
@@ -277,15 +289,19 @@ class Limited : public Base {
  public:
   template <class Options>
   Limited(const LibraryName& name, Options options)
-      : Base(std::string(name.name), std::move(options)), cannot_run_(name.cannot_run) {}
+      : Base(std::string(name.name), std::move(options)),
+        cannot_run_(name.cannot_run),
+        inside_(name.inside) {}
 
   std::string CannotRun(const Case& c) const override {
     std::string why = Base::CannotRun(c);
-    return why.empty() && cannot_run_ != nullptr ? cannot_run_(c) : why;
+    return why.empty() && cannot_run_ ? cannot_run_(c) : why;
   }
+  Case Inside(const Case& c) const override { return inside_ ? inside_(c) : Base::Inside(c); }
 
  private:
-  std::string (*cannot_run_)(const Case& c);
+  std::function<std::string(const Case& c)> cannot_run_;
+  std::function<Case(const Case& c)> inside_;
 };
 
 std::unique_ptr<ForeignSubject> Start(const Library& library, const LibraryName& name) {

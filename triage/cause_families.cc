@@ -201,7 +201,8 @@ void AddOffsets(std::vector<Cause>& rows) {
     for (const Side& side : kSides)
       offset(
           Kind::kTail, fmt::format("{} sum without the tail of {}", side.name, lanes),
-          fmt::format("leaves the last K % {} {} out of their sum", lanes, side.each),
+          fmt::format("leaves the last K % {} {} out of the sum for the zero point of {}", lanes,
+                      side.each, side.other),
           [whole, side](SumTerms& t) { t.*side.sum = SumFrom(t.*side.codes, 0, whole(t)); },
           applies);
     const auto filled = [lanes](const SumTerms& t) {

@@ -25,6 +25,14 @@ namespace qualm::triage {
 // The operation adds products of codes.
 inline bool SumsOfCodes(const Case& c) { return HasSums(c) || RowOf(c.op).dynamic; }
 
+// Sets `where`; whether its value has changed.
+template <class T>
+bool Replace(T& where, T value) {
+  const bool changes = where != value;
+  where = std::move(value);
+  return changes;
+}
+
 // Each entry from another place; whether that changes the list.
 template <class T>
 bool Reindex(std::vector<T>& list, const auto& from) {

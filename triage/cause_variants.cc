@@ -25,13 +25,6 @@ using Applies = std::function<bool(const Case&)>;
 
 bool Always(const Case&) { return true; }
 
-template <class T>
-bool Replace(T& where, T value) {
-  const bool changes = where != value;
-  where = std::move(value);
-  return changes;
-}
-
 // Each element of the tensor from another place of it.
 template <class From>
 bool Rearrange(Tensor& tensor, const From& from) {

@@ -100,14 +100,6 @@ bool Set(Stages& s) {
   return true;
 }
 
-// Sets `where`; whether its value has changed.
-template <class T>
-bool Replace(T& where, T value) {
-  const bool changes = where != value;
-  where = std::move(value);
-  return changes;
-}
-
 template <QParamsRule kRule>
 bool SetRule(Stages& s) {
   return Replace(s.c.rule, kRule);

@@ -14,6 +14,8 @@ add_library(qualm_flags INTERFACE)
 # g++ takes what GoogleTest's macros are made of for an else that dangles.
 target_compile_options(qualm_flags INTERFACE -ffp-contract=off -Wall -Wextra -Wshadow
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-dangling-else>
+                       # Takes a row of a table for dangling where its name was a temporary.
+                       $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>
                        $<$<BOOL:${QUALM_WERROR}>:-Werror>)
 # Functions and lines: what a backtrace and a profile show. Variables are optimised away at -O2, and
 # describing them takes an eighth of the build. For a debugger: -DCMAKE_BUILD_TYPE=Debug.

@@ -179,6 +179,9 @@ std::string FolderOrTemporary(const std::string& option, const std::string& path
     return path;
   } catch (const InputError& error) {
     std::error_code none;
+    std::filesystem::path at = std::filesystem::absolute(path);
+    while (!std::filesystem::exists(at, none)) at = at.parent_path();
+    if (!std::filesystem::is_directory(at, none)) throw;  // it names a file: the wrong word
     std::string made =
         (std::filesystem::temp_directory_path(none) / "qualm-findings-XXXXXX").string();
     if (none || mkdtemp(made.data()) == nullptr) throw;

@@ -32,7 +32,8 @@ void RequireWritable(const CommonOptions& options,
 // behind.
 void RequireFolder(const std::string& option, const std::string& path);
 // The folder of findings, or, where it cannot be made or written, one among the temporary files,
-// and a line says so: a run is not lost for want of a folder, nor what it finds.
+// and a line says so: a run is not lost for want of a folder, nor what it finds. InputError where
+// a file bears its name.
 std::string FolderOrTemporary(const std::string& option, const std::string& path);
 
 // Expands patterns ("native@all"), drops repetitions, keeps the order. A subject named on the

@@ -224,7 +224,7 @@ TEST(Contracts, DeclaredDeparturesFromExactHappen) {
       Case c = subject->CannotRun(witness).empty() ? witness : Signed(witness);
       if (!subject->CannotRun(c).empty()) c = Real();
       ASSERT_EQ(Validate(c), "");
-      // A form of weights in which no witness is written: ggml_test asks for its departures.
+      // A form of weights in which no witness is written: contracts_test names its rows.
       if (row.subject.starts_with("ggml@") && !subject->CannotRun(c).empty()) {
         departs = true;
         continue;

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -20,6 +22,15 @@ enum class BlockScales : uint8_t {
   kHalf,    // an f16
   kPowers,  // a power of two from 2^-128 to 2^126: half of what an e8m0 is
 };
+
+// The exponent of a scale of kPowers; nullopt if it is none.
+inline constexpr int kLeastPower = -128, kMostPower = 126;
+inline std::optional<int> PowerOf(float scale) {
+  int exponent = 0;
+  const bool is_power = std::frexp(scale, &exponent) == 0.5f;  // 0.5 * 2^exponent
+  if (!is_power || exponent - 1 < kLeastPower || exponent - 1 > kMostPower) return std::nullopt;
+  return exponent - 1;
+}
 
 struct WeightFormat {
   std::string_view name;  // "q5_0"

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/float_ends.h"
 #include "core/float_text.h"
 #include "core/forwarding_subject.h"
 #include "core/nearest.h"
@@ -63,16 +64,6 @@ constexpr std::array<std::string_view, 17> kNames{
     "x_scale", "x_zp", "w_scale", "w_zp", "out_scale", "out_zp", "multiplier", "bias", "bias_i32",
     "x",       "M",    "N",       "K",    "batch",     "in_h",   "in_w",       "in_c"};
 
-// Ranges of float32 numbers may have ends between two of them.
-float Least(double least) {
-  const auto rounded = static_cast<float>(least);
-  return rounded < least ? std::nextafter(rounded, std::numeric_limits<float>::max()) : rounded;
-}
-float Most(double most) {
-  const auto rounded = static_cast<float>(most);
-  return rounded > most ? std::nextafter(rounded, std::numeric_limits<float>::lowest()) : rounded;
-}
-
 template <class T>
 bool IsInside(T value, double least, double most) {
   return static_cast<double>(value) >= least && static_cast<double>(value) <= most;
@@ -88,8 +79,8 @@ float Moved(float value, double least, double most) {
       if (IsInside(moved, least, most)) return moved;
     }
   }
-  if (std::isnan(value)) return Least(least);
-  return std::clamp(value, Least(least), Most(most));
+  if (std::isnan(value)) return FloatAtLeast(least);
+  return std::clamp(value, FloatAtLeast(least), FloatAtMost(most));
 }
 
 // Integers wrap around, so that they stay as different as the range lets them.

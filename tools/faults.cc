@@ -122,8 +122,7 @@ std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findi
   if (claims.contains("environment")) {
     text +=
         "  environment: many kernels round in whatever mode their caller has set; where no caller "
-        "changes it: "
-        "--skip environment\n";
+        "changes it: --skip environment\n";
   }
   if (best.case_file.empty()) return text;
   const std::string arguments =

@@ -145,6 +145,17 @@ void TellGithub(const ResultDocument& document) {
   if (!file) throw InputError(std::string(summary) + ": cannot be written");
 }
 
+// Which folders of the path are not there, the innermost first.
+std::vector<std::filesystem::path> MissingOf(const std::string& path) {
+  std::error_code error;
+  std::vector<std::filesystem::path> missing;
+  for (std::filesystem::path at = std::filesystem::absolute(path);
+       !std::filesystem::exists(at, error); at = at.parent_path()) {
+    missing.push_back(at);
+  }
+  return missing;
+}
+
 }  // namespace
 
 void SetCommandLine(int argc, char** argv) { CommandLine().assign(argv, argv + argc); }
@@ -160,10 +171,7 @@ void RequireFolder(const std::string& option, const std::string& path) {
     throw InputError(option + ": " + path + ": cannot be made or written (" + why + ")");
   };
   std::error_code error;
-  std::vector<fs::path> missing;  // the innermost first
-  for (fs::path at = fs::absolute(path); !fs::exists(at, error); at = at.parent_path()) {
-    missing.push_back(at);
-  }
+  const std::vector<fs::path> missing = MissingOf(path);
   // Tried, since some file systems only say so then, and taken back: a run may find nothing.
   fs::create_directories(path, error);
   if (error) fail(error.message());
@@ -179,9 +187,10 @@ std::string FolderOrTemporary(const std::string& option, const std::string& path
     return path;
   } catch (const InputError& error) {
     std::error_code none;
-    std::filesystem::path at = std::filesystem::absolute(path);
-    while (!std::filesystem::exists(at, none)) at = at.parent_path();
-    if (!std::filesystem::is_directory(at, none)) throw;  // it names a file: the wrong word
+    const std::vector<std::filesystem::path> missing = MissingOf(path);
+    const std::filesystem::path there =
+        missing.empty() ? std::filesystem::path(path) : missing.back().parent_path();
+    if (!std::filesystem::is_directory(there, none)) throw;  // it names a file: the wrong word
     std::string made =
         (std::filesystem::temp_directory_path(none) / "qualm-findings-XXXXXX").string();
     if (none || mkdtemp(made.data()) == nullptr) throw;

@@ -878,19 +878,25 @@ std::optional<Tensor> AskFresh(const Subject& subject, const Case& c) {
   return fresh == nullptr ? std::nullopt : Ask(*fresh, c);
 }
 
-// The answers differ with the previous contents of memory. If they differ only in outputs that
-// still hold the poison of their call, the subject leaves outputs unwritten.
-Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& second) {
-  const Attribution of_memory =
-      Stated(FindingKind::kMemory, "the answer depends on what its memory held before", true);
-  const auto bits = static_cast<size_t>(BitsOf(c.out_dtype));
+// Whether the answers, of memory that held kPoison and kSecondPoison, differ only in outputs that
+// still hold it.
+bool DifferInUnwritten(const Tensor& first, const Tensor& second) {
+  const auto bits = static_cast<size_t>(BitsOf(first.dtype()));
   for (int64_t i = 0; i < first.size(); ++i) {
     if (first.SameAt(i, second)) continue;
     const auto at = static_cast<size_t>(i);
     for (size_t byte = at * bits / 8; byte <= ((at + 1) * bits - 1) / 8; ++byte) {
-      if (first.bytes()[byte] != kPoison || second.bytes()[byte] != kSecondPoison) return of_memory;
+      if (first.bytes()[byte] != kPoison || second.bytes()[byte] != kSecondPoison) return false;
     }
   }
+  return true;
+}
+
+// The answers differ with the previous contents of memory. If they differ only in outputs that
+// still hold the poison of their call, the subject leaves outputs unwritten.
+Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& second) {
+  if (!DifferInUnwritten(first, second))
+    return Stated(FindingKind::kMemory, "the answer depends on what its memory held before", true);
   const std::string unwritten = "the subject leaves outputs unwritten";
   // In a row that is no longer than a vector every output is among the last ones.
   const int64_t width = TailWidth(c, first, second);
@@ -1567,15 +1573,7 @@ std::optional<Attribution> UnwrittenByThreads(const Recorded& asked, const Verdi
     const std::optional<Tensor> first = Ask(subject, problem, context);
     context.poison = kSecondPoison;
     const std::optional<Tensor> second = Ask(subject, problem, context);
-    if (!first || !second || BitsOf(problem.out_dtype) < 8) return std::nullopt;
-    const auto bytes = static_cast<size_t>(BitsOf(problem.out_dtype) / 8);
-    for (int64_t i = 0; i < first->size(); ++i) {
-      if (first->SameAt(i, *second)) continue;
-      for (size_t byte = static_cast<size_t>(i) * bytes;
-           byte < (static_cast<size_t>(i) + 1) * bytes; ++byte)
-        if (first->bytes()[byte] != kPoison || second->bytes()[byte] != kSecondPoison)
-          return std::nullopt;
-    }
+    if (!first || !second || !DifferInUnwritten(*first, *second)) return std::nullopt;
     return first != second;
   };
   if (shows(asked.problem) != true) return std::nullopt;

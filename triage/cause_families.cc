@@ -313,6 +313,14 @@ __int128 InBits(__int128 sum) {
 
 __int128 Difference(int32_t code, int64_t zero_point) { return code - zero_point; }
 
+// The first `count` products of codes less their zero points.
+__int128 AddFirst(const SumTerms& t, int64_t count) {
+  __int128 sum = 0;
+  for (size_t k = 0; k < static_cast<size_t>(count); ++k)
+    sum += Difference(t.x[k], t.zx) * Difference(t.w[k], t.zw);
+  return sum;
+}
+
 void AddSums(std::vector<Cause>& rows) {
   const auto products = [&](Kind kind, std::string name, std::string sentence, auto edit,
                             Applies applies = SumsOfCodes) {
@@ -422,10 +430,7 @@ void AddSums(std::vector<Cause>& rows) {
                     [taps](const Case& c) { return c.op == Op::kDepthwise && c.K > taps; },
                     Sets([taps](Stages& s) {
                       s.Sums().add_differences = [taps](const SumTerms& t) {
-                        __int128 sum = 0;
-                        for (size_t k = 0; k < static_cast<size_t>(taps); ++k)
-                          sum += Difference(t.x[k], t.zx) * Difference(t.w[k], t.zw);
-                        return sum;
+                        return AddFirst(t, taps);
                       };
                     })});
   }
@@ -440,10 +445,7 @@ void AddSums(std::vector<Cause>& rows) {
                                 block),
                     applies, Sets([block](Stages& s) {
                       s.Sums().add_differences = [block](const SumTerms& t) {
-                        __int128 sum = 0;
-                        for (size_t k = 0; k < static_cast<size_t>(t.count - t.count % block); ++k)
-                          sum += Difference(t.x[k], t.zx) * Difference(t.w[k], t.zw);
-                        return sum;
+                        return AddFirst(t, t.count - t.count % block);
                       };
                     })});
     if (block >= 32) continue;  // has a row below

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <map>
-#include <utility>
 #include <vector>
 
 #include "core/rng.h"

@@ -31,14 +31,6 @@ bool IsOf(const WeightFormat& format, const Case& c) {
   return true;
 }
 
-// What BlockScales::kPowers has.
-constexpr int kLeastPower = -128, kMostPower = 126;
-bool IsPower(float scale) {
-  int exponent = 0;
-  return std::frexp(scale, &exponent) == 0.5f && exponent - 1 >= kLeastPower &&
-         exponent - 1 <= kMostPower;
-}
-
 }  // namespace
 
 std::string WhyNoGgml() {
@@ -76,7 +68,8 @@ std::string WhyNotInGgml(const WeightFormat* format, const Case& c) {
   if (!std::ranges::all_of(c.x_q.scale, is_half)) return "ggml's scales of x are f16";
   if (format->scales == BlockScales::kHalf && !std::ranges::all_of(c.w_q.scale, is_half))
     return "ggml's scales are f16";
-  if (format->scales == BlockScales::kPowers && !std::ranges::all_of(c.w_q.scale, IsPower))
+  const auto is_power = [](float scale) { return PowerOf(scale).has_value(); };
+  if (format->scales == BlockScales::kPowers && !std::ranges::all_of(c.w_q.scale, is_power))
     return "ggml's scales of " + name + " are powers of two from 2^-128 to 2^126";
   return "";
 }

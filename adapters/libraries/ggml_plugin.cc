@@ -121,11 +121,11 @@ std::optional<uint16_t> Half(float value) {
 
 void AppendScale(float scale, qualm::BlockScales scales, std::vector<uint8_t>& bytes) {
   if (scales == qualm::BlockScales::kPowers) {
-    int exponent = 0;
-    if (std::frexp(scale, &exponent) != 0.5f || exponent < -127 || exponent > 127)
+    const std::optional<int> power = qualm::PowerOf(scale);
+    if (!power)
       throw Refusal{QUALM_UNSUPPORTED,
                     "ggml's e8m0 holds powers of two, from 2^-128 to 2^126 here"};
-    bytes.push_back(static_cast<uint8_t>(exponent + 127));  // 2^(byte - 128)
+    bytes.push_back(static_cast<uint8_t>(*power - qualm::kLeastPower));
     return;
   }
   const std::optional<uint16_t> half = Half(scale);

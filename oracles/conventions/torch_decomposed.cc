@@ -16,6 +16,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/float_ends.h"
 #include "core/slice.h"
 #include "oracles/conventions/dequantized.h"
 #include "oracles/conventions/dynamic_linear.h"
@@ -104,14 +105,6 @@ std::optional<Value> Gather(const Case& c, int64_t index, Trace* trace) {
   return value;
 }
 
-// The float32 numbers next to a real one: itself, if it is one of them.
-float AtMost(double value) {
-  const auto nearest = static_cast<float>(value);
-  return nearest <= value ? nearest
-                          : std::nextafter(nearest, -std::numeric_limits<float>::infinity());
-}
-float AtLeast(double value) { return -AtMost(-value); }
-
 // Whether every output is the code of a sum that some order of float32 additions can give. An
 // addition or product is off by at most half an ulp of its result, and no result exceeds `largest`.
 // A sum without roundings, or of one term, has one value: without that, both sides of a tie would
@@ -125,8 +118,8 @@ bool SomeOrderGives(const Definition& definition, const Case& c, const Tensor& y
     if (!(sum.largest < 0x1p120) || terms > 0x1p20) return false;
     const double error = (terms + 2) * 0x1.01p-24 * sum.largest + terms * 0x1p-149;
     const bool one_value = sum.IsExact() || sum.terms <= 1;
-    const float low = one_value ? sum.in_order : AtLeast(sum.exact - error);
-    const float high = one_value ? sum.in_order : AtMost(sum.exact + error);
+    const float low = one_value ? sum.in_order : FloatAtLeast(sum.exact - error);
+    const float high = one_value ? sum.in_order : FloatAtMost(sum.exact + error);
     const Channel channel = definition.channel(c, i % c.N);
     const auto code_of = [&](float real) {
       Value value;

@@ -15,7 +15,7 @@ namespace qualm::conventions {
 
 Convention AtenMaxPool();
 // QNNPACK where FBGEMM quantizes the bias (quantize_val<qint32> of the official wheels, measured on
-// 2.13): beyond int32 it saturates. No name.
+// 2.13): beyond int32 it saturates.
 Convention QnnpackOfWheels();
 Convention QnnpackMaxPool();
 // avg_pool and global_avg_pool. `lanes`: channels that the vector loop of avg_pool takes at a time,

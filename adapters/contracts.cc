@@ -666,18 +666,20 @@ constexpr std::array kGgmlSets{"ggml@x64",         "ggml@sse42",      "ggml@cann
                                "ggml@sandybridge", "ggml@skylakex",   "ggml@zen4"};
 
 void AddGgml(Rows& rows) {
-  std::vector<std::string> formats{""};
-  for (const WeightFormat* format : kNamedFormats)
-    formats.push_back("+" + std::string(format->name));
-  for (const std::string& format : formats) {
+  std::vector<const WeightFormat*> formats{nullptr};
+  formats.insert(formats.end(), kNamedFormats.begin(), kNamedFormats.end());
+  for (const WeightFormat* format : formats) {
+    const std::string name = format == nullptr ? "" : "+" + std::string(format->name);
     for (const std::string set : kGgmlSets) {
       for (const char* kernels : {"", "+generic"})
-        rows.Add((set + format + kernels).c_str(), Op::kLinear, "environment",
-                 FindingKind::kRounding, kGgmlEnvironment);
+        rows.Add((set + name + kernels).c_str(), Op::kLinear, "environment", FindingKind::kRounding,
+                 kGgmlEnvironment);
     }
-    for (const std::string set : std::span(kGgmlSets).subspan(format.empty() ? 1 : 2)) {
+    // With q8_1 and q8_K the codes of weights that are multiplied have no sign.
+    if (format != nullptr && format->x != BlockActivations::kQ8_0) continue;
+    for (const std::string set : std::span(kGgmlSets).subspan(format == nullptr ? 1 : 2)) {
       for (const char* claim : {"matches_exact", "matches_model"})
-        rows.AddWhere((set + format).c_str(), Op::kLinear, claim, FindingKind::kIndex, kGgmlLowest,
+        rows.AddWhere((set + name).c_str(), Op::kLinear, claim, FindingKind::kIndex, kGgmlLowest,
                       MeetsLowestAndNegative);
     }
   }

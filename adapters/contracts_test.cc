@@ -60,6 +60,9 @@ constexpr Excused kExcused[] = {
      "+q5_0 +iq4_nl +mxfp4"},
     {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
      "+q5_0 +iq4_nl +mxfp4 +q5_0+generic +iq4_nl+generic +mxfp4+generic"},
+    {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
+     "+q4_1 +q5_1 +q2_k +q3_k +q4_k +q5_k +q6_k +q4_1+generic +q5_1+generic +q2_k+generic "
+     "+q3_k+generic +q4_k+generic +q5_k+generic +q6_k+generic"},
     // PyTorch's official wheels.
     {"*", "*", "conv2d depthwise", "model:onednn3.10@", "amx avx512core vnni", kWheel},
     {"*", "*", "conv2d depthwise", "model:torch-x86@", "amx avx512core vnni", kWheel},

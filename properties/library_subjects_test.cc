@@ -278,6 +278,11 @@ std::vector<Promise> Promises() {
     for (const char* set : {"ggml@haswell", "ggml@sandybridge"})
       all.push_back({set + format, Op::kLinear, ForGgmlFrom127});
   }
+  for (const std::string format : {"+q4_1", "+q5_1", "+q2_k", "+q3_k", "+q4_k", "+q5_k", "+q6_k"}) {
+    for (const std::string set : {"ggml@haswell", "ggml@sandybridge"})
+      all.push_back({set + format, Op::kLinear, ForGgml});
+    all.push_back({"ggml@haswell" + format + "+generic", Op::kLinear, ForGgml});
+  }
   return all;
 }
 

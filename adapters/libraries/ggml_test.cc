@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "adapters/libraries/libraries.h"
 #include "core/rng.h"
@@ -33,24 +34,94 @@ Case DrawnCase(DType weights, int32_t zero_point, Rng& rng) {
   return c;
 }
 
+std::set<int32_t> CodesOf(const WeightFormat& format) {
+  std::set<int32_t> codes(format.values.begin(), format.values.end());
+  if (codes.empty()) {
+    for (int32_t code = 0; code <= RangeOf(format.dtype).max; ++code) codes.insert(code);
+  }
+  return codes;
+}
+
 TEST(GgmlFormats, DrawnCasesAreBroughtAmongTheirCodes) {
   Rng rng(1);
   for (const WeightFormat* format : kNamedFormats) {
-    std::set<int32_t> met;
-    for (int i = 0; i < 20; ++i) {
+    SCOPED_TRACE(format->name);
+    std::set<int32_t> met, zero_points;
+    std::set<float> ratios;  // of scales that are neighbours
+    int64_t longest = 0;
+    for (int i = 0; i < 40; ++i) {
       const Case drawn = DrawnCase(DType::kS8, 0, rng);
       ASSERT_EQ(Validate(drawn), "");
-      const std::string name(format->name);
-      EXPECT_NE(WhyNotInGgml(format, drawn).find(name + " has "), std::string::npos);
+      ASSERT_NE(WhyNotInGgml(format, drawn), "");
       const Case c = InsideGgml(*format, drawn);
       EXPECT_EQ(Validate(c), "");
       EXPECT_EQ(WhyNotInGgml(format, c), "");
       EXPECT_EQ(InsideGgml(*format, c), c) << "a case of the format stays as it is";
-      EXPECT_EQ(c.x, drawn.x);
+      if (format->x == BlockActivations::kQ8_0) EXPECT_EQ(c.x, drawn.x);
       for (int64_t k = 0; k < c.w.size(); ++k) met.insert(c.w.IntAt(k));
+      zero_points.insert(c.w_q.zero_point.begin(), c.w_q.zero_point.end());
+      if (RowBlocks(c) > 1) ratios.insert(c.w_q.scale[0] / c.w_q.scale[1]);
+      longest = std::max(longest, c.K);
     }
-    EXPECT_EQ(met, std::set<int32_t>(format->values.begin(), format->values.end()));
+    EXPECT_EQ(met, CodesOf(*format));
+    EXPECT_EQ(zero_points.size() > 4, format->minima);
+    EXPECT_EQ(ratios.size() > 4, format->most_factor > 1);
+    EXPECT_EQ(longest > 256, format->super_block == 256);
   }
+}
+
+TEST(GgmlFormats, ScalesAreMultiplesOfOneHalf) {
+  const auto times = [](const std::vector<double>& numbers, int32_t most) {
+    return MultiplesOf(numbers, most).value_or(Multiples{-1, {}});
+  };
+  EXPECT_EQ(times({0.375, 0.125, 0}, 31).unit, 0x1p-6f) << "24 and 8: 30 would need 0.0125";
+  EXPECT_EQ(times({0.375, 0.125, 0}, 31).factors, (std::vector{24, 8, 0}));
+  EXPECT_EQ(times({0, 0}, 31).factors, (std::vector{0, 0}));
+  EXPECT_EQ(times({2039 * 0x1p-24}, 31).unit, 2039 * 0x1p-24f) << "the least f16 is 2^-24";
+  EXPECT_EQ(times({2053 * 3}, 31).unit, -1) << "2053 has 12 bits";
+  EXPECT_EQ(times({683 * 3}, 31).unit, 683 * 0x1p-3f) << "3 times 8";
+  EXPECT_EQ(times({0x1p16}, 1).unit, -1) << "the largest f16 is less";
+  EXPECT_EQ(times({0x1p16}, 2).factors, std::vector{2});
+  EXPECT_EQ(times({63, 1}, 63).factors, (std::vector{63, 1}));
+  EXPECT_EQ(times({64, 1}, 63).unit, -1);
+  EXPECT_EQ(times({1, 0x1p-80}, 63).unit, -1);
+  EXPECT_EQ(times({1, 1 + 0x1p-20}, 63).unit, -1);
+}
+
+TEST(GgmlFormats, OfSuperBlocksSaysWhatItCannotStore) {
+  Rng rng(4);
+  Case c = InsideGgml(kQ4K, DrawnCase(DType::kU4, 8, rng));
+  c.w_q = {std::vector(c.w_q.scale.size(), 1.0f), std::vector(c.w_q.scale.size(), 63)};
+  c.x_q.scale = std::vector(c.x_q.scale.size(), 0x1.234568p-10f);
+  const auto why = [&](const WeightFormat& format) { return WhyNotInGgml(&format, c); };
+  EXPECT_EQ(why(kQ4K), "");
+  c.w_q.scale[0] = 63;
+  EXPECT_EQ(why(kQ4K), "") << "minima are 63 times 63 and 63";
+  c.w_q.zero_point[0] = 64;
+  EXPECT_NE(why(kQ4K).find("up to 63 of each 256 weights"), std::string::npos);
+  c.w_q.zero_point[0] = 1;
+  EXPECT_EQ(why(kQ4K), "");
+  c.w_q.zero_point[0] = -1;
+  EXPECT_NE(why(kQ4K).find("up to 63 of each 256 weights"), std::string::npos);
+  c.w_q.zero_point[0] = 0;
+  c.x_q.scale.front() = 0x1p-9f;
+  EXPECT_EQ(why(kQ4K), "ggml's q8_K has one scale for 256 codes");
+  c.x_q.scale = std::vector(c.x_q.scale.size(), 0x1p-101f);
+  EXPECT_EQ(why(kQ4K), "ggml's q8_K is asked with scales from 2^-100");
+  EXPECT_EQ(why(kQ4_1), "ggml's scales of x are f16");
+  c = InsideGgml(kQ3K, DrawnCase(DType::kS8, 0, rng));
+  c.w.SetInt(0, 4);
+  c.w.SetInt(15, 3);
+  EXPECT_EQ(why(kQ3K), "");
+  c.w.SetInt(15, -4);
+  EXPECT_EQ(why(kQ3K), "ggml's q3_k has no block with -4 and 4");
+  c.w.SetInt(15, 5);
+  EXPECT_EQ(why(kQ3K), "ggml's q3_k has 9 codes of s8, from -4 to 4");
+  EXPECT_EQ(why(kQ4K), "ggml multiplies blocks of 32 by blocks of 32");
+  c = InsideGgml(kQ4_1, DrawnCase(DType::kU4, 8, rng));
+  for (int64_t k = 0; k < 32; ++k) c.x.SetInt(k, 127);
+  c.x_q.scale.front() = 0x1.44p0f;
+  EXPECT_EQ(why(kQ4_1), "ggml's q8_1 has a scale times the sum of the codes that an f16 holds");
 }
 
 TEST(GgmlFormats, NumbersThatAFormatHasStay) {

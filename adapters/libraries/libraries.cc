@@ -108,9 +108,8 @@ std::vector<Library> Libraries() {
        .by_bootstrap = false},
       {.kind = "ggml",
        .library = "ggml",
-       .help =
-           "ggml@x64|@sse42|@haswell|@zen4|...[+q5_0|+iq4_nl|+mxfp4][+generic]  ggml's products of "
-           "blocks (llama.cpp), for each processor that it is built for; generic: in plain C",
+       .help = "ggml@x64|@sse42|@haswell|@zen4|...[+q5_0|+q6_k|...][+generic]  ggml's products of "
+               "blocks (llama.cpp), for each processor that it is built for; generic: in plain C",
        .names = GgmlNames(),
        .why_absent = WhyNoGgml,
        .when_listed = "a shared object of ggml for each instruction set, loaded when it is asked",

@@ -115,21 +115,22 @@ uint64_t SeedOf(const Case& c) {
   return seed;
 }
 
-// The terms over and over again, up to some super-blocks and a part of one, and blocks of the
-// format with the scale that their first term had.
+// The terms over and over again, up to some super-blocks and a part of one, x as s8, and blocks of
+// the format with the scale that their first term had.
 void Lengthen(const WeightFormat& format, Case& c, Rng& rng) {
   constexpr int64_t kBudget = 32000;
   const Case from = c;
   const int64_t k = rng.Between(1, 3 * int64_t{format.super_block});
   if (format.blocks() > 1 && c.K > 0 && rng.Chance(3, 4) && c.M * c.N * k <= kBudget) c.K = k;
-  const auto longer = [&](const Tensor& tensor, int64_t rows) {
-    Tensor to(tensor.dtype(), {rows, c.K});
+  const auto longer = [&](const Tensor& tensor, int64_t rows, DType dtype) {
+    Tensor to(dtype, {rows, c.K});
+    const int32_t moved = RangeOf(dtype).min - RangeOf(tensor.dtype()).min;
     for (int64_t i = 0; i < to.size(); ++i)
-      to.SetInt(i, tensor.IntAt(i / c.K * from.K + i % c.K % from.K));
+      to.SetInt(i, tensor.IntAt(i / c.K * from.K + i % c.K % from.K) + moved);
     return to;
   };
-  c.x = longer(from.x, c.M);
-  c.w = longer(from.w, c.N);
+  c.x = longer(from.x, c.M, DType::kS8);
+  c.w = longer(from.w, c.N, from.w.dtype());
   c.w_block = c.x_block = format.block;
   c.w_q = c.x_q = {{}, {}};
   const auto add = [](QParams& to, const QParams& q, size_t entry) {
@@ -144,6 +145,7 @@ void Lengthen(const WeightFormat& format, Case& c, Rng& rng) {
     const int64_t m = first / RowBlocks(c), term = first % RowBlocks(c) * c.w_block % from.K;
     add(c.x_q, from.x_q, XEntry(from, m, term));
   }
+  std::ranges::fill(c.x_q.zero_point, 0);
 }
 
 // The numbers of the weights, as large as the format has them.
@@ -183,7 +185,7 @@ Tensor NearestNumbers(const WeightFormat& format, const Case& c) {
 float Rounded(double number, int bits) {
   const int unit = std::max(std::ilogb(number) - bits + 1, -24);
   return static_cast<float>(
-      std::clamp(std::ldexp(std::nearbyint(std::ldexp(number, -unit)), unit), 0x1p-24, 0x1p15));
+      std::clamp(std::ldexp(std::nearbyint(std::ldexp(number, -unit)), unit), 0x1p-24, 0x1p10));
 }
 
 // Scales of w that are multiples of one f16 for each super-block, zero points whose minima are, and
@@ -223,6 +225,10 @@ void SetScales(const WeightFormat& format, Case& c, Rng& rng) {
       const auto entry = [&](int64_t b) { return static_cast<size_t>(row * blocks + b); };
       float& scale = c.x_q.scale[entry(block)];
       if (format.x == BlockActivations::kQ8_1) {
+        // A sum of 12 bits is even.
+        const int64_t first = row * c.K + block * format.block;
+        if (std::abs(SumOfX(c, row, block)) > 2048 && SumOfX(c, row, block) % 2 != 0)
+          c.x.SetInt(first, c.x.IntAt(first) + (c.x.IntAt(first) > 0 ? -1 : 1));
         const auto bits = static_cast<int>(rng.Between(1, 3));
         for (const float each : {Rounded(scale, bits), Rounded(scale, 1), 0x1p-4f}) {
           scale = each;

@@ -134,8 +134,9 @@ inline std::optional<Multiples> MultiplesOf(std::span<const double> numbers, int
   const int64_t least = whole(largest) / divisor;  // of the largest factor
   for (int64_t times = most / least; times > 0; --times) {
     const int zeros = std::countr_zero(static_cast<uint64_t>(times));
-    if (divisor % (times >> zeros) != 0 || divisor / (times >> zeros) >= 1 << 11) continue;
-    multiples.unit = std::ldexp(static_cast<float>(divisor / (times >> zeros)), exponent - zeros);
+    const int64_t odd = divisor / (times >> zeros);
+    if (divisor % (times >> zeros) != 0 || odd >= 1 << 11) continue;
+    multiples.unit = std::ldexp(static_cast<float>(odd), exponent - zeros);
     if (!HalfOf(multiples.unit)) continue;
     for (size_t i = 0; i < numbers.size(); ++i)
       multiples.factors[i] = static_cast<int32_t>(whole(numbers[i]) / divisor * times);

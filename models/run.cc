@@ -549,6 +549,7 @@ std::optional<std::pair<double, double>> RangeOfReader(const Graph& graph,
     const graph::Stored* const scale = graph.FindConstant(layer.out.scale);
     const graph::Stored* const zero = graph.FindConstant(layer.out.zero_point);
     if (scale == nullptr || scale->type != graph::kFloat) continue;
+    if (zero != nullptr && !graph::HeldBy(zero->type)) continue;
     const Tensor scales = graph.Read(layer.out.scale, *scale);
     const Tensor zeros =
         zero == nullptr ? Tensor(DType::kU8, {1}) : graph.Read(layer.out.zero_point, *zero);

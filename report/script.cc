@@ -3,8 +3,8 @@
 
 namespace qualm::report {
 
-// Without it the page says the same: it filters, copies, opens what a link leads into, and fades what
-// goes on to the right.
+// Without it the page says the same: it filters, copies, opens what a link leads into, and fades
+// what goes on to the right.
 const char* const kScript = R"js(
 (() => {
   const items = [...document.querySelectorAll('section.item')];

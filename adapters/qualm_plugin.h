@@ -306,6 +306,10 @@ typedef struct qualm_capability {
   int32_t read_slack_bytes;
   /* Alignment it needs of each buffer, a power of two up to 4096; 0: that of the element. */
   int32_t alignment_bytes;
+  /* Ranges and shapes for which it is meant, as docs/domains.md has them, between semicolons:
+   * "x_scale 1e-6 1e3; K 16 4096; shape 1x1000x2048"; at most 2000 bytes; NULL: all. Not in the
+   * first headers. */
+  const char* domain;
 } qualm_capability;
 
 /* What the shared object exports. Strings are UTF-8, at most 200 bytes (contract: 2000), and live

@@ -13,7 +13,8 @@ set(CPACK_DEBIAN_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # libraries under test too: their modules are in the package
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS
     "libfmt-dev, libgtest-dev, libmpfr-dev, nlohmann-json3-dev, python3, zlib1g-dev")
-if(TARGET qualm_python)
+get_target_property(kind qualm_python TYPE)
+if(kind STREQUAL MODULE_LIBRARY)
   set(CPACK_INSTALL_CMAKE_PROJECTS
       "${PROJECT_BINARY_DIR};${PROJECT_NAME};ALL;/"
       "${PROJECT_BINARY_DIR};${PROJECT_NAME};debian_python;/")

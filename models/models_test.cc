@@ -870,6 +870,30 @@ TEST(Models, InputsAreDrawnFromTheSeed) {
   EXPECT_NE(DrawInputs(graph, {}, 8, &unused), values);
 }
 
+// Codes of 16 bits are no codes here: the model is told so layer by layer, not refused.
+TEST(Models, CodesOfSixteenBitsAreTold) {
+  for (const auto& [type, name] : {std::pair<int64_t, std::string>{graph::kInt16, "int16"},
+                                   std::pair<int64_t, std::string>{4, "uint16"}}) {
+    const std::string model = ModelWriter()
+                                  .Constant("s", Tensor::Of<float>({}, std::vector<float>{0.5f}))
+                                  .Packed("z", type, {}, std::string(2, '\0'))
+                                  .Input("x", graph::kFloat, {3})
+                                  .Node("QuantizeLinear", {"x", "s", "z"}, {"q"})
+                                  .Node("DequantizeLinear", {"q", "s", "z"}, {"y"})
+                                  .Output("y")
+                                  .Text();
+    const onnx::Graph graph(model, "m");
+    std::vector<std::string> told;
+    ModelOptions options;
+    options.inputs = DrawInputs(graph, {}, 1, &told);
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_EQ(told[0], "x: f32 [3], random, -1 to 1");
+    const ModelRun run = RunModel(graph, options);
+    ASSERT_FALSE(run.rows.empty());
+    EXPECT_EQ(run.rows[0].not_run, "its input z is of " + name);
+  }
+}
+
 TEST(Models, DamagedModelsAreRunOrRefused) {
   const ConvModel conv;
   const std::vector<std::string> models{conv.Fused(), conv.Qdq(true), EndsInSoftmax(),

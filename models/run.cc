@@ -56,13 +56,14 @@ bool GivesAll(const triage::ConventionOrExact& one, const std::vector<Case>& cas
 }
 
 // Whether the runtime of models of this format computes so: TensorFlow Lite's has XNNPACK in it.
-bool IsOfRuntime(const std::string& convention, Format format) {
+bool IsOfRuntime(const std::string& convention, std::optional<Format> format) {
+  if (!format) return false;
   if (format == Format::kOnnx) return convention.starts_with("onnxruntime");
   return convention.starts_with("tflite") || convention.starts_with("xnnpack2026");
 }
 
 // The conventions, of the runtime itself or of all others, that give all outputs of all cases.
-std::vector<std::string> ConventionsOf(const std::vector<Case>& cases, Format format,
+std::vector<std::string> ConventionsOf(const std::vector<Case>& cases, std::optional<Format> format,
                                        bool of_runtime) {
   std::vector<std::string> names;
   for (const triage::ConventionOrExact& one : triage::AllConventionsAndExact().subspan(1)) {
@@ -133,9 +134,10 @@ void SplitParts(const Cases& cases, const Tensor& given, const Tensor* reference
   if (!splits.empty()) judged->split = triage::Together(splits);
 }
 
-// `group`: of float nodes, which a runtime may leave as they are.
+// `group`: of float nodes, which a runtime may leave as they are. `format`: of the model, if it is
+// a file.
 Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, bool group,
-             Format format) {
+             std::optional<Format> format) {
   Judged judged;
   std::vector<Tensor> exact;
   for (const Part& part : cases.parts) {
@@ -547,6 +549,7 @@ std::optional<std::pair<double, double>> RangeOfReader(const Graph& graph,
     const graph::Stored* const scale = graph.FindConstant(layer.out.scale);
     const graph::Stored* const zero = graph.FindConstant(layer.out.zero_point);
     if (scale == nullptr || scale->type != graph::kFloat) continue;
+    if (zero != nullptr && !graph::HeldBy(zero->type)) continue;
     const Tensor scales = graph.Read(layer.out.scale, *scale);
     const Tensor zeros =
         zero == nullptr ? Tensor(DType::kU8, {1}) : graph.Read(layer.out.zero_point, *zero);
@@ -563,6 +566,27 @@ std::optional<std::pair<double, double>> RangeOfReader(const Graph& graph,
 
 ModelRun RunModel(const Graph& graph, const ModelOptions& options) {
   return Runner(graph, options).Run();
+}
+
+Row RecordedRow(const std::string& name, const std::string& operators, const Case& c,
+                const Tensor* reference) {
+  if (!c.observed) throw InputError("observed: is missing, expected what somebody gave");
+  Cases cases;
+  cases.parts.push_back({c, {}});
+  cases.parts[0].c.observed.reset();
+  cases.dtype = c.out_dtype;
+  cases.shape = c.output_shape();
+  Row row;
+  row.name = row.value = name;
+  row.operators = operators;
+  row.op = c.op;
+  const Observed& given = *c.observed;
+  row.shape = ShapeText(Value::Of(given.y));
+  row.judged = Judge(cases, given.y, given.by, false, std::nullopt);
+  row.judged->on_own_inputs = true;
+  if (reference != nullptr) triage::RequireReference(*reference, given.y.size());
+  SplitParts(cases, given.y, reference, &*row.judged);
+  return row;
 }
 
 void FitInput(const Graph& graph, const graph::Port& port, const std::string& field, Value* value) {

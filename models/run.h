@@ -103,6 +103,12 @@ struct ModelRun {
 // of another type or shape than the layer makes.
 ModelRun RunModel(const graph::Graph& graph, const ModelOptions& options);
 
+// What somebody gave for one case, its `observed`, as the row of a layer, with the error in parts.
+// `reference`: float32, its outputs before they were quantized, in their order; or null. Throws
+// InputError "FIELD: what, expected what".
+Row RecordedRow(const std::string& name, const std::string& operators, const Case& c,
+                const Tensor* reference);
+
 // The value as the input of the graph takes it: int64 comes as int32, which qualm's arrays have.
 // Throws InputError "NAME: FIELD: what, expected what" for another type or shape.
 void FitInput(const graph::Graph& graph, const graph::Port& port, const std::string& field,

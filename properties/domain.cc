@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/declared_domain.h"
 #include "core/float_ends.h"
 #include "core/float_text.h"
 #include "core/forwarding_subject.h"
@@ -503,6 +504,19 @@ const Domain& TheDomain() { return Current(); }
 std::unique_ptr<Subject> InDomain(std::unique_ptr<Subject> subject, const Domain& domain) {
   if (domain.empty()) return subject;
   return std::make_unique<DomainSubject>(std::move(subject), domain);
+}
+
+std::unique_ptr<Subject> MakeInDomain(const std::string& name) {
+  std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
+  if (const auto* const declared = dynamic_cast<const DeclaredDomain*>(subject.get())) {
+    try {
+      const Domain own = Domain::Parse(declared->domain_text());
+      subject = InDomain(std::move(subject), own);
+    } catch (const InputError& error) {
+      throw Unavailable("subject '" + name + "': its domain: " + error.what());
+    }
+  }
+  return InDomain(std::move(subject), TheDomain());
 }
 
 }  // namespace qualm

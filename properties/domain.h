@@ -78,6 +78,10 @@ const Domain& TheDomain();
 
 // A subject that takes the cases of the domain alone.
 std::unique_ptr<Subject> InDomain(std::unique_ptr<Subject> subject, const Domain& domain);
+// The subject of this name in the domain of this process and in the one that it declares itself
+// (core/declared_domain.h). Throws as SubjectRegistry::Make, Unavailable too for a domain that is
+// none.
+std::unique_ptr<Subject> MakeInDomain(const std::string& name);
 
 }  // namespace qualm
 

@@ -252,7 +252,7 @@ std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string
   }
   std::vector<std::unique_ptr<Subject>> subjects;
   for (const std::string& name : names) {
-    subjects.push_back(InDomain(SubjectRegistry::Get().Make(name), TheDomain()));
+    subjects.push_back(MakeInDomain(name));
     Subject& subject = *subjects.back();
     subject.set_contracts(wanted.Over(subject.contracts()));
     // A plugin may promise anything.

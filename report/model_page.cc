@@ -187,6 +187,7 @@ std::string ModelPage(const ModelRun& run, const std::string& file,
     rest.push_back(Heading{2, "Not judged", "not-judged"});
     rest.push_back(std::move(others));
   }
+  if (run.ends.empty()) return Html(first, rest);
   Bullets ends;
   for (const models::End& end : run.ends) {
     ends.items.push_back(

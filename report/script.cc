@@ -3,7 +3,8 @@
 
 namespace qualm::report {
 
-// Without it the page says the same: it filters, copies, and opens what a link leads into.
+// Without it the page says the same: it filters, copies, opens what a link leads into, and fades
+// what goes on to the right.
 const char* const kScript = R"js(
 (() => {
   const items = [...document.querySelectorAll('section.item')];
@@ -36,6 +37,11 @@ const char* const kScript = R"js(
   };
   addEventListener('hashchange', open);
   open();
+  for (const box of document.querySelectorAll('.scroll, figure')) {
+    const look = () => box.classList.toggle('more', box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+    box.addEventListener('scroll', look);
+    new ResizeObserver(look).observe(box);
+  }
   for (const button of document.querySelectorAll('.copy')) {
     button.addEventListener('click', async () => {
       const text = button.parentElement.querySelector('pre').textContent;

@@ -33,6 +33,7 @@ border-left:.4rem solid;max-width:none}
 .verdict.bad{color:var(--bad);background:var(--bad-bg)}
 .scroll{position:relative;overflow-x:auto;max-width:100%;margin:.6rem 0 1rem}
 table{border-collapse:collapse;font-size:.875rem}
+.more{mask-image:linear-gradient(90deg,#000 calc(100% - 2rem),transparent)}
 caption{position:absolute;clip-path:inset(50%);width:1px;height:1px;overflow:hidden}
 .caption{color:var(--dim);margin:.8rem 0 -.3rem;font-size:.875rem;max-width:none}
 th{overflow-wrap:normal}

@@ -59,6 +59,37 @@ TEST_F(DomainCommand, WhatCheckFindsLiesInside) {
   EXPECT_GE(ExpectInside(folder() / "qualm-findings"), 1);
 }
 
+// A program that says for which cases it is meant gets no others: it answers an error to those.
+TEST_F(DomainCommand, APipeDeclaresItsOwn) {
+  const auto child = [&](const std::string& domain) {
+    Write("child.py",
+          "import json, sys\n"
+          "limits = {\"domain\": " +
+              domain + R"(}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "case" not in asked:
+        answer = {"qualm_pipe": 1, "name": "child", "ops": {"linear": limits}}
+    else:
+        c = asked["case"]
+        inside = 0.001 <= float.fromhex(c["x_scale"]) <= 0.5 and 3 <= c["K"] <= 60
+        answer = {"id": asked["id"], "skip" if inside else "error": "told so"}
+    print(json.dumps(answer), flush=True)
+)");
+    return Qualm({"check", "-s", "pipe:python3 child.py", "--op", "linear", "-p", "matches_exact",
+                  "-n", "100"});
+  };
+  EXPECT_EQ(child("{}").status, 1);
+  const Ran inside = child(R"({"x_scale": [0.001, "0.5"], "K": [3, 60]})");
+  EXPECT_EQ(inside.status, 2) << inside.out;  // all skipped
+  EXPECT_TRUE(Has(inside.out, "told so")) << inside.out;
+  const Ran wrong = child(R"({"x_scal": [0.001, 0.5]})");
+  EXPECT_EQ(wrong.status, 3);
+  EXPECT_TRUE(Has(wrong.err, "its domain: x_scal: is no range of a domain, nearest is 'x_scale'"))
+      << wrong.err;
+  EXPECT_TRUE(Has(child(R"({"K": [3]})").err, "ops.linear.domain: has K as ")) << wrong.err;
+}
+
 TEST_F(DomainCommand, MinimizingStaysInside) {
   Qualm(1,
         {"check", "-s", "faulty:k-tail", "--op", "linear", "-n", "200", "--domain", "domain.toml"});

@@ -13,6 +13,7 @@
 #include "core/io/case_json.h"
 #include "core/io/short_path.h"
 #include "core/status.h"
+#include "properties/domain.h"
 #include "tools/command.h"
 #include "tools/ops.h"
 #include "tools/progress.h"
@@ -120,7 +121,7 @@ Question Ask(const Options& options, const std::function<void()>& begin) {
       throw InputError(fmt::format("--subject: {} subjects are named ({}), expected one",
                                    names.size(), fmt::join(options.subjects, ", ")));
     }
-    subject = SubjectRegistry::Get().Make(names.front());
+    subject = MakeInDomain(names.front());
     answerer = triage::AnswererOf(*subject);
     if (identify.cases == 0) identify.cases = kCases;
   }

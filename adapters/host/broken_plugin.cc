@@ -484,6 +484,10 @@ const qualm_capability* Capability(int32_t op) {
   }
   linear.read_slack_bytes = Is("read-slack") || Is("write-slack") ? 16 : 0;
   linear.alignment_bytes = Is("capability-alignment") ? 3 : Is("need-alignment") ? 64 : 0;
+  static const std::string long_domain(2001, ' ');
+  if (Is("domain") || Is("domain-beyond")) linear.domain = "x_scale 0.5 2; K 1 64";
+  if (Is("domain-of-2001")) linear.domain = long_domain.c_str();
+  if (Is("domain-beyond")) linear.size = offsetof(qualm_capability, domain);
   // As a header of the future may have it, with an element type and a feature of its own.
   static struct {
     qualm_capability known;

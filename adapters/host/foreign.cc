@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <utility>
 
 #include "core/contract.h"
@@ -139,6 +140,18 @@ std::string ForeignSubject::InstructionSet() const {
 
 std::string ForeignSubject::Version() const {
   return info().version.empty() ? info().name : info().name + " " + info().version;
+}
+
+std::string ForeignSubject::domain_text() const {
+  std::string text;
+  for (const Op op : AllOps()) {
+    std::istringstream entries(info().domains[static_cast<size_t>(op)]);
+    for (std::string entry; std::getline(entries, entry, ';');) {
+      if (entry.find_first_not_of(' ') != std::string::npos)
+        text += std::string(Name(op)) + " " + entry + "\n";
+    }
+  }
+  return text;
 }
 
 Outcome Skipped(std::string why) { return Bad(RunStatus::kSkipped, std::move(why)); }

@@ -13,6 +13,7 @@
 #include "adapters/host/plugin_limits.h"
 #include "adapters/host/worker_message.h"
 #include "core/case.h"
+#include "core/declared_domain.h"
 #include "core/subject.h"
 
 namespace qualm {
@@ -33,7 +34,7 @@ void SetVariants(SubjectKind& kind, const Variants& variants) {
   SetNames(kind, std::move(names));
 }
 
-class ForeignSubject : public BasicSubject {
+class ForeignSubject : public BasicSubject, public DeclaredDomain {
  public:
   std::string_view name() const override { return name_; }
   std::string CannotRun(const Case& c) const override;
@@ -41,6 +42,7 @@ class ForeignSubject : public BasicSubject {
   Outcome Run(const Case& c, const RunContext& context) override;
   std::string InstructionSet() const override;
   std::string Version() const override;
+  std::string domain_text() const override;
 
   // Whether a hang was reported while the machine was so busy that it may have been no hang.
   virtual bool machine_was_busy() const = 0;

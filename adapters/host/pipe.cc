@@ -44,7 +44,9 @@ PluginInfo InfoOf(const PipeHello& hello) {
   info.contract = CleanContract(hello.contract);
   info.instruction_set = CleanText(hello.instruction_set);
   for (size_t op = 0; op < kOpCount; ++op) {
-    if (hello.ops[op]) info.limits[op] = LimitsOf(*hello.ops[op]);
+    if (!hello.ops[op]) continue;
+    info.limits[op] = LimitsOf(*hello.ops[op]);
+    info.domains[op] = hello.ops[op]->domain;
   }
   return info;
 }

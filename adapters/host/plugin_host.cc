@@ -173,6 +173,16 @@ PluginLimits ReadLimits(Op op, const qualm_capability& filled) {
   return limits;
 }
 
+std::string DomainOf(Op op, const qualm_capability& filled) {
+  const std::string of = "capability of " + std::string(Name(op)) + ": ";
+  const char* const domain = Read(filled, kFirstCapabilityBytes, of).domain;
+  if (domain == nullptr) return "";
+  const std::string_view text(domain, strnlen(domain, kContractBytesMax + 1));
+  if (text.size() > kContractBytesMax)
+    Reject(of + "domain has more than " + std::to_string(kContractBytesMax) + " bytes");
+  return CleanText(text, kContractBytesMax);
+}
+
 qualm_tensor ViewOf(const LaidTensor& laid) {
   qualm_tensor tensor{};
   tensor.size = sizeof tensor;
@@ -281,7 +291,9 @@ PluginHost::PluginHost(const std::string& path) {
   for (const Op op : AllOps()) {
     if (RowOf(op).observer) continue;  // qualm_problem has no place for an observer
     const qualm_capability* limits = plugin_.capability(static_cast<int32_t>(op));
-    if (limits != nullptr) info_.limits[static_cast<size_t>(op)] = ReadLimits(op, *limits);
+    if (limits == nullptr) continue;
+    info_.limits[static_cast<size_t>(op)] = ReadLimits(op, *limits);
+    info_.domains[static_cast<size_t>(op)] = DomainOf(op, *limits);
   }
 }
 

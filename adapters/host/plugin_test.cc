@@ -794,7 +794,9 @@ TEST(Plugin, WhatIsNoPluginIsTurnedAwayWithASentence) {
   expect(Broken("capability-size"), "capability of linear: size is 8");
   expect(Broken("capability-huge"), "capability of linear: size is 4097");
   expect(Broken("capability-alignment"), "alignment_bytes is 3");
-  expect(Broken("newer-asks"), "capability of linear: byte 96 is not 0: it was built with a newer");
+  expect(Broken("newer-asks"),
+         "capability of linear: byte 104 is not 0: it was built with a newer");
+  expect(Broken("domain-of-2001"), "capability of linear: domain has more than 2000 bytes");
   expect(Broken("entry-null"), "returned NULL");
   expect(Broken("entry-wild"), "crashed while it was loaded: killed by SIGSEGV");
   expect(Broken("entry-exit"), "exit status 5");
@@ -895,6 +897,11 @@ TEST(Plugin, TheWorkerOfTheEnvironmentIsTaken) {
 
 TEST(Plugin, SaysWhatItOffers) {
   EXPECT_EQ(Worker(Broken("no-contract")).info().contract, "exact");
+  constexpr auto kLinear = static_cast<size_t>(Op::kLinear);
+  EXPECT_EQ(Worker(Broken("no-contract")).info().domains[kLinear], "");
+  EXPECT_EQ(Worker(Broken("domain")).info().domains[kLinear], "x_scale 0.5 2; K 1 64");
+  // A plugin that is older than the member, whose size ends before it.
+  EXPECT_EQ(Worker(Broken("domain-beyond")).info().domains[kLinear], "");
   // Longer than other texts may be, and not cut off where it is too long.
   EXPECT_EQ(Worker(Broken("contract-of-2000")).info().contract, "model:" + std::string(1994, 'm'));
   EXPECT_THROW(PluginSubject("plugin:broken", Broken("contract-of-2001")), Unavailable);

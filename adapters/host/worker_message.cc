@@ -220,6 +220,7 @@ void EncodeInfo(const PluginInfo& info, std::vector<uint8_t>& payload) {
     writer.Put<bool>(limits.has_value());
     writer.Put(limits.value_or(PluginLimits{}));
   }
+  for (const std::string& domain : info.domains) writer.Text(domain);
 }
 
 std::optional<PluginInfo> DecodeInfo(std::span<const uint8_t> payload) {
@@ -234,6 +235,7 @@ std::optional<PluginInfo> DecodeInfo(std::span<const uint8_t> payload) {
     const auto value = reader.Get<PluginLimits>();
     if (offered) limits = value;
   }
+  for (std::string& domain : info.domains) domain = reader.Text(kContractBytesMax);
   if (!reader.Finished()) return std::nullopt;
   return info;
 }

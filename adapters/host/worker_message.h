@@ -65,6 +65,7 @@ struct PluginInfo {
   std::string contract;
   std::string instruction_set;
   std::array<std::optional<PluginLimits>, kOpCount> limits;  // by Op; nullopt: not offered
+  std::array<std::string, kOpCount> domains;  // by Op: "x_scale 0.1 10; shape 1x64", "" for all
 };
 
 // A signal and the place that it touched. Plain data, because a signal handler writes it.

@@ -211,8 +211,12 @@ TEST(WorkerMessage, OutcomeMustHaveTheShapeThatWasAskedFor) {
 
 TEST(WorkerMessage, InfoComesBackWhole) {
   const std::string contract = "model:a,linear=model:" + std::string(kContractBytesMax - 21, 'm');
-  PluginInfo info{
-      .name = "n", .version = "v", .contract = contract, .instruction_set = "i", .limits = {}};
+  PluginInfo info{.name = "n",
+                  .version = "v",
+                  .contract = contract,
+                  .instruction_set = "i",
+                  .limits = {},
+                  .domains = {}};
   info.limits[3] = PluginLimits{.x_dtypes = 3, .k_multiple = 4, .alignment_bytes = 64};
   std::vector<uint8_t> payload;
   EncodeInfo(info, payload);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads what a child says of itself. The line is short, so it is first parsed into a JSON tree.
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
+#include "core/float_text.h"
 #include "core/io/json_text.h"
 #include "core/io/pipe_json.h"
 #include "core/io/strict_json.h"
@@ -128,6 +130,42 @@ void ReadZeroPoints(const JsonNode& node, std::optional<CodeRange>& range) {
   if (range->min > range->max) node.Fail("is empty, expected " + expected);
 }
 
+// One word of a domain, so that nothing else can hide in it.
+std::string Word(const JsonNode& node, const std::string& text, const std::string& expected) {
+  if (text.empty() || text.size() > 200 || !std::ranges::all_of(text, [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+               std::string_view("+-_.:*").find(c) != std::string_view::npos;
+      }))
+    node.Fail("holds " + Shown(text) + ", expected " + expected);
+  return text;
+}
+
+void ReadDomain(const JsonNode& node, std::string& domain) {
+  const std::string expected = "an object of ranges [LEAST, MOST], and of shapes";
+  if (!node.value().is_object()) FailAs(node, expected);
+  const auto add = [&](const std::string& entry) {
+    domain += (domain.empty() ? "" : "; ") + entry;
+  };
+  for (const auto& [name, value] : node.value().items()) {
+    const std::string key = Word(node, name, expected);
+    if (!value.is_array() || (key != "shapes" && value.size() != 2))
+      node.Fail("has " + key + " as " + Described(value) + ", expected " + expected);
+    std::string range = key;
+    for (const nlohmann::json& item : value) {
+      if (item.is_string()) {
+        const std::string word = Word(node, item.get<std::string>(), expected);
+        if (key == "shapes") add("shape " + word);
+        range += " " + word;
+      } else if (item.is_number() && key != "shapes") {
+        range += " " + DoubleText(item.get<double>());
+      } else {
+        node.Fail("has " + key + " with " + Described(item) + ", expected " + expected);
+      }
+    }
+    if (key != "shapes") add(range);
+  }
+}
+
 void MembersOf(PipeOp& op, const auto& visit) {
   visit("x", op.x, ReadTypes);
   visit("w", op.w, ReadTypes);
@@ -142,6 +180,7 @@ void MembersOf(PipeOp& op, const auto& visit) {
   visit("x_zp", op.x_zp, ReadZeroPoints);
   visit("w_zp", op.w_zp, ReadZeroPoints);
   visit("out_zp", op.out_zp, ReadZeroPoints);
+  visit("domain", op.domain, ReadDomain);
 }
 
 void MembersOf(PipeHello& hello, const auto& visit) {

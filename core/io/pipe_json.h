@@ -64,6 +64,7 @@ struct PipeOp {
   std::optional<CodeRange> x_zp;  // nullopt: the codes of the tensor's type
   std::optional<CodeRange> w_zp;
   std::optional<CodeRange> out_zp;
+  std::string domain;  // "x_scale 0.1 10; shape 1x64", "" for all
   friend bool operator==(const PipeOp&, const PipeOp&) = default;
 };
 

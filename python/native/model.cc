@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -258,6 +259,23 @@ class Model {
   graph::ModelFile file_;
 };
 
+// Layers that were recorded one by one: (name, operators, case with what was observed, None or its
+// float32 outputs before it was quantized).
+Ran Recorded(const std::string& file, const std::string& by, const py::list& layers) {
+  Ran ran{{}, file, {}};
+  ran.run.by = by;
+  for (const auto& layer : layers) {
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    const auto [name, operators, held, array] =
+        layer.cast<std::tuple<std::string, std::string, std::shared_ptr<CaseObject>, py::object>>();
+    std::optional<Tensor> reference;
+    if (!array.is_none()) reference = ValueOf(name + ": reference", array).tensor;
+    ran.run.rows.push_back(
+        models::RecordedRow(name, operators, held->problem(), reference ? &*reference : nullptr));
+  }
+  return ran;
+}
+
 }  // namespace
 
 void BindModel(py::module_& module) {
@@ -291,6 +309,7 @@ void BindModel(py::module_& module) {
            py::arg("runtime"))
       .def("run", &Model::Run, py::arg("inputs"), py::arg("runtime"), py::arg("observed"),
            py::arg("reference"), py::arg("drawn"));
+  module.def("recorded", &Recorded, py::arg("file"), py::arg("by"), py::arg("layers"));
 }
 
 }  // namespace qualm::python

@@ -26,7 +26,7 @@ from ._api import (  # noqa: E402  (the native module must be found first)
     tree,
 )
 from ._errors import Failed, InputError, Skip  # noqa: E402
-from ._models import Layer, Recording, record_onnx  # noqa: E402
+from ._models import Layer, Recording, record, record_onnx  # noqa: E402
 from ._native import Case  # noqa: E402
 from ._property import Property, property  # noqa: E402
 from ._results import Certificate, Claim, Exact, Exhausted, Explanation, Identified, Report, Tree  # noqa: E402
@@ -57,6 +57,7 @@ __all__ = [
     "identify",
     "ops",
     "property",
+    "record",
     "record_onnx",
     "tree",
 ]

@@ -7,9 +7,12 @@ import importlib.util
 import json
 import math
 import os
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+import numpy as np
 
 from . import _native
 from ._errors import InputError
@@ -26,22 +29,29 @@ _RUNTIMES = {
 }
 
 
-def _make_runtime(is_onnx: bool, name: str | None) -> Any:
-    """Raises ImportError where the library is missing, InputError for a name that is none."""
-    known = _RUNTIMES[is_onnx]
-    if name is not None and name not in known:
-        raise InputError(f"runtime: is {name!r}, expected " + ", ".join(known))
-    file, option = known[name] if name else next(iter(known.values()))
+def _module_beside(file: str) -> Any:
+    """A module that stands in the source tree where others read it too. Raises ImportError where it, or
+    the library that it imports, is missing."""
     package = Path(__file__).resolve().parent
-    for folder in (package / "runtimes", package.parent.parent / "adapters" / "libraries"):
+    source = package.parent.parent
+    for folder in (package / "runtimes", source / "adapters" / "libraries", source / "tools" / "pytorch"):
         path = folder / f"{file}.py"
         if path.is_file():
             spec = importlib.util.spec_from_file_location(f"qualm._{file}", path)
             assert spec is not None and spec.loader is not None
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-            return module.Runtime(option)
+            return module
     raise ImportError(f"{file}.py is not installed beside the package")
+
+
+def _make_runtime(is_onnx: bool, name: str | None) -> Any:
+    """Raises ImportError where the library is missing, InputError for a name that is none."""
+    known = _RUNTIMES[is_onnx]
+    if name is not None and name not in known:
+        raise InputError(f"runtime: is {name!r}, expected " + ", ".join(known))
+    file, option = known[name] if name else next(iter(known.values()))
+    return _module_beside(file).Runtime(option)
 
 
 @dataclass(frozen=True)
@@ -244,12 +254,54 @@ def record_onnx(path: "str | os.PathLike[str]",
         reference = before.reference_for(model, {name: drawn_inputs[name] for name in before.inputs
                                                  if name in drawn_inputs}, runtime)
     run = model.run(drawn_inputs, runtime, dict(observed or {}), dict(reference or {}), drawn)
+    notes += [f"input {line} (seed {seed})" for line in drawn]
+    return _recording(run, notes, [])
+
+
+def _recording(run: Any, notes: list[str], others: list[tuple[str, str]]) -> Recording:
     told = json.loads(run.json)
-    notes += [f"input {line} (seed {seed})" for line in told["inputs"]]
     if told["refused"]:
         notes.append(f"refused: {told['refused']}")
     notes += run.notes
     rows = told["layers"]
+    others += [(row["name"], why) for row, why in zip(rows, run.why_not_judged) if why]
     return Recording(told["file"], told["by"] or "", run.summary,
-                     [_layer(rows[i], run.cases(i)) for i in run.worst_first],
-                     [(row["name"], why) for row, why in zip(rows, run.why_not_judged) if why], notes, run)
+                     [_layer(rows[i], run.cases(i)) for i in run.worst_first], others, notes, run)
+
+
+def record(model: Any, *inputs: Any, reference: Any = None, limit: int = 1 << 16,
+           folder: "str | os.PathLike[str] | None" = None) -> Recording:
+    """Runs a quantized PyTorch model, and judges what each of its layers computed, on its own inputs.
+
+    ``model``
+        eager or FX on whatever engine is set, PT2E, or torchao's int8 (docs/pytorch.md). PyTorch 1.13 or
+        newer. It is called once, with ``inputs``.
+    ``reference``
+        the model before it was converted, with the same names of modules, called with the same inputs:
+        SQNR, cosine and quantization then count against the float32 outputs of its layers and include
+        all layers before. Without it, and where a layer has no namesake there, the real result on the
+        layer's own inputs is the reference.
+    ``limit``
+        outputs of a layer that are judged at most: the first rows, images or channels.
+    ``folder``
+        where a case file of each layer is kept; none is if there is no folder.
+
+    What is left out, and why, is in ``others``. Raises ImportError where PyTorch is missing.
+    """
+    exporter = _module_beside("qualm_export")
+    import torch  # type: ignore[import-not-found,unused-ignore]
+    with tempfile.TemporaryDirectory() as temporary:
+        with torch.no_grad(), exporter.record(model, os.fspath(folder or temporary), limit, reference) as made:
+            model(*inputs)
+            if reference is not None:
+                reference(*inputs)
+        layers, by = [], f"PyTorch {torch.__version__}"
+        for path, operators in zip(made.files, made.operators):
+            case = _native.Case.read(path)
+            beside = path[:-len(".case.json")]
+            reals = beside + ".reference.npy"
+            layers.append((Path(beside).name, operators, case,
+                           np.load(reals) if reals in made.references else None))
+            by = max(by, case.observed_by, key=len)  # one that names the engine, if it was asked
+        run = _native.recorded(type(model).__name__, by, layers)
+    return _recording(run, [], [(layer, f"{operator}: {why}") for layer, operator, why in made.left_out])

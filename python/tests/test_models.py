@@ -186,7 +186,7 @@ def borrow(monkeypatch, folder, wheel, *names):
         return
     cache = os.environ.get("QUALM_CACHE_DIR") or Path.home() / ".cache" / "qualm"
     site = Path(cache, wheel, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
-    for pattern in (*names, "flatbuffers", "google"):
+    for pattern in names:
         found = list(site.glob(pattern))
         if not found:
             pytest.skip(f"{names[0]} is neither in this Python nor in {site}")
@@ -197,13 +197,13 @@ def borrow(monkeypatch, folder, wheel, *names):
 
 @pytest.fixture
 def onnxruntime(tmp_path, monkeypatch):
-    borrow(monkeypatch, tmp_path, "onnxruntime", "onnxruntime", "packaging")
+    borrow(monkeypatch, tmp_path, "onnxruntime", "onnxruntime", "packaging", "flatbuffers", "google")
 
 
 @pytest.fixture
 def litert(tmp_path, monkeypatch):
     borrow(monkeypatch, tmp_path, "litert", "ai_edge_litert", "ai_edge_litert-*", "backports", "ml_dtypes", "tqdm",
-           "typing_extensions.py")
+           "typing_extensions.py", "flatbuffers", "google")
 
 
 def test_onnx_runtime_in_this_process(model, onnxruntime):
@@ -275,3 +275,75 @@ def test_litert_in_this_process_and_reals_for_a_model_of_codes(tmp_path, litert)
     noise = (exact + 5) * 0.25 - real
     assert run["y"].quantization.rms == pytest.approx(math.sqrt(np.mean((noise / 0.25)**2)))
     assert qualm.record_onnx(tmp_path / "codes.tflite", x, runtime="tflite@reference").by.endswith("reference kernels")
+
+
+def recorded(y, reference=None, **fields):
+    case = qualm.Case("linear", x=np.array([[3, 9], [200, 7]], np.uint8), w=np.array([[5, -2], [1, 1]], np.int8),
+                      x_scale=1, x_zp=0, w_scale=1, w_zp=0, out_scale=4, out_zp=100, **fields)
+    case = qualm.Case.parse(case.json().rstrip().rstrip("}") + ',"observed": {"by": "me", "y": %s}}' % y)
+    return qualm._native.recorded("M", "me", [("fc", "linear", case, reference)])
+
+
+def test_a_recorded_layer_is_judged_and_split():
+    # 15 - 18, 12; 1000 - 14, 207: codes 99.25, 103; 346.5, 151.75.
+    run = recorded([99, 103, 255, 152])
+    assert run.summary == "of 1 layer: 1 exact." and run.cases(0) == []
+    run = recorded([99, 103, 255, 155], np.array([-3, 12, 640, 207], np.float32))
+    assert "1 WRONG: fc" in run.summary and len(run.cases(0)) == 1
+    assert '"reference":"given"' in run.json and "fc" in run.bars()
+    # Nobody knows outputs of the model, so the page has no heading of them.
+    assert "kernel error" in run.page([]) and "Outputs of the model" not in run.page([])
+    with pytest.raises(qualm.InputError, match="reference: "):
+        recorded([99, 103, 255, 155], np.zeros(3, np.float32))
+
+
+@pytest.fixture
+def torch(tmp_path, monkeypatch):
+    borrow(monkeypatch, tmp_path, "torch", "torch", "torchgen", "functorch", "sympy", "mpmath", "networkx", "jinja2",
+           "markupsafe", "filelock", "fsspec", "typing_extensions.py")
+    return pytest.importorskip("torch")
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own deprecations
+def test_a_model_of_pytorch(torch, tmp_path):
+    w, bias = np.array([[50, -3, 7], [1, 2, -100]], np.int8), np.array([0.5, -1], np.float32)
+
+    class Net(torch.nn.Module):
+        def __init__(self, quantized):
+            super().__init__()
+            self.fc = Linear(quantized)
+
+        def forward(self, x):
+            return self.fc(torch.quantize_per_tensor(x, 0.25, 10, torch.quint8) if self.fc.packed is not None else x)
+
+    class Linear(torch.nn.Module):
+        def __init__(self, quantized):
+            super().__init__()
+            codes = torch._make_per_tensor_quantized_tensor(torch.from_numpy(w), 0.125, 0)
+            self.packed = torch.ops.quantized.linear_prepack(codes, torch.from_numpy(bias)) if quantized else None
+
+        def forward(self, x):
+            if self.packed is not None:
+                return torch.ops.quantized.linear(x, self.packed, 2.0, 60)
+            return x @ (torch.from_numpy(w).float() * 0.125).T + torch.from_numpy(bias)
+
+    torch.backends.quantized.engine = "qnnpack"
+    x = np.array([[1.1, -2, 3], [0.3, 5.2, 0.6]], np.float32)
+    run = qualm.record(Net(True), torch.from_numpy(x), reference=Net(False), folder=tmp_path / "cases")
+    assert run.file == "Net" and run.by == f"PyTorch {torch.__version__}, engine qnnpack" and run.ok
+    assert {layer.name: layer.op for layer in run.layers} == {"000-model-quantize": "quantize",
+                                                              "001-fc-linear": "linear"}
+    layer = run["001-fc-linear"]
+    assert layer.operators == "quantized::linear" and layer.output == "u8 [2,2]" and layer.against_reference
+    real = x @ (w.T * np.float32(0.125)) + bias
+    codes = (np.clip(np.rint(x / 0.25), -10, 245) @ w.T * 0.125 * 0.25 + bias) / 2
+    noise = np.rint(codes) * 2 - real
+    assert layer.kernel.worst == 0 and not run["000-model-quantize"].against_reference
+    assert layer.sqnr_db == pytest.approx(10 * math.log10(np.sum(real**2) / np.sum(noise**2)), rel=1e-5)
+    assert len(list((tmp_path / "cases").glob("*.case.json"))) == 2
+
+    class Clamp(torch.nn.Module):
+        def forward(self, x):
+            return torch.clamp(torch.quantize_per_tensor(x, 0.25, 10, torch.quint8), 0, 1)
+    assert qualm.record(Clamp(), torch.from_numpy(x)).others == [
+        ("model", "aten::clamp: not an operation of case files")]

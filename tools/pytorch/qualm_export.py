@@ -588,7 +588,8 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
         file its output goes beside it as NAME.reference.npy: `qualm explain FOLDER` then tells what
         quantization costs and what the kernel adds.
 
-    Afterwards `files` lists what was written, `references` the files beside them, and `left_out` the
+    Afterwards `files` lists what was written, `operators` of what, `references` the files beside
+    them, and `left_out` the
     quantized calls that no case file can hold, as (layer, operator, reason).
     """
 
@@ -597,6 +598,7 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
         self.folder = folder
         self.limit = min(limit, MAX_OUTPUTS)
         self.files = []
+        self.operators = []
         self.references = []
         self.left_out = []
         self._model = model
@@ -714,6 +716,7 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
             fields = ["  %s: %s" % (json.dumps(k), json.dumps(v)) for k, v in writer.case.items()]
             file.write("{\n" + ",\n".join(fields) + "\n}\n")
         self.files.append(path)
+        self.operators.append(name)
         # The outputs of a file are the first ones of the layer, images with their channels last.
         images = "R" in writer.case
         cut = any(note.endswith((" channels", " groups")) for note in writer.notes)

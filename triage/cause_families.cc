@@ -510,6 +510,63 @@ void AddSums(std::vector<Cause>& rows) {
         [block](SumSteps& steps, const Case& c) { steps.added = c.K - block; },
         [block](const Case& c) { return SumsOfCodes(c) && c.K >= block && c.K % block == 0; });
   }
+  // The last whole block ends where the sum ends, so that what it shares with the block before it
+  // is added twice; or what has been added stays in the sums of the channels that two blocks share.
+  for (const int64_t lanes : {4, 8, 16, 32, 64}) {
+    const auto overlaps = [lanes](int64_t size) { return size > lanes && size % lanes != 0; };
+    const Applies in_terms = [overlaps](const Case& c) { return SumsOfCodes(c) && overlaps(c.K); };
+    products(
+        Kind::kTail, fmt::format("products of the last {} twice", lanes),
+        fmt::format("adds the last {0} products in whole where K % {0} are left, some of them for "
+                    "the second time",
+                    lanes),
+        [lanes](SumSteps& steps, const Case&) {
+          steps.add = [lanes = static_cast<size_t>(lanes)](DType, Codes x, Codes w) {
+            if (x.size() <= lanes) return Dot(x, w);
+            const size_t first = x.size() - lanes, twice = lanes - x.size() % lanes;
+            return Dot(x, w) + Dot(x.subspan(first, twice), w.subspan(first, twice));
+          };
+        },
+        in_terms);
+    rows.push_back(
+        {Stage::kTail, Kind::kTail, fmt::format("terms of the last {} twice", lanes),
+         fmt::format(
+             "adds the last {0} terms in whole where K % {0} are left, some of them for the "
+             "second time, in the zero-point sums too",
+             lanes),
+         in_terms, Sets([lanes](Stages& s) {
+           s.Sums().add_differences = [lanes](const SumTerms& t) {
+             return AddFirst(t, t.count) + AddFirst(t, t.count - t.count % lanes) -
+                    AddFirst(t, std::max<int64_t>(t.count - lanes, 0));
+           };
+         })});
+    struct Twice {
+      std::string_view what;
+      int64_t (*more)(const SumTerms& t);
+    };
+    constexpr std::array kTwice{
+        Twice{"products", [](const SumTerms& t) { return t.products; }},
+        Twice{"sums",
+              [](const SumTerms& t) { return static_cast<int64_t>(t.corrected()) - t.bias; }},
+        Twice{"sums and biases",
+              [](const SumTerms& t) { return static_cast<int64_t>(t.corrected()); }}};
+    for (const Twice& twice : kTwice) {
+      rows.push_back(
+          {Stage::kOffset, Kind::kTail,
+           fmt::format("{} of columns in two blocks of {} twice", twice.what, lanes),
+           fmt::format("computes the last {0} columns again where N % {0} are left, and adds the "
+                       "{1} of those that it has computed before once more",
+                       lanes, twice.what),
+           [overlaps](const Case& c) { return SumsOfCodes(c) && overlaps(c.N); },
+           Sets([lanes, more = twice.more](Stages& s) {
+             s.Sums().edit_terms = [lanes, more, columns = s.c.N](SumTerms& t) {
+               if (t.channel >= columns - lanes && t.channel < columns - columns % lanes)
+                 t.products += more(t);
+             };
+           }),
+           Cause::kBitsOfRare});
+    }
+  }
   products(
       Kind::kTail, "last pass of 8 taps dropped",
       "adds 9 taps and then 8 at a time, and drops the last 8 where no more are left",

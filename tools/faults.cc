@@ -141,7 +141,7 @@ std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findi
   }
   if (best.case_file.empty()) return text;
   const std::string arguments =
-      fmt::format("{} --subject {}", ShellWord(ShortPath(best.case_file)), ShellWord(best.subject));
+      fmt::format("{} --subject {}", ShellWord(ShortPath(best.case_file)), ShellWord(ShortSubject(best.subject)));
   return text + fmt::format("  next: qualm explain {0}\n        qualm replay {0}\n", arguments);
 }
 

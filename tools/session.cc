@@ -46,13 +46,10 @@ bool IsVolatile(const std::string& word, bool* next) {
   return true;
 }
 
-// A word that names a file, as ShortPath has it.
+// A word that names a file or a subject, as ShortPath has it.
 std::string ShortWord(const std::string& word) {
-  constexpr std::string_view kPlugin = "plugin:";
-  if (word.starts_with(kPlugin))
-    return std::string(kPlugin) + ShortProgram(word.substr(kPlugin.size()));
   std::error_code ignored;
-  return std::filesystem::exists(word, ignored) ? ShortPath(word) : word;
+  return std::filesystem::exists(word, ignored) ? ShortPath(word) : ShortSubject(word);
 }
 
 std::string Repeat(const std::string& program, std::optional<uint64_t> seed,

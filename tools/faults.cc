@@ -140,8 +140,8 @@ std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findi
         "changes it: --skip environment\n";
   }
   if (best.case_file.empty()) return text;
-  const std::string arguments =
-      fmt::format("{} --subject {}", ShellWord(ShortPath(best.case_file)), ShellWord(ShortSubject(best.subject)));
+  const std::string arguments = fmt::format("{} --subject {}", ShellWord(ShortPath(best.case_file)),
+                                            ShellWord(ShortSubject(best.subject)));
   return text + fmt::format("  next: qualm explain {0}\n        qualm replay {0}\n", arguments);
 }
 

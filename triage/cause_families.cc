@@ -321,6 +321,10 @@ __int128 AddFirst(const SumTerms& t, int64_t count) {
   return sum;
 }
 
+bool AllZero(const QParams& q) {
+  return std::ranges::all_of(q.zero_point, [](int32_t zero) { return zero == 0; });
+}
+
 void AddSums(std::vector<Cause>& rows) {
   const auto products = [&](Kind kind, std::string name, std::string sentence, auto edit,
                             Applies applies = SumsOfCodes) {
@@ -373,6 +377,29 @@ void AddSums(std::vector<Cause>& rows) {
                });
       rows.back().bits = Cause::kBitsOfRare;
       if (from_bias) rows.back().repeats = [](const Case& c) { return !c.bias_i32; };
+    }
+    // The zero point of the other operand is taken out of the sum of the differences.
+    for (const bool of_x : {true, false}) {
+      const std::string_view own = of_x ? "input" : "weight", other = of_x ? "weight" : "input";
+      products(kind, fmt::format("products of {} differences in {}", own, what),
+               fmt::format("adds products of {} codes less their zero point and {} codes one by "
+                           "one in {}, and takes the {} zero point out behind them",
+                           own, other, what, other),
+               [keep, of_x](SumSteps& steps, const Case&) {
+                 steps.add_differences = [keep, of_x](const SumTerms& t) {
+                   __int128 sum = 0, differences = 0;
+                   for (size_t k = 0; k < t.x.size(); ++k) {
+                     const __int128 own =
+                         of_x ? Difference(t.x[k], t.zx) : Difference(t.w[k], t.zw);
+                     sum = keep(sum + own * (of_x ? t.w[k] : t.x[k]));
+                     differences += own;
+                   }
+                   return sum - differences * (of_x ? t.zw : t.zx);
+                 };
+               });
+      rows.back().bits = Cause::kBitsOfRare;
+      rows.back().repeats = of_x ? +[](const Case& c) { return AllZero(c.w_q); }
+                                 : +[](const Case& c) { return AllZero(c.x_q); };
     }
   };
   differences(Kind::kPairSaturation, "an int16 that saturates", InBits<16, false>);

@@ -8,8 +8,8 @@
 namespace qualm {
 
 // The path as people want to read and paste it: relative to the folder `current` where that is
-// shorter, else as it is. Only absolute paths change. Looks at names, not at files: a path through a
-// symbolic link is cut only where the names agree.
+// shorter, else as it is. Only absolute paths change. Looks at names, not at files: a path through
+// a symbolic link is cut only where the names agree.
 std::string ShortPath(const std::string& path, const std::string& current);
 // The same from the folder that this process runs in; or, where it was started in another folder
 // than that of its shell (ctest does so), from the shell's, where whoever reads the path is.

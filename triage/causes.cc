@@ -1863,6 +1863,32 @@ void AddFloatsRoundedOtherwise(std::vector<Cause>& list) {
       [](const Case& c) { return Multiplies(c) || (c.op == Op::kRequantize && Converts(c)); });
 }
 
+// Taps in the padding add nothing, so that they do not fill an int16 either: as code 0, whose real
+// value is taken out again.
+void AddWrapsWithoutPadding(std::vector<Cause>& list) {
+  for (const bool line : {true, false}) {
+    const std::string_view what = line ? "one line of the kernel" : "all taps";
+    list.push_back(
+        {Stage::kAccumulate, Kind::kPairSaturation,
+         fmt::format("int16 wrap of {}, padding left out", what),
+         fmt::format(
+             "adds the products of {} in an int16 that wraps, those in the padding left out", what),
+         [](const Case& c) { return IsConv(c.op) && c.window.has_padding(); },
+         [line](Stages& s) {
+           const int64_t products = line ? s.c.K / s.c.window.kernel_h : s.c.K;
+           s.Sums().padding_code = 0;
+           s.Sums().add = [products](DType x_dtype, Codes x, Codes w) {
+             return AddInLanes(WrapOf(products), x_dtype, x, w);
+           };
+           s.Sums().edit_terms = [](SumTerms& t) {
+             t.products += t.zx * (t.padding_w_sum - t.zw * t.padding_taps);
+           };
+           return products > 0;
+         },
+         Cause::kBitsOfFamily, true});
+  }
+}
+
 // The words of an operation for its operands and their scales.
 struct Words {
   std::string_view x_sign = "input sign", w_sign = "weight sign";
@@ -2040,6 +2066,7 @@ std::span<const Cause> AllCauses() {
     for (Cause& cause : list) cause.repeats = RepeatsOf(cause.name);
     for (const Cause& cause : kMistakes) list.emplace_back(cause).of_family = true;
     AddFloatsRoundedOtherwise(list);
+    AddWrapsWithoutPadding(list);
     for (std::vector<Cause> rows : {CausesOfFamilies(), CausesOfVariants()}) {
       for (Cause& cause : rows) {
         cause.of_family = true;

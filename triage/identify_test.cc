@@ -853,7 +853,6 @@ TEST(Observed, ComparesEachOperationInItsOrderAndSaysHowFarItIs) {
 
 // The contract that is proposed says in how many answers it was compared.
 TEST(Fitting, SaysInHowManyAnswers) {
-  using State = Comparison::State;
   Identified result;
   result.answered = 100;
   const auto add = [&](const char* name, State state, int64_t cases) {

@@ -1126,7 +1126,8 @@ const Cause kCauses[] = {
        return line > 1;
      }},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of all products",
-     "adds all products in an int16 that wraps", SumsOfCodes,
+     "adds all products in an int16 that wraps",
+     [](const Case& c) { return Pairs(c) || IsConv(c.op); },
      Set<&SumSteps::add, Add<WrapOf(int64_t{1} << 40)>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of nine products",
      "adds nine products in an int16 that wraps", Pairs, Set<&SumSteps::add, Add<WrapOf(9)>>,

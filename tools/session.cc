@@ -225,8 +225,11 @@ std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
                                       const std::vector<std::string>& defaults) {
   const SubjectRegistry& registry = SubjectRegistry::Get();
   std::vector<std::string> names;
+  // By the name a plugin is opened, so it starts from the folder of this process.
+  std::error_code ignored;
+  const std::string current = std::filesystem::current_path(ignored).string();
   const auto add = [&](const std::string& name) {
-    const std::string shown = ShortWord(name);
+    const std::string shown = ShortSubject(name, current);
     if (std::find(names.begin(), names.end(), shown) == names.end()) names.push_back(shown);
   };
   for (const std::string& pattern : named) {

@@ -61,10 +61,19 @@ std::string ShortProgram(const std::string& path) {
                       shell);
 }
 
+namespace {
+
+constexpr std::string_view kPlugin = "plugin:";
+
+}  // namespace
+
 std::string ShortSubject(const std::string& name) {
-  constexpr std::string_view kPlugin = "plugin:";
   if (!name.starts_with(kPlugin)) return name;
   return std::string(kPlugin) + ShortProgram(name.substr(kPlugin.size()));
+}
+std::string ShortSubject(const std::string& name, const std::string& current) {
+  if (!name.starts_with(kPlugin)) return name;
+  return std::string(kPlugin) + ShortProgram(name.substr(kPlugin.size()), current);
 }
 
 std::string Plural(int64_t count, const std::string& noun) {

@@ -21,6 +21,7 @@ std::string ShortProgram(const std::string& path);
 std::string ShortProgram(const std::string& path, const std::string& current);
 // "plugin:FILE" with such a path; other names of subjects as they are.
 std::string ShortSubject(const std::string& name);
+std::string ShortSubject(const std::string& name, const std::string& current);
 
 // "1 layer", "2 layers".
 std::string Plural(int64_t count, const std::string& noun);

@@ -73,7 +73,10 @@ Process Process::Start(std::vector<std::string> arguments, const Setting& settin
   const pid_t pid = ForkOrThrow();
   if (pid != 0) return Process(pid);
   BecomeChild(parent, setting);
-  if (!setting.folder.empty() && ::chdir(setting.folder.c_str()) != 0) ::_exit(127);
+  if (!setting.folder.empty()) {
+    if (::chdir(setting.folder.c_str()) != 0) ::_exit(127);
+    ::setenv("PWD", setting.folder.c_str(), 1);  // as a shell does
+  }
   for (const auto& [name, value] : setting.environment) {
     if (value.empty()) {
       ::unsetenv(name.c_str());

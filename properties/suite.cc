@@ -2,18 +2,22 @@
 #include "properties/suite.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "core/burst.h"
 #include "core/io/case_json.h"
+#include "core/io/short_path.h"
 #include "core/status.h"
 #include "properties/adapt.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
+#include "triage/identify.h"
 #include "triage/triaged.h"
 
 namespace qualm {
@@ -26,8 +30,35 @@ constexpr std::chrono::seconds kMostSeconds{60};
 // A message shows a case up to this size; a larger case is named by its seed and number.
 constexpr size_t kShownBytes = 8192;
 
+// A subject that is not exact may compute as somebody's arithmetic does: which contract fits then.
+// "" where none does.
+std::string FittingContract(const Case& failed, std::span<const Case> cases, Subject& subject) {
+  constexpr size_t kMostAsked = 100;
+  std::vector<triage::ObservedCase> answers;
+  const auto ask = [&](const Case& c) {
+    const Outcome outcome = subject.Run(c, RunContext{});
+    if (!outcome.ok() || !c.HoldsOutput(outcome.y)) return false;
+    answers.push_back({"", ProblemOf(c)});
+    answers.back().c.observed = Observed{std::string(subject.name()), outcome.y};
+    return true;
+  };
+  if (!ask(failed)) return "";
+  for (const Case& c : cases.first(std::min(cases.size(), kMostAsked - 1)))
+    if (!ask(c)) return "";
+  const triage::Fitting fitting = triage::FittingOf(
+      triage::IdentifyObserved(answers, triage::AllConventionsAndExact().subspan(1)).front());
+  if (fitting.names.empty()) return "";
+  return fmt::format(
+      "contract: not exact, but the arithmetic of {} ({}).\n  If that is what it should compute, "
+      "judge it by that: contract=\"model:{}\"\n",
+      FewNames(fmt::format("{}", fmt::join(fitting.names, ", "))), fitting.text,
+      fitting.names.front());
+}
+
 SuiteResult Failure(const Property& property, Op op, Finding finding, Subject& subject,
-                    const SuiteOptions& options, std::vector<triage::Attribution>& established) {
+                    const SuiteOptions& options, std::span<const Case> cases,
+                    std::vector<triage::Attribution>& established) {
+  const Case failed = ProblemOf(finding.test_case);
   const auto late = [] {
     return [end = std::chrono::steady_clock::now() + kMostSeconds] {
       return std::chrono::steady_clock::now() > end;
@@ -42,6 +73,8 @@ SuiteResult Failure(const Property& property, Op op, Finding finding, Subject& s
       fmt::format("{}: {}\n{}", FullName(op, property), property.sentence, triaged.Text()),
       triaged.finding().kind,
       triaged.small() ? triaged.small()->minimized : triaged.finding().test_case};
+  if (Compares(property) && subject.contract(op).exact())
+    result.text += FittingContract(failed, cases, subject);
   const Case& shown = *result.smallest;
   const std::string json = CaseToJson(shown);
   result.text += json.size() <= kShownBytes
@@ -108,7 +141,7 @@ SuiteResult Suite::Run(const Property& property) {
       CheckCase(c, {subject_.get()}, name, result, {.findings_kept = 1});
       if (result.findings.empty()) continue;
       SuiteResult failure = Failure(property, op_, std::move(result.findings.front()), *subject_,
-                                    options_, *established_);
+                                    options_, cases_, *established_);
       failure.judged = result.totals.judged();
       return failure;
     }

@@ -360,11 +360,11 @@ std::string FittingContracts(const std::vector<Finding>& findings, const Diagnos
       how.stopped = Stopped;
       const triage::Identified result =
           triage::Identify(triage::AnswererOf(*subject), op, fit, how);
-      const std::vector<std::string> names = result.bit_equal();
+      const triage::Fitting fits_here = triage::FittingOf(result);
+      const std::vector<std::string>& names = fits_here.names;
       if (names.empty() || result.broken != 0) continue;
-      fits += fmt::format("{}{} (all {} answers that were compared) of {}",
-                          fits.empty() ? "" : ", ", Name(op), result.answered,
-                          FewNames(fmt::format("{}", fmt::join(names, ", "))));
+      fits += fmt::format("{}{} of {} ({})", fits.empty() ? "" : ", ", Name(op),
+                          FewNames(fmt::format("{}", fmt::join(names, ", "))), fits_here.text);
       for (const std::string& convention : names) ++times[convention];
       fitting[op] = names;
     }

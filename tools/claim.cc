@@ -30,7 +30,7 @@ std::string FailsText(const std::string& file, const Subject& subject, const Fin
       "{}{}\n",
       finding.full_property(), finding.expected_by_contract ? "fails as declared" : "fails",
       subject.name(), reason, beside, ShellWord(ShortPath(file)),
-      ShellWord(std::string(subject.name())),
+      ShellWord(ShortSubject(std::string(subject.name()))),
       contract_named ? " --contract " + ShellWord(subject.contract().text()) : "");
 }
 

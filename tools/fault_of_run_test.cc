@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/layer_test_util.h"
@@ -40,6 +41,28 @@ TEST(FaultOfRun, IsShownByAFindingThatFailedAgain) {
   EXPECT_EQ(SpokenForBy(findings,
                         {{findings[0].fingerprint(), again}, {findings[1].fingerprint(), again}}),
             "matches_exact");
+}
+
+// What changes with the caller's rounding mode is not what the row's cause says, though both are
+// of one kind.
+TEST(FaultOfRun, SaysBesideItsCauseWhatChangesWithTheCaller) {
+  std::vector<Finding> findings{Failing("matches_exact"), Failing("environment"),
+                                Failing("negation")};
+  Diagnoses diagnoses;
+  for (Finding& finding : findings) {
+    finding.kind = FindingKind::kRounding;
+    diagnoses[finding.fingerprint()].sentence = "breaks " + finding.property;
+  }
+  diagnoses[findings[0].fingerprint()].causes = {&triage::CauseNamed("truncation")};
+  const std::vector<FaultOfRun> faults = FaultsOf(findings, diagnoses, {}, {});
+  ASSERT_EQ(faults.size(), 1U);
+  EXPECT_EQ(faults[0].also,
+            (std::vector<std::pair<size_t, std::string>>{{1, "breaks environment"}}));
+  EXPECT_NE(FaultText(faults[0], findings, {}).find("  also: breaks environment [environment]\n"),
+            std::string::npos);
+  // A row of its own needs no such line.
+  findings = {Failing("environment")};
+  EXPECT_TRUE(FaultsOf(findings, {}, {}, {})[0].also.empty());
 }
 
 // A condition was fitted to the cases that were asked; what else fails may lie outside of it.

@@ -22,6 +22,10 @@ int64_t FailuresOf(const Finding& finding, const CheckResult& result) {
   return at == result.failed.end() ? 0 : at->second;
 }
 
+bool IsOfCaller(const std::string& property) {
+  return property == "environment" || property == "several_threads";
+}
+
 // The faults among findings of one subject and operation.
 void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& findings,
                const Diagnoses& diagnoses, const CheckResult& result,
@@ -56,8 +60,14 @@ void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& fin
     if (row.best.sentence.empty()) row.best.sentence = findings[row.findings.front()].explanation;
     if (!cause.causes.empty())
       row.cause = triage::NamesOf(covered[by].causes, findings[group[by]].test_case.op);
-    for (const size_t i : row.findings)
+    for (const size_t i : row.findings) {
       row.failures = std::max(row.failures, FailuresOf(findings[i], result));
+      const Diagnosed& of = diagnosed(i);
+      if (i == row.findings.front() || !of.causes.empty() || of.sentence.empty() ||
+          of.sentence == row.best.sentence || !IsOfCaller(findings[i].property))
+        continue;
+      row.also.emplace_back(i, of.sentence);
+    }
     faults.push_back(std::move(row));
   }
 }
@@ -119,14 +129,19 @@ std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findi
     text += fmt::format(
         "  this is {}: that version may compute something new, as this case shows\n", seen->by);
   }
+  for (const auto& [i, sentence] : fault.also) {
+    text +=
+        fmt::format("  also: {} [{}]{}\n", sentence, findings[i].property,
+                    findings[i].case_file.empty() ? "" : ": " + ShortPath(findings[i].case_file));
+  }
   if (claims.contains("environment")) {
     text +=
         "  environment: many kernels round in whatever mode their caller has set; where no caller "
         "changes it: --skip environment\n";
   }
   if (best.case_file.empty()) return text;
-  const std::string arguments =
-      fmt::format("{} --subject {}", ShellWord(ShortPath(best.case_file)), ShellWord(best.subject));
+  const std::string arguments = fmt::format("{} --subject {}", ShellWord(ShortPath(best.case_file)),
+                                            ShellWord(ShortSubject(best.subject)));
   return text + fmt::format("  next: qualm explain {0}\n        qualm replay {0}\n", arguments);
 }
 
@@ -136,11 +151,14 @@ JsonValue FaultsJson(const std::vector<FaultOfRun>& faults, const std::vector<Fi
     const Finding& best = findings[fault.findings.front()];
     std::vector<std::string> fingerprints;
     for (const size_t i : fault.findings) fingerprints.push_back(findings[i].fingerprint());
+    std::vector<std::string> also;
+    for (const auto& [i, sentence] : fault.also) also.push_back(sentence);
     list.Add(JsonObject{{"op", best.op},
                         {"subject", best.subject},
                         {"kind", Name(best.kind)},
                         {"cause", fault.cause},
                         {"sentence", fault.best.sentence},
+                        {"also", also},
                         {"cut_short", fault.best.cut_short},
                         {"findings", fingerprints}});
   }

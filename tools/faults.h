@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/case.h"
@@ -43,6 +44,9 @@ struct FaultOfRun {
   std::string cause;             // "" where none is named
   Diagnosed best;                // of that first one
   int64_t failures = 0;          // of the claim that fails most often
+  // Findings about what the caller does (rounding mode, denormals, threads), which the cause does
+  // not explain: their indices, and what they say.
+  std::vector<std::pair<size_t, std::string>> also;
 };
 
 // By fingerprint of the finding.

@@ -135,8 +135,9 @@ int RunMinimize(const Options& options) {
     if (finding.case_file.empty()) {
       text += CaseToJson(result.minimized);
     } else {
-      const std::string arguments = fmt::format(
-          "{} --subject {}", ShellWord(ShortPath(finding.case_file)), ShellWord(finding.subject));
+      const std::string arguments =
+          fmt::format("{} --subject {}", ShellWord(ShortPath(finding.case_file)),
+                      ShellWord(ShortSubject(finding.subject)));
       text +=
           fmt::format("next: qualm explain {0} --emit issue\n      qualm replay {0}\n", arguments);
     }

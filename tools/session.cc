@@ -46,13 +46,10 @@ bool IsVolatile(const std::string& word, bool* next) {
   return true;
 }
 
-// A word that names a file, as ShortPath has it.
+// A word that names a file or a subject, as ShortPath has it.
 std::string ShortWord(const std::string& word) {
-  constexpr std::string_view kPlugin = "plugin:";
-  if (word.starts_with(kPlugin))
-    return std::string(kPlugin) + ShortProgram(word.substr(kPlugin.size()));
   std::error_code ignored;
-  return std::filesystem::exists(word, ignored) ? ShortPath(word) : word;
+  return std::filesystem::exists(word, ignored) ? ShortPath(word) : ShortSubject(word);
 }
 
 std::string Repeat(const std::string& program, std::optional<uint64_t> seed,
@@ -228,8 +225,11 @@ std::vector<std::string> SubjectNames(const std::vector<std::string>& named,
                                       const std::vector<std::string>& defaults) {
   const SubjectRegistry& registry = SubjectRegistry::Get();
   std::vector<std::string> names;
+  // By the name a plugin is opened, so it starts from the folder of this process.
+  std::error_code ignored;
+  const std::string current = std::filesystem::current_path(ignored).string();
   const auto add = [&](const std::string& name) {
-    const std::string shown = ShortWord(name);
+    const std::string shown = ShortSubject(name, current);
     if (std::find(names.begin(), names.end(), shown) == names.end()) names.push_back(shown);
   };
   for (const std::string& pattern : named) {

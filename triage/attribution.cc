@@ -589,10 +589,11 @@ struct Nearest {
   double share = 0;
   std::optional<Attribution> said;
 };
-// `last_bit`: no output of the answer is off by more than one. A convention may differ in more than
-// its rounding, which is all that is said of it here.
+// `last_bit`: no code of the answer is off by more than one. What is off by more differs in more
+// than its rounding, which is all that is said here.
 Nearest NearestRounding(Op op, const std::vector<Weighed>& all, bool last_bit) {
   constexpr int64_t kLeast = 6;
+  if (!last_bit) return {};
   const auto share = [](const Weighed& of) {
     return static_cast<double>(of.given) / static_cast<double>(of.telling);
   };
@@ -601,7 +602,6 @@ Nearest NearestRounding(Op op, const std::vector<Weighed>& all, bool last_bit) {
     const CauseStage stage = each.causes.front()->stage;
     const bool of_rounding = stage == CauseStage::kConvention || stage == CauseStage::kRound ||
                              stage == CauseStage::kScale;
-    if (IsConvention(each.causes) && !last_bit) continue;
     if (!of_rounding || each.causes.size() > 1 || !each.where.text.empty()) continue;
     if (each.bits < kMargin || each.given < kLeast || each.given == each.telling) continue;
     // Of equals the rule, which says more than a name.
@@ -1178,8 +1178,8 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   std::vector<Hypothesis> open;
   std::vector<std::string> told;
   Nearest nearest;
-  bool last_bit = true;
-  for (int64_t i = 0; i < answer.y.size(); ++i)
+  bool last_bit = true;  // of a float, units in the last place say little
+  for (int64_t i = 0; i < answer.y.size() && IsCode(answer.y.dtype()); ++i)
     last_bit &= answer.y.SameAt(i, exact_y) || DistanceLsb(exact_y, answer.y, i) <= 1;
   const bool ties = DepartsOnTies(c, exact_y, answer.y);
   const auto examined = [&](std::vector<Hypothesis> fits,

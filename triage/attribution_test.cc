@@ -1447,5 +1447,29 @@ TEST(Named, APartOfAnAnswerIsNoExplanation) {
   EXPECT_EQ(found.diagnosis, "no known cause gives every output");
 }
 
+// A kernel with the causes, but that one answer in eight is right, without a rule.
+TestSubject Mostly(const Hypothesis& causes) {
+  return Answers([causes](const Case& c) {
+    int64_t sum = c.M;
+    for (int64_t i = 0; i < c.x.size(); ++i) sum += c.x.IntAt(i);
+    return sum % 8 == 3 ? Right(c) : With(c, causes);
+  });
+}
+
+TEST(Attribution, ARuleOfRoundingThatGivesMostAnswersSaysHowMany) {
+  Case c = Layer(3, 5, 16);
+  c.out_dtype = DType::kS8;
+  c.out_q.scale = {512};
+  OpenClamp(&c);
+  const std::string most = "the subject gives the numbers of ";
+  TestSubject truncates = Mostly(Named({"truncation"}));
+  const std::string rounds = Said(AskOnce, c, truncates, kExamines);
+  EXPECT_TRUE(rounds.starts_with(most + "plain@truncate in ")) << rounds;
+  // What is off by more than one differs in more than its rounding.
+  TestSubject doubles = Mostly(Named({"result doubled"}));
+  const std::string scales = Said(AskOnce, c, doubles, kExamines);
+  EXPECT_FALSE(scales.starts_with(most)) << scales;
+}
+
 }  // namespace
 }  // namespace qualm::triage

@@ -321,6 +321,10 @@ __int128 AddFirst(const SumTerms& t, int64_t count) {
   return sum;
 }
 
+bool AllZero(const QParams& q) {
+  return std::ranges::all_of(q.zero_point, [](int32_t zero) { return zero == 0; });
+}
+
 void AddSums(std::vector<Cause>& rows) {
   const auto products = [&](Kind kind, std::string name, std::string sentence, auto edit,
                             Applies applies = SumsOfCodes) {
@@ -373,6 +377,29 @@ void AddSums(std::vector<Cause>& rows) {
                });
       rows.back().bits = Cause::kBitsOfRare;
       if (from_bias) rows.back().repeats = [](const Case& c) { return !c.bias_i32; };
+    }
+    // The zero point of the other operand is taken out of the sum of the differences.
+    for (const bool of_x : {true, false}) {
+      const std::string_view own = of_x ? "input" : "weight", other = of_x ? "weight" : "input";
+      products(kind, fmt::format("products of {} differences in {}", own, what),
+               fmt::format("adds products of {} codes less their zero point and {} codes one by "
+                           "one in {}, and takes the {} zero point out behind them",
+                           own, other, what, other),
+               [keep, of_x](SumSteps& steps, const Case&) {
+                 steps.add_differences = [keep, of_x](const SumTerms& t) {
+                   __int128 sum = 0, differences = 0;
+                   for (size_t k = 0; k < t.x.size(); ++k) {
+                     const __int128 own =
+                         of_x ? Difference(t.x[k], t.zx) : Difference(t.w[k], t.zw);
+                     sum = keep(sum + own * (of_x ? t.w[k] : t.x[k]));
+                     differences += own;
+                   }
+                   return sum - differences * (of_x ? t.zw : t.zx);
+                 };
+               });
+      rows.back().bits = Cause::kBitsOfRare;
+      rows.back().repeats = of_x ? +[](const Case& c) { return AllZero(c.w_q); }
+                                 : +[](const Case& c) { return AllZero(c.x_q); };
     }
   };
   differences(Kind::kPairSaturation, "an int16 that saturates", InBits<16, false>);
@@ -509,6 +536,63 @@ void AddSums(std::vector<Cause>& rows) {
         fmt::format("drops the last {} products where K is a multiple of {}", block, block),
         [block](SumSteps& steps, const Case& c) { steps.added = c.K - block; },
         [block](const Case& c) { return SumsOfCodes(c) && c.K >= block && c.K % block == 0; });
+  }
+  // The last whole block ends where the sum ends, so that what it shares with the block before it
+  // is added twice; or what has been added stays in the sums of the channels that two blocks share.
+  for (const int64_t lanes : {4, 8, 16, 32, 64}) {
+    const auto overlaps = [lanes](int64_t size) { return size > lanes && size % lanes != 0; };
+    const Applies in_terms = [overlaps](const Case& c) { return SumsOfCodes(c) && overlaps(c.K); };
+    products(
+        Kind::kTail, fmt::format("products of the last {} twice", lanes),
+        fmt::format("adds the last {0} products in whole where K % {0} are left, some of them for "
+                    "the second time",
+                    lanes),
+        [lanes](SumSteps& steps, const Case&) {
+          steps.add = [lanes = static_cast<size_t>(lanes)](DType, Codes x, Codes w) {
+            if (x.size() <= lanes) return Dot(x, w);
+            const size_t first = x.size() - lanes, twice = lanes - x.size() % lanes;
+            return Dot(x, w) + Dot(x.subspan(first, twice), w.subspan(first, twice));
+          };
+        },
+        in_terms);
+    rows.push_back(
+        {Stage::kTail, Kind::kTail, fmt::format("terms of the last {} twice", lanes),
+         fmt::format(
+             "adds the last {0} terms in whole where K % {0} are left, some of them for the "
+             "second time, in the zero-point sums too",
+             lanes),
+         in_terms, Sets([lanes](Stages& s) {
+           s.Sums().add_differences = [lanes](const SumTerms& t) {
+             return AddFirst(t, t.count) + AddFirst(t, t.count - t.count % lanes) -
+                    AddFirst(t, std::max<int64_t>(t.count - lanes, 0));
+           };
+         })});
+    struct Twice {
+      std::string_view what;
+      int64_t (*more)(const SumTerms& t);
+    };
+    constexpr std::array kTwice{
+        Twice{"products", [](const SumTerms& t) { return t.products; }},
+        Twice{"sums",
+              [](const SumTerms& t) { return static_cast<int64_t>(t.corrected()) - t.bias; }},
+        Twice{"sums and biases",
+              [](const SumTerms& t) { return static_cast<int64_t>(t.corrected()); }}};
+    for (const Twice& twice : kTwice) {
+      rows.push_back(
+          {Stage::kOffset, Kind::kTail,
+           fmt::format("{} of columns in two blocks of {} twice", twice.what, lanes),
+           fmt::format("computes the last {0} columns again where N % {0} are left, and adds the "
+                       "{1} of those that it has computed before once more",
+                       lanes, twice.what),
+           [overlaps](const Case& c) { return SumsOfCodes(c) && overlaps(c.N); },
+           Sets([lanes, more = twice.more](Stages& s) {
+             s.Sums().edit_terms = [lanes, more, columns = s.c.N](SumTerms& t) {
+               if (t.channel >= columns - lanes && t.channel < columns - columns % lanes)
+                 t.products += more(t);
+             };
+           }),
+           Cause::kBitsOfRare});
+    }
   }
   products(
       Kind::kTail, "last pass of 8 taps dropped",

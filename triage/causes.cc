@@ -689,6 +689,24 @@ RoundedOutput RoundValue(const RealOutput& o) {
   return {std::nearbyint(static_cast<double>(kValue(o)))};
 }
 
+// floor(v + 0.5f), roundf(v) and (int)(v + copysignf(0.5f, v)).
+template <class T>
+T HalfAddedAndFloored(T value) {
+  return std::floor(value + T{0.5});
+}
+template <class T>
+T HalfAwayFromZero(T value) {
+  return std::round(value);
+}
+template <class T>
+T HalfAddedAndTruncated(T value) {
+  return std::trunc(value + std::copysign(T{0.5}, value));
+}
+template <auto kValue, auto kRound>
+RoundedOutput RoundedOtherwise(const RealOutput& o) {
+  return {static_cast<double>(kRound(kValue(o)))};
+}
+
 RoundedOutput FloatZeroPointFirst(const RealOutput& o) {
   const float moved = InFloat<false>(o) + static_cast<float>(o.zero_point());
   return {std::nearbyint(static_cast<double>(moved)), true};
@@ -859,6 +877,11 @@ bool DropLowestBitOfWeights(Stages& s) {
 // Into a u8 the codes of s8 fit, and the other way round.
 RoundedOutput Int8BeforeZeroPoint(const RealOutput& o) {
   return {std::clamp<double>(o.rounded(), INT8_MIN, INT8_MAX)};
+}
+
+RoundedOutput WrapInt8BeforeZeroPoint(const RealOutput& o) {
+  const auto whole = static_cast<int64_t>(std::clamp(o.rounded(), -0x1p62, 0x1p62));
+  return {static_cast<double>(static_cast<int8_t>(whole))};
 }
 
 // The branch of leaky_relu by the sign of the code, not by that of the number.
@@ -1103,7 +1126,8 @@ const Cause kCauses[] = {
        return line > 1;
      }},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of all products",
-     "adds all products in an int16 that wraps", Pairs,
+     "adds all products in an int16 that wraps",
+     [](const Case& c) { return Pairs(c) || IsConv(c.op); },
      Set<&SumSteps::add, Add<WrapOf(int64_t{1} << 40)>>},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of nine products",
      "adds nine products in an int16 that wraps", Pairs, Set<&SumSteps::add, Add<WrapOf(9)>>,
@@ -1403,15 +1427,17 @@ const Cause kCauses[] = {
      [](Stages& s) { return ConvertBias(s, ConvertedUnits); }, Cause::kBitsOfFamily},
     {Stage::kBias, Kind::kIndex, "bias ignored", "ignores the bias", Always, IgnoreBias, 6},
     {Stage::kIndex, Kind::kIndex, "channel within group",
-     "indexes channel parameters within the group", Groups,
+     "takes the scales of channels by their numbers within the group", Groups,
      [](Stages& s) { return IndexChannelsModulo(s, s.c.N / s.c.window.groups); }},
     {Stage::kIndex, Kind::kIndex, "channel 0 for all",
-     "uses the parameters of channel 0 for every channel", Always,
+     "takes the scale of channel 0 for every channel", Always,
      [](Stages& s) { return IndexChannelsModulo(s, 1); }},
-    {Stage::kIndex, Kind::kIndex, "channel modulo 8", "indexes channel parameters modulo 8", Always,
+    {Stage::kIndex, Kind::kIndex, "channel modulo 8",
+     "takes the scale of channel n from channel n % 8", Always,
      [](Stages& s) { return IndexChannelsModulo(s, 8); }},
-    {Stage::kIndex, Kind::kIndex, "channel modulo 16", "indexes channel parameters modulo 16",
-     Always, [](Stages& s) { return IndexChannelsModulo(s, 16); }},
+    {Stage::kIndex, Kind::kIndex, "channel modulo 16",
+     "takes the scale of channel n from channel n % 16", Always,
+     [](Stages& s) { return IndexChannelsModulo(s, 16); }},
     {Stage::kIndex, Kind::kIndex, "table index offset",
      "indexes a table that begins at the lowest code with the byte of the code",
      [](const Case& c) { return c.op == Op::kTable && c.x.dtype() == DType::kS8; },
@@ -1663,6 +1689,9 @@ const Cause kMistakes[] = {
      "saturates the value at int8 before it adds the zero point",
      [](const Case& c) { return Converts(c) && c.out_dtype == DType::kU8; },
      Set<&CodeHooks::round, Int8BeforeZeroPoint>},
+    {Stage::kClamp, Kind::kClamp, "int8 that wraps before the zero point",
+     "keeps the rounded value in an int8 that wraps before it adds the zero point", Converts,
+     Set<&CodeHooks::round, WrapInt8BeforeZeroPoint>},
     {Stage::kClamp, Kind::kClamp, "relu before the bias",
      "applies the relu to the sum before it adds the bias, and not behind it", SumsOfCodes,
      ReluBeforeBias<false>},
@@ -1795,6 +1824,71 @@ const Cause kMistakes[] = {
      "leaves the lowest code out: computes with quant_min one higher", Observes,
      [](Stages& s) { return ++s.c.observer.quant_min < s.c.observer.quant_max; }, 7},
 };
+
+// The real value in float32 or float64, and another rounding than nearbyint of it.
+template <auto kValue>
+void AddRoundedOtherwise(std::vector<Cause>& list, std::string_view name, std::string_view sentence,
+                         bool (*applies)(const Case& c)) {
+  using Value = decltype(kValue(std::declval<const RealOutput&>()));
+  const auto add = [&](std::string_view how, std::string_view told, auto change) {
+    list.push_back({Stage::kRound, Kind::kRounding, fmt::format("{}, {}", name, how),
+                    fmt::format("{}, {}", sentence, told), applies, change, Cause::kBitsOfFamily,
+                    true});
+  };
+  add("half up", "adds 0.5 in the same precision and rounds down",
+      Set<&CodeHooks::round, RoundedOtherwise<kValue, HalfAddedAndFloored<Value>>>);
+  add("half away", "and rounds ties of that away from zero",
+      Set<&CodeHooks::round, RoundedOtherwise<kValue, HalfAwayFromZero<Value>>>);
+  add("half added with its sign", "adds 0.5 with its sign in the same precision and truncates",
+      Set<&CodeHooks::round, RoundedOtherwise<kValue, HalfAddedAndTruncated<Value>>>);
+}
+
+void AddFloatsRoundedOtherwise(std::vector<Cause>& list) {
+  AddRoundedOtherwise<InFloat<false>>(list, "fl(x / s)", "rounds the quotient to float32",
+                                      Quantizes);
+  AddRoundedOtherwise<InFloat<true>>(
+      list, "x * fl(1/s)", "multiplies by the float32 reciprocal of the scale", Quantizes);
+  AddRoundedOtherwise<InFloat<false>>(list, "float32 multiplier",
+                                      "rounds the sum and the {multiplier} to float32", Multiplies);
+  AddRoundedOtherwise<InFloat<true>>(list, "float32 reciprocal",
+                                     "multiplies by {reciprocal} in float32", Multiplies);
+  AddRoundedOtherwise<DequantizedFirst>(
+      list, "float32 value over the output scale",
+      "rounds the sum, its real value and the quotient by the output scale to float32",
+      [](const Case& c) { return Multiplies(c) && !AddsOperands(c.op); });
+  const auto requantizes = [](const Case& c) { return c.op == Op::kRequantize && Converts(c); };
+  AddRoundedOtherwise<InFloat<false>>(list, "float32 product",
+                                      "multiplies by the multiplier in float32", requantizes);
+  AddRoundedOtherwise<InDouble>(
+      list, "float64 multiplier", "computes in float64",
+      [](const Case& c) { return Multiplies(c) || (c.op == Op::kRequantize && Converts(c)); });
+}
+
+// Taps in the padding add nothing, so that they do not fill an int16 either: as code 0, whose real
+// value is taken out again.
+void AddWrapsWithoutPadding(std::vector<Cause>& list) {
+  for (const bool line : {true, false}) {
+    const std::string_view what = line ? "one line of the kernel" : "all taps";
+    list.push_back(
+        {Stage::kAccumulate, Kind::kPairSaturation,
+         fmt::format("int16 wrap of {}, padding left out", what),
+         fmt::format(
+             "adds the products of {} in an int16 that wraps, those in the padding left out", what),
+         [](const Case& c) { return IsConv(c.op) && c.window.has_padding(); },
+         [line](Stages& s) {
+           const int64_t products = line ? s.c.K / s.c.window.kernel_h : s.c.K;
+           s.Sums().padding_code = 0;
+           s.Sums().add = [products](DType x_dtype, Codes x, Codes w) {
+             return AddInLanes(WrapOf(products), x_dtype, x, w);
+           };
+           s.Sums().edit_terms = [](SumTerms& t) {
+             t.products += t.zx * (t.padding_w_sum - t.zw * t.padding_taps);
+           };
+           return products > 0;
+         },
+         Cause::kBitsOfFamily, true});
+  }
+}
 
 // The words of an operation for its operands and their scales.
 struct Words {
@@ -1972,6 +2066,8 @@ std::span<const Cause> AllCauses() {
     std::vector<Cause> list(std::begin(kCauses), std::end(kCauses));
     for (Cause& cause : list) cause.repeats = RepeatsOf(cause.name);
     for (const Cause& cause : kMistakes) list.emplace_back(cause).of_family = true;
+    AddFloatsRoundedOtherwise(list);
+    AddWrapsWithoutPadding(list);
     for (std::vector<Cause> rows : {CausesOfFamilies(), CausesOfVariants()}) {
       for (Cause& cause : rows) {
         cause.of_family = true;

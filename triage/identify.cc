@@ -370,6 +370,29 @@ std::vector<std::string> Identified::bit_equal() const {
   return names;
 }
 
+Fitting FittingOf(const Identified& result) {
+  constexpr int64_t kEnough = 12;  // fewer are given by chance
+  std::vector<const Comparison*> fit;
+  for (const Comparison& comparison : result.conventions) {
+    if (comparison.state == State::kBitEqual && comparison.cases >= kEnough)
+      fit.push_back(&comparison);
+  }
+  if (fit.empty()) return {};
+  std::ranges::sort(fit, {}, [](const Comparison* each) {
+    return std::pair<int64_t, std::string_view>(-each->cases, each->convention);
+  });
+  Fitting fitting;
+  for (const Comparison* each : fit) fitting.names.push_back(each->convention);
+  const int64_t most = fit.front()->cases, least = fit.back()->cases;
+  const std::string count =
+      least == most ? std::to_string(most) : fmt::format("{} to {}", least, most);
+  fitting.text = least == result.answered
+                     ? fmt::format("equal in all {} answers", count)
+                     : fmt::format("equal in all {} of {} answers that {}", count, result.answered,
+                                   fit.size() == 1 ? "it defines" : "each of them defines");
+  return fitting;
+}
+
 Answerer AnswererOf(Subject& subject) {
   return {std::string(subject.name()), [&subject](const Case& c) { return subject.CannotRun(c); },
           [&subject](const Case& c) { return subject.Run(c, RunContext{}); },

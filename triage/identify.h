@@ -93,6 +93,14 @@ struct Identified {
   std::vector<std::string> bit_equal() const;
 };
 
+// The conventions that give every answer that they define, of enough answers; those first that
+// define most. `text` says of how many: "equal in all 69 of 100 answers that it defines".
+struct Fitting {
+  std::vector<std::string> names;
+  std::string text;
+};
+Fitting FittingOf(const Identified& result);
+
 // A subject or a file of answers that is to be identified.
 struct Answerer {
   std::string name;

@@ -851,6 +851,27 @@ TEST(Observed, ComparesEachOperationInItsOrderAndSaysHowFarItIs) {
   EXPECT_EQ(witness.c.observed->by, "a library");
 }
 
+// The contract that is proposed says in how many answers it was compared.
+TEST(Fitting, SaysInHowManyAnswers) {
+  Identified result;
+  result.answered = 100;
+  const auto add = [&](const char* name, State state, int64_t cases) {
+    Comparison& one = result.conventions.emplace_back();
+    one.convention = name, one.state = state, one.cases = cases;
+  };
+  add("ruled-out", State::kRuledOut, 90);
+  add("few", State::kBitEqual, 11);
+  EXPECT_EQ(FittingOf(result).names, std::vector<std::string>{}) << "chance gives so many";
+  add("some", State::kBitEqual, 69);
+  EXPECT_EQ(FittingOf(result).text, "equal in all 69 of 100 answers that it defines");
+  add("all", State::kBitEqual, 100);
+  EXPECT_EQ(FittingOf(result).names, (std::vector<std::string>{"all", "some"}));
+  EXPECT_EQ(FittingOf(result).text,
+            "equal in all 69 to 100 of 100 answers that each of them defines");
+  result.conventions.erase(result.conventions.begin() + 2);
+  EXPECT_EQ(FittingOf(result).text, "equal in all 100 answers");
+}
+
 TEST(BitEqual, CountsVariantsBesideTheConventionThatIsListed) {
   const Case by_hand = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/002-linear-by-hand.case.json");
   EXPECT_EQ(BitEqualConventions(by_hand, by_hand.observed->y), "numpy@float64+w_zp_from_x")

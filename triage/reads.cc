@@ -2,9 +2,11 @@
 #include "triage/reads.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -335,6 +337,19 @@ class Speaker {
     return moved && moved->second == Sentence().second && moved->second.starts_with(kWindowLies);
   }
 
+  // ", all of channel 1", ", those of channels 1, 3": where the outputs that read otherwise are not
+  // of all.
+  std::string ChannelsText(size_t most) const {
+    std::set<int64_t> channels;
+    for (const auto& [output, reading] : readings_) channels.insert(output % c_.N);
+    const size_t count = channels.size();
+    if (std::ssize(channels) == c_.N) return "";
+    while (channels.size() > most) channels.erase(std::prev(channels.end()));
+    return fmt::format(", {} {}{}", count == 1 ? "all of channel" : "those of channels",
+                       fmt::join(channels, ", "),
+                       count > most ? fmt::format(" and {} more", count - most) : "");
+  }
+
   // One output: what it reads instead of what.
   std::string Example(int64_t output) const {
     const Reading& reading = readings_.at(output);
@@ -343,7 +358,8 @@ class Speaker {
       const std::vector<Element> lost = Without(should, At(reading.is, j)),
                                  more = Without(At(reading.is, j), should);
       if (lost.empty() && more.empty()) continue;
-      const std::string by = terms_ ? " by the weight of " + TermName(j) : "";
+      // Of which channel the weight is cannot be seen: that of this output, or another one's.
+      const std::string by = terms_ ? " by a weight of " + TermName(j) : "";
       if (more.empty())
         return y + " leaves out " + ElementName(lost.front()) + (terms_ ? ", " + TermName(j) : "");
       return y + (terms_ ? " multiplies " : " reads ") + ElementName(more.front()) + by +
@@ -650,12 +666,14 @@ std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right,
       break;
     }
   }
+  constexpr size_t kMostNamed = 4;
   const std::string where =
       use_fitting ? fmt::format("in an image of {}x{} ", shown.window.in_h, shown.window.in_w) : "";
   return ShownOfSubject{
       kind, sentence,
-      fmt::format("{}{}; so {} of {} outputs read otherwise than they should", where,
-                  speaker.Example(readings->begin()->first), readings->size(), shown.M * shown.N)};
+      fmt::format("{}{}; so {} of {} outputs read otherwise than they should{}", where,
+                  speaker.Example(readings->begin()->first), readings->size(), shown.M * shown.N,
+                  speaker.ChannelsText(kMostNamed))};
 }
 
 }  // namespace qualm::triage

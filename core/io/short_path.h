@@ -7,16 +7,21 @@
 
 namespace qualm {
 
-// The path as people want to read and paste it: relative to the folder `current` (default: the one
-// this process runs in) where that is shorter, else as it is. Only absolute paths change. Looks at
-// names, not at files: a path through a symbolic link is cut only where the names agree.
-std::string ShortPath(const std::string& path);
+// The path as people want to read and paste it: relative to the folder `current` where that is
+// shorter, else as it is. Only absolute paths change. Looks at names, not at files: a path through
+// a symbolic link is cut only where the names agree.
 std::string ShortPath(const std::string& path, const std::string& current);
+// The same from the folder that this process runs in; or, where it was started in another folder
+// than that of its shell (ctest does so), from the shell's, where whoever reads the path is.
+std::string ShortPath(const std::string& path);
 
 // The same for a program or a plugin, which shells and loaders look for elsewhere if its name has
 // no slash: "./mine.so".
 std::string ShortProgram(const std::string& path);
 std::string ShortProgram(const std::string& path, const std::string& current);
+// "plugin:FILE" with such a path; other names of subjects as they are.
+std::string ShortSubject(const std::string& name);
+std::string ShortSubject(const std::string& name, const std::string& current);
 
 // "1 layer", "2 layers".
 std::string Plural(int64_t count, const std::string& noun);

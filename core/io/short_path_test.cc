@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <string>
 
 namespace qualm {
 namespace {
@@ -36,6 +38,26 @@ TEST(ShortPath, StartsFromTheCurrentFolder) {
   const std::filesystem::path here = std::filesystem::current_path();
   EXPECT_EQ(ShortPath((here / "a.json").string()), "a.json");
   EXPECT_EQ(ShortProgram((here / "mine.so").string()), "./mine.so");
+}
+
+TEST(ShortPath, StartsFromTheFolderOfTheShell) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  const char* const pwd = std::getenv("PWD");
+  const std::string before = pwd == nullptr ? "" : pwd;
+  const std::string name = here.filename().string();
+  ::setenv("PWD", here.parent_path().c_str(), 1);
+  EXPECT_EQ(ShortPath((here / "a.json").string()), name + "/a.json");
+  EXPECT_EQ(ShortPath("out/a.json"), name + "/out/a.json");
+  EXPECT_EQ(ShortProgram("./mine.so"), name + "/mine.so");
+  EXPECT_EQ(ShortProgram("qualm"), "qualm");  // one of PATH
+  EXPECT_EQ(ShortSubject("plugin:./mine.so"), "plugin:" + name + "/mine.so");
+  EXPECT_EQ(ShortSubject("native@avx2"), "native@avx2");
+  for (const char* const nothing : {"/no/such/folder", "relative", here.c_str()}) {
+    ::setenv("PWD", nothing, 1);
+    EXPECT_EQ(ShortPath("out/a.json"), "out/a.json") << nothing;
+    EXPECT_EQ(ShortSubject("plugin:./mine.so"), "plugin:./mine.so") << nothing;
+  }
+  ::setenv("PWD", before.c_str(), 1);
 }
 
 }  // namespace

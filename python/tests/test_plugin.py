@@ -104,6 +104,22 @@ def test_wrong(c):
     assert "Traceback" not in text
 
 
+def test_a_function_that_computes_as_a_convention_is_told_the_contract(run):
+    function = """
+@qualm.property("quantize"CONTRACT)
+def test_numpy(c):
+    codes = np.rint(c.x / c.out_scale) + c.out_zp
+    return np.clip(np.nan_to_num(codes, nan=0), 0, 255).astype(np.uint8)
+"""
+    _, text, status = run(function.replace("CONTRACT", ""), "-k", "matches_exact", "--qualm-cases", "300")
+    assert status == 1
+    told = re.search(r"contract: not exact, but the arithmetic of .*numpy@float32.* \(equal in all \d+.* answers"
+                     r".*\n.* judge it by that: (contract=\"model:[^\"]+\")", text)
+    assert told, text
+    _, text, status = run(function.replace("CONTRACT", ", " + told[1]), "-k", "matches_model", "--qualm-cases", "300")
+    assert status == 0, text
+
+
 def test_a_failing_case_is_kept_and_judged_first(run):
     wrong = """
 calls = []

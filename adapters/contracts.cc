@@ -147,6 +147,10 @@ constexpr const char* kTvmFloat =
 constexpr const char* kMnnHalf =
     "x is multiplied by the float32 reciprocal of the scale; half is added away from zero and the "
     "fraction cut (MNN source/backend/cpu/x86_x64/sse, _SSE_MNNFloat2Int8)";
+constexpr const char* kOpenvino =
+    "scales and zero points become a float32 scale and shift, which the zero point of x, the bias "
+    "and the scale of the sum change, each rounded (OpenVINO src/plugins/intel_cpu/src/nodes/"
+    "fake_quantize.cpp, src/common/snippets/src/pass/fq_decomposition.cpp)";
 constexpr const char* kRowScale =
     "the sum is multiplied by the reciprocal of the row's scale and divided by that of the "
     "weights, each in float32 (CTranslate2 src/cpu/kernels.cc, dequantize_gemm_output_row)";
@@ -635,6 +639,8 @@ void AddOthers(Rows& rows) {
   rows.Add("model:ruy", Op::kLinear, "matches_exact", FindingKind::kUnknown, kRuyFixedPoint);
   for (const Op op : {Op::kQuantize, Op::kRescale, Op::kLinear, Op::kConv2d, Op::kDepthwise})
     rows.AddByDefinition("model:tract", op, kTract);
+  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kLinear})
+    rows.AddByDefinition("model:openvino", op, kOpenvino);
   for (const char* subject : {"model:gemmlowp", "model:gemmlowp@sse4"}) {
     for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie})
       rows.Add(subject, Op::kRequantize, "matches_exact", kind, kGemmlowpFixedPoint);

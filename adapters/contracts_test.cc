@@ -112,6 +112,7 @@ constexpr Excused kExcused[] = {
      "model:tflite@", "builtin reference"},
     {"*", "matches_exact", "softmax", "model:tflite@", "reference"},
     {"*", "matches_exact", "conv2d depthwise linear quantize rescale", "model:", "tract"},
+    {"*", "matches_exact", "dequantize linear quantize", "model:", "openvino"},
     {"*", "matches_exact", "dequantize", "model:tflite@", "builtin"},
     {"clamp", "clamp", "add linear mul quantize", "model:numpy@", "float32"},
     {"clamp", "clamp", "quantize", "model:numpy@", "float64"},

@@ -70,7 +70,8 @@ const std::vector<std::string> kDefaultSubjects{"native@all",
                                                 "mnn",
                                                 "ctranslate2",
                                                 "tvm",
-                                                "tract"};
+                                                "tract",
+                                                "openvino"};
 constexpr std::array<std::string_view, 3> kExactClaims{"matches_exact", "sweep_is_monotone",
                                                        "sweep_is_linear"};
 

@@ -85,6 +85,43 @@ std::vector<Row> SubjectRows() {
   return rows;
 }
 
+// Rows that say the same of every "+…" behind every "@…" as one, which lists both: ggml has some
+// hundred and fifty names. Other rows as they are.
+std::vector<Row> Folded(const std::vector<Row>& same) {
+  std::vector<std::string> sets, ends;
+  const auto add = [](std::vector<std::string>* to, const std::string& text) {
+    if (std::ranges::find(*to, text) == to->end()) to->push_back(text);
+  };
+  for (const auto& [name, about] : same) {
+    const size_t plus = std::min(name.find('+'), name.size());
+    add(&sets, name.substr(0, plus));
+    add(&ends, name.substr(plus));
+  }
+  // All names differ: as many as there are pairs are the pairs.
+  if (sets.size() < 2 || ends.size() < 2 || sets.size() * ends.size() != same.size()) return same;
+  const std::string kind = sets[0].substr(0, sets[0].find('@') + 1);
+  for (std::string& set : sets) set.erase(0, kind.size());
+  std::erase(ends, "");
+  return {{kind + "…", same[0].second},
+          {"  …", fmt::format("{}", fmt::join(sets, ", "))},
+          {"  and behind it", fmt::format("nothing, {}", fmt::join(ends, ", "))}};
+}
+
+// The rows as the screen shows them. Neighbours of one kind that say the same are folded.
+std::vector<Row> ForScreen(const std::vector<Row>& rows) {
+  const auto alike = [](const Row& a, const Row& b) {
+    return a.second == b.second &&
+           a.first.substr(0, a.first.find('@')) == b.first.substr(0, b.first.find('@'));
+  };
+  std::vector<Row> shown;
+  for (auto at = rows.begin(); at != rows.end();) {
+    const auto end = std::find_if(at, rows.end(), [&](const Row& row) { return !alike(*at, row); });
+    std::ranges::move(Folded({at, end}), std::back_inserter(shown));
+    at = end;
+  }
+  return shown;
+}
+
 std::vector<Row> PropertyRows() {
   std::vector<Row> rows;
   for (const Property& property : AllProperties()) {
@@ -267,14 +304,13 @@ int RunList(const Options& options) {
   const std::vector<Row> rows = list.rows();
   size_t width = 0;
   JsonList json;
-  for (const auto& [name, about] : rows) {
-    width = std::max(width, name.size());
-    json.Add(JsonObject{{"name", name}, {"about", about}});
-  }
+  for (const auto& [name, about] : rows) json.Add(JsonObject{{"name", name}, {"about", about}});
+  const std::vector<Row> shown = ForScreen(rows);
+  for (const auto& [name, about] : shown) width = std::max(width, name.size());
   if (options.markdown) {
     if (!options.quiet_stdout()) Out(list.markdown());
   } else {
-    for (const auto& [name, about] : rows) session.Print("{:<{}}  {}\n", name, width, about);
+    for (const auto& [name, about] : shown) session.Print("{:<{}}  {}\n", name, width, about);
   }
   session.document.extra.emplace_back("list", json);
   if (options.what == "faults") session.document.extra.emplace_back("planted", PlantedJson());

@@ -47,6 +47,12 @@ const std::vector<Wheel> kWheels{
      100,
      60},
     {"tract", "tract 0.23.", "model:onnx@reference", {Op::kDynamicLinear}, 100, 20},
+    {"openvino",
+     "OpenVINO 2026.4.",
+     "model:openvino",
+     {Op::kQuantize, Op::kDequantize, Op::kLinear},
+     100,
+     20},
 };
 
 std::string ClaimOf(const Wheel& wheel) {

@@ -197,6 +197,12 @@ std::vector<Library> Libraries() {
        .names = {{"tract", ""}},
        .when_listed = "tract through Python, started when it is asked",
        .wheel = "tract"},
+      {.kind = "openvino",
+       .library = "OpenVINO",
+       .help = "openvino  OpenVINO's CPU plugin on ONNX models that quantize",
+       .names = {{"openvino", ""}},
+       .when_listed = "OpenVINO through Python, started when it is asked",
+       .wheel = "openvino"},
       {.kind = "torch",
        .library = "PyTorch",
        .help =

@@ -116,6 +116,7 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
                            "mnn",
                            "ncnn",
                            "tract",
+                           "openvino",
                            "stablehlo",
                            "torch-decomposed",
                            "torch-qnnpack",

@@ -33,6 +33,7 @@
   ROW("CTranslate2", Ctranslate2Conventions)           \
   ROW("TVM", TvmConventions)                           \
   ROW("tract", TractConventions)                       \
+  ROW("OpenVINO", OpenvinoConventions)                 \
   ROW("Observers", ObserverConventions)                \
   ROW("Casts", CastConventions)                        \
   ROW("NumPy by hand", NumpyConventions)               \

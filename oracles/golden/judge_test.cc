@@ -124,6 +124,7 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "torch2.13-aten@avx512",
                                       "torch2.13-qnnpack",
                                       "tract",
+                                      "openvino",
                                       "tvm"};
   for (const Convention& convention : AllConventions()) {
     EXPECT_EQ(outputs_by_model[convention.name] == 0, without.contains(convention.name))

@@ -12,6 +12,7 @@
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/variations.h"
 #include "properties/coverage.h"
+#include "properties/engine.h"
 #include "properties/property.h"
 #include "tools/command.h"
 #include "tools/environment.h"
@@ -46,6 +47,8 @@ std::string AliasOf(const SubjectKind& kind, const Subject& subject) {
 std::string AboutSubject(const SubjectKind& kind, const std::string& name) {
   try {
     const auto subject = SubjectRegistry::Get().Make(name);
+    if (const std::string why = WrongContracts(subject->contracts()); !why.empty())
+      return "absent: its contract: " + why;
     std::string about = "contract " + subject->contracts().text();
     if (const std::string alias = AliasOf(kind, *subject); !alias.empty()) {
       about += ", the same as " + alias;

@@ -4,7 +4,8 @@
 // a float32 scale and shift of them: alone as common/transformations/src/fq_decomposition.cpp of
 // src/common/snippets does, behind a sum as src/plugins/intel_cpu/src/nodes/fake_quantize.cpp.
 // Scales and bias of the sum are folded into these: which of them where, and whether the shift is
-// added by a fused multiply-add, depends on what all channels share (measured on AVX-512 with VNNI).
+// added by a fused multiply-add, depends on what all channels share (measured on AVX-512 with
+// VNNI).
 #include <algorithm>
 #include <cmath>
 
@@ -41,9 +42,7 @@ Range RangeOf(const Case& c, int64_t n) {
   };
   return {real(c.out_min), real(c.out_max)};
 }
-Affine AffineOf(Range r) {
-  return {kSteps / (r.high - r.low), -r.low * kSteps / (r.high - r.low)};
-}
+Affine AffineOf(Range r) { return {kSteps / (r.high - r.low), -r.low * kSteps / (r.high - r.low)}; }
 
 // The constants of a linear.
 class Linear {
@@ -163,7 +162,8 @@ bool HasZeroPoint(const QParams& q) {
 // Whether each constant of the case is a normal number, and far from those that are flushed to 0.
 bool IsPlain(const Case& c) {
   const auto scales = [](const QParams& q) {
-    return std::ranges::all_of(q.scale, [](float s) { return s >= kLeastScale && s <= kLargestScale; });
+    return std::ranges::all_of(q.scale,
+                               [](float s) { return s >= kLeastScale && s <= kLargestScale; });
   };
   if (c.op == Op::kDequantize) return scales(c.x_q);
   if (!scales(c.out_q)) return false;
@@ -183,7 +183,9 @@ std::string CannotRun(const Case& c) {
               "outputs are codes"),
       Require(!c.bias, "no float bias"),
       Require(!c.relu, "no relu"),
-      Require(IsPlain(c), "a scale is beyond 2^-60..2^60, a shift 2^22 or more, or a multiplier no normal float32"),
+      Require(
+          IsPlain(c),
+          "a scale is beyond 2^-60..2^60, a shift 2^22 or more, or a multiplier no normal float32"),
       Require(c.op != Op::kLinear || (c.w.dtype() == DType::kS8 && WeightZeroPointsAre(c, 0)),
               "weights are s8 without zero points"),
       Require(c.op != Op::kLinear || c.K <= 256, "held for K up to 256"),

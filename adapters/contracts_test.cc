@@ -113,6 +113,7 @@ constexpr Excused kExcused[] = {
     {"*", "matches_exact", "softmax", "model:tflite@", "reference"},
     {"*", "matches_exact", "conv2d depthwise linear quantize rescale", "model:", "tract"},
     {"*", "matches_exact", "dequantize linear quantize", "model:", "openvino"},
+    {"*", "matches_exact matches_model", "linear", "", "openvino"},
     {"*", "matches_exact", "dequantize", "model:tflite@", "builtin"},
     {"clamp", "clamp", "add linear mul quantize", "model:numpy@", "float32"},
     {"clamp", "clamp", "quantize", "model:numpy@", "float64"},

@@ -56,12 +56,12 @@ inline std::optional<uint16_t> HalfOf(float value) {
 // What a super-block stores, one thing behind the other.
 struct BlockPart {
   enum class Of : uint8_t {
-    kScale,    // of the super-block
-    kMinimum,  // f16, what its minima are multiples of
-    kCodes,    // `bits` of each code, from bit `from` on
-    kFactors,  // the same of the factors of the scales of its blocks, and behind these of the
-               // minima
-    kSixBits,  // 8 factors of scales and 8 of minima in 12 bytes
+    kScale,     // of the super-block
+    kMinimum,   // f16, what its minima are multiples of
+    kCodeBits,  // `bits` of each code, from bit `from` on
+    kFactors,   // the same of the factors of the scales of its blocks, and behind these of the
+                // minima
+    kSixBits,   // 8 factors of scales and 8 of minima in 12 bytes
   };
   Of of;
   // Number i lies in one of `stride` bytes that hold stride * 8 / bits numbers: the first of them
@@ -198,25 +198,25 @@ inline constexpr std::array<int8_t, 65> kValuesOfQ6K = internal::CodesFrom<-32, 
 namespace internal {
 using Part = BlockPart::Of;
 inline constexpr BlockPart kScale{Part::kScale}, kMinimum{Part::kMinimum}, kSixBits{Part::kSixBits};
-inline constexpr BlockPart kNibbles{Part::kCodes, 4, 0, 16};
-inline constexpr BlockPart kFifthBits{Part::kCodes, 1, 4, 1};
-inline constexpr std::array kBytesOfBlock{kScale, BlockPart{Part::kCodes, 8, 0, 32}};
+inline constexpr BlockPart kNibbles{Part::kCodeBits, 4, 0, 16};
+inline constexpr BlockPart kFifthBits{Part::kCodeBits, 1, 4, 1};
+inline constexpr std::array kBytesOfBlock{kScale, BlockPart{Part::kCodeBits, 8, 0, 32}};
 inline constexpr std::array kNibblesOfBlock{kScale, kNibbles};
 inline constexpr std::array kPartsOfQ5_0{kScale, kFifthBits, kNibbles};
 inline constexpr std::array kPartsOfQ4_1{kScale, kMinimum, kNibbles};
 inline constexpr std::array kPartsOfQ5_1{kScale, kMinimum, kFifthBits, kNibbles};
 inline constexpr std::array kPartsOfQ2K{BlockPart{Part::kFactors, 4, 0, 16},
-                                        BlockPart{Part::kCodes, 2, 0, 32}, kScale, kMinimum};
+                                        BlockPart{Part::kCodeBits, 2, 0, 32}, kScale, kMinimum};
 inline constexpr std::array kPartsOfQ3K{
-    BlockPart{Part::kCodes, 1, 2, 32}, BlockPart{Part::kCodes, 2, 0, 32},
+    BlockPart{Part::kCodeBits, 1, 2, 32}, BlockPart{Part::kCodeBits, 2, 0, 32},
     BlockPart{Part::kFactors, 4, 0, 8}, BlockPart{Part::kFactors, 2, 4, 4}, kScale};
 inline constexpr std::array kPartsOfQ4K{kScale, kMinimum, kSixBits,
-                                        BlockPart{Part::kCodes, 4, 0, 32}};
+                                        BlockPart{Part::kCodeBits, 4, 0, 32}};
 inline constexpr std::array kPartsOfQ5K{kScale, kMinimum, kSixBits,
-                                        BlockPart{Part::kCodes, 1, 4, 32},
-                                        BlockPart{Part::kCodes, 4, 0, 32}};
-inline constexpr std::array kPartsOfQ6K{BlockPart{Part::kCodes, 4, 0, 64},
-                                        BlockPart{Part::kCodes, 2, 4, 32},
+                                        BlockPart{Part::kCodeBits, 1, 4, 32},
+                                        BlockPart{Part::kCodeBits, 4, 0, 32}};
+inline constexpr std::array kPartsOfQ6K{BlockPart{Part::kCodeBits, 4, 0, 64},
+                                        BlockPart{Part::kCodeBits, 2, 4, 32},
                                         BlockPart{Part::kFactors, 8, 0, 16}, kScale};
 }  // namespace internal
 

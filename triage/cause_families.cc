@@ -389,10 +389,10 @@ void AddSums(std::vector<Cause>& rows) {
                  steps.add_differences = [keep, of_x](const SumTerms& t) {
                    __int128 sum = 0, differences = 0;
                    for (size_t k = 0; k < t.x.size(); ++k) {
-                     const __int128 own =
+                     const __int128 difference =
                          of_x ? Difference(t.x[k], t.zx) : Difference(t.w[k], t.zw);
-                     sum = keep(sum + own * (of_x ? t.w[k] : t.x[k]));
-                     differences += own;
+                     sum = keep(sum + difference * (of_x ? t.w[k] : t.x[k]));
+                     differences += difference;
                    }
                    return sum - differences * (of_x ? t.zw : t.zx);
                  };

@@ -187,7 +187,7 @@ Bytes WeightsOf(const qualm::WeightFormat& format, const std::vector<int>& codes
           // Blocks of one scale add the minimum, super-blocks subtract it.
           AppendHalf(format.blocks() == 1 ? -block->minimum : block->minimum, "minima", bytes);
           break;
-        case qualm::BlockPart::Of::kCodes: AppendBits(part, stored, bytes); break;
+        case qualm::BlockPart::Of::kCodeBits: AppendBits(part, stored, bytes); break;
         case qualm::BlockPart::Of::kFactors: AppendBits(part, factors, bytes); break;
         case qualm::BlockPart::Of::kSixBits: AppendSixBits(factors, bytes); break;
       }

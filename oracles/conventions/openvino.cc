@@ -241,7 +241,7 @@ std::vector<Convention> OpenvinoConventions() {
       "openvino 2026.4.1 src/plugins/intel_cpu/src/nodes/fake_quantize.cpp, "
       "src/common/snippets/src/pass/fq_decomposition.cpp";
   definition.satisfies = {"row_independence"};
-  definition.variations = {"V2", "V8", "V14", "V16", "V17"};
+  definition.variations = {"V2", "V3", "V8", "V14", "V16", "V17", "V43"};
   definition.ops = {Op::kQuantize, Op::kDequantize, Op::kLinear};
   definition.cannot_run = CannotRun;
   definition.accumulation = ExactSums;

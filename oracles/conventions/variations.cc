@@ -174,6 +174,21 @@ double FloatSums(const Facts& f) {
          kHalfUlp;
 }
 
+double RangeShift(const Facts& f) {
+  const Case& c = *f.c;
+  if (c.op == Op::kDequantize)
+    return 4 * kHalfUlp *
+           std::abs(double{c.x_q.scale_at(f.channel)} * c.x_q.zero_point_at(f.channel));
+  if ((c.op != Op::kQuantize && c.op != Op::kLinear) || !IsCode(c.out_dtype)) return 0;
+  const double ends = 255 + ZeroPoint(f);
+  if (c.op == Op::kQuantize) return 16 * kHalfUlp * (std::min(f.terms, ends) + ends);
+  double offset = 0;
+  const double zero = c.x_q.zero_point_at(0);
+  ForEachProduct(f, [&](int64_t, int64_t w) { offset += std::abs(zero * static_cast<double>(w)); });
+  const double size = f.products + f.terms + offset * f.multiplier + ends;
+  return 0.003 + 16 * kHalfUlp * size * size / 255;
+}
+
 double Overflow(const Facts& f) { return f.terms + ZeroPoint(f) > 0x1.fep30 ? kInfinity : 0; }
 
 double HalvedWeights(const Facts& f) {
@@ -517,7 +532,7 @@ struct Entry {
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 42> kEntries{{
+constexpr std::array<Entry, 43> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales, or of the sum and the scale "
       "of x, is no normal float32"},
@@ -659,6 +674,11 @@ constexpr std::array<Entry, 42> kEntries{{
       "casts give NaN other patterns, and what lies beyond the output type another value",
       "none of NaN, beyond the largest value, and below 2^-126 of f8e8m0fnu; else 0"},
      CastEdges},
+    {{"V43", "shift of a range",
+      "zero points and bias change the ends of the output's range, of which a float32 scale and "
+      "shift are made",
+      "2^-20 of the codes, zero points and bias, of sums times these over 255, and 0.003"},
+     RangeShift},
 }};
 
 constexpr auto kVariations = [] {

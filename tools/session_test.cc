@@ -95,6 +95,7 @@ TEST_F(SessionTest, ARepetitionNamesTheDateOfItsSuppressions) {
 TEST_F(SessionTest, FilesOfTheRunAreNamedFromHere) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder());
+  ::setenv("PWD", folder().c_str(), 1);  // as a shell does
   const std::string file = Write("case.json", "");
   EXPECT_EQ(Repeated({"qualm", "replay", At("case.json")}), "qualm replay case.json");
   EXPECT_EQ(Repeated({"qualm", "replay", At("absent.json")}), "qualm replay " + At("absent.json"));

@@ -36,6 +36,7 @@ TEST(ShortPath, OfAProgramHasASlash) {
 
 TEST(ShortPath, StartsFromTheCurrentFolder) {
   const std::filesystem::path here = std::filesystem::current_path();
+  ::setenv("PWD", here.c_str(), 1);  // ctest leaves that of its caller
   EXPECT_EQ(ShortPath((here / "a.json").string()), "a.json");
   EXPECT_EQ(ShortProgram((here / "mine.so").string()), "./mine.so");
 }

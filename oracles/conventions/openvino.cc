@@ -200,15 +200,16 @@ std::vector<Step> Steps(const Case& c) {
   if (c.op == Op::kDequantize)
     return {{Stage::kScale, "code * {scale} - zero point * {scale}, fused", CodeTimesScale}};
   const Step scale{Stage::kScale, "times {multiplier}", step::TimesMultiplier};
-  const Step shift{Stage::kZeroPoint, "+ {bias}", AddShift};
+  const Step shift{Stage::kZeroPoint, "+ {bias}", AddShift, Rise::kAlways};
   if (c.op == Op::kQuantize) {
-    std::vector<Step> steps{
-        {Stage::kClamp, "clamp to {a_scale}..{b_scale}, NaN to the first", ClampToRange}, scale};
+    std::vector<Step> steps{{Stage::kClamp, "clamp to {a_scale}..{b_scale}, NaN to the first",
+                             ClampToRange, Rise::kAlways},
+                            scale};
     // Without zero points the shift is the lowest code, and both are left out.
     if (HasZeroPoint(c.out_q)) {
       steps.push_back(shift);
-      steps.push_back({Stage::kRound, "round half to even", RoundFloat});
-      steps.push_back({Stage::kZeroPoint, "+ lowest code {low}", AddLowest});
+      steps.push_back({Stage::kRound, "round half to even", RoundFloat, Rise::kAlways});
+      steps.push_back({Stage::kZeroPoint, "+ lowest code {low}", AddLowest, Rise::kAlways});
     }
     steps.push_back(to_code);
     return steps;

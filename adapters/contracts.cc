@@ -153,8 +153,7 @@ constexpr const char* kOpenvino =
     "fake_quantize.cpp, src/common/snippets/src/pass/fq_decomposition.cpp)";
 constexpr const char* kOpenvinoOne =
     "where scale of the sum times 1/scale of the output is 1, it is left out behind a bias, and "
-    "the "
-    "sum is multiplied by its scale alone (OpenVINO 2026.4.1, CPU plugin; cause not known)";
+    "the sum is multiplied by its scale alone (OpenVINO 2026.4.1, CPU plugin; cause not known)";
 constexpr const char* kRowScale =
     "the sum is multiplied by the reciprocal of the row's scale and divided by that of the "
     "weights, each in float32 (CTranslate2 src/cpu/kernels.cc, dequantize_gemm_output_row)";

@@ -11,6 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kPlugin = "plugin:";
+
 // "" where the folder is gone: then no path is shorter.
 std::string Current() {
   std::error_code error;
@@ -60,12 +62,6 @@ std::string ShortProgram(const std::string& path) {
   return ShortProgram(path.find('/') == std::string::npos ? path : Whole(path, current, shell),
                       shell);
 }
-
-namespace {
-
-constexpr std::string_view kPlugin = "plugin:";
-
-}  // namespace
 
 std::string ShortSubject(const std::string& name) {
   if (!name.starts_with(kPlugin)) return name;

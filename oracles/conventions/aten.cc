@@ -16,7 +16,6 @@
 namespace qualm::conventions {
 namespace {
 
-void RoundReal(Value& v, const Channel&) { v.SetReal(RoundNearestEven(v.number)); }
 void CastTo64(Value& v, const Channel&) {
   const float before = v.number;
   v.SetInt(ConvertX86To64(before));  // already an integer, infinite or NaN
@@ -79,7 +78,7 @@ constexpr Step kTimesReciprocal{Stage::kScale, "times fl(1/scale) {reciprocal}",
 constexpr Step kClamp{Stage::kClamp, "clamp to {low}..{high}", step::Clamp};
 const Step kQuantize[] = {
     kTimesReciprocal,
-    {Stage::kRound, "nearbyint, ties to even", RoundReal, Rise::kAlways},
+    {Stage::kRound, "nearbyint, ties to even", step::RoundEven},
     {Stage::kZeroPoint, "+ zero point {zero_point} in float32", step::AddZeroPointFloat},
     {Stage::kClamp, "to int64", CastTo64, Rise::kUnlessLossy},
     kClamp,

@@ -122,7 +122,6 @@ void QuantizeCut(Value& v, const Channel&) {
 }
 
 // Quantize, scalar: zero point added in float32, clamp in float64, NaN cast to 0.
-void QuantizeRoundReal(Value& v, const Channel&) { v.SetReal(RoundNearestEven(v.number)); }
 void QuantizeClampReal(Value& v, const Channel& c) {
   // The cast of NaN is undefined in C++; the recorded build gives 0.
   v.lossy = std::isnan(v.number);
@@ -166,8 +165,7 @@ const Step kQuantizeVectorLegacy[] = {
     kRound,
     {Stage::kClamp, "clamp to {low}..{high}", step::Clamp},
 };
-constexpr Step kQuantizeRound{Stage::kRound, "nearbyint, ties to even", QuantizeRoundReal,
-                              Rise::kAlways};
+constexpr Step kQuantizeRound{Stage::kRound, "nearbyint, ties to even", step::RoundEven};
 constexpr Step kQuantizeClamp{Stage::kClamp, "clamp to {low}..{high}", QuantizeClampReal,
                               Rise::kAlways};
 const Step kQuantizeScalar[] = {

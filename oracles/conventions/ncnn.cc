@@ -14,13 +14,6 @@ namespace {
 constexpr float kLeast = 0x1p-60F;
 constexpr float kMost = 0x1p+60F;
 
-void TimesMultiplierPlusBias(Value& v, const Channel& c) {
-  const float result = std::fma(v.number, c.multiplier, c.bias);
-  v.lossy = static_cast<long double>(v.number) * c.multiplier + c.bias !=
-            static_cast<long double>(result);
-  v.SetReal(result);
-}
-
 Channel ChannelOf(const Case& c, int64_t n) {
   Channel channel;
   channel.a = {c.x_q.scale_at(0), 0, {}};
@@ -60,7 +53,7 @@ std::vector<Step> Steps(const Case& c) {
   std::vector<Step> steps{{Stage::kScale, "to float32", step::ToFloat}};
   if (c.op == Op::kConv2d && c.bias) {
     steps.push_back({Stage::kScale, "times {multiplier} + bias {bias}, rounded once",
-                     TimesMultiplierPlusBias, Rise::kAlways});
+                     step::TimesMultiplierPlusBias});
   } else {
     steps.push_back({Stage::kScale, "times {multiplier}", step::TimesMultiplier});
     if (c.bias) steps.push_back({Stage::kBias, "+ bias {bias}", step::AddBiasFloat});

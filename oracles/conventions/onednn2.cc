@@ -178,7 +178,6 @@ std::vector<Step> ReferenceSteps(const OneDnnScaling& scaling, const Case& c) {
 void MinusZeroPoint(Value& v, const Channel& c) {
   AddInto(v, v.number, -static_cast<float>(c.zero_point));
 }
-void TimesScale(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.scale); }
 
 // Both operands are scaled to output units; each product is rounded too.
 template <auto kCombineInto>
@@ -326,7 +325,7 @@ std::vector<Step> ElementwiseSteps(const OneDnnIsa& isa, const Case& c) {
   if (c.op == Op::kDequantize) {
     return {{Stage::kScale, "to float32", step::ToFloat},
             {Stage::kZeroPoint, "- zero point {zero_point} in float32", MinusZeroPoint},
-            {Stage::kScale, "times {scale}", TimesScale}};
+            {Stage::kScale, "times {scale}", step::TimesScale}};
   }
   std::vector<Step> steps;
   if (c.op == Op::kQuantize) {

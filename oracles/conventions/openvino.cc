@@ -8,6 +8,8 @@
 // VNNI).
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <vector>
 
 #include "oracles/conventions/definition.h"
 
@@ -51,49 +53,51 @@ class Linear {
     for (int64_t n = 0; n < c.N; ++n) {
       one_scale_ = one_scale_ && Scale(n) == Scale(0);
       one_bias_ = one_bias_ && Bias(n) == Bias(0);
-      offsets_ = offsets_ || Offset(n) != 0;
+      offsets_.push_back(OffsetOf(n));
+      any_offset_ = any_offset_ || offsets_.back() != 0;
+      folded_.push_back(FoldedOf(n));
+      alike_ = alike_ && (n == 0 || std::fabs(folded_[At(n)].shift - folded_[0].shift) < kAlike);
     }
   }
 
   // The bias is folded into the range, as the zero point of x and then the scale are.
   bool InRange() const { return !c_.bias_i32 || (one_scale_ && one_bias_); }
   // The sum is multiplied by its scale before that of the output.
-  bool Twice() const { return !InRange() && one_scale_ && offsets_; }
+  bool Twice() const { return !InRange() && one_scale_ && any_offset_; }
   bool Fused() const {
     if (!InRange()) return false;
     for (int64_t n = 1; n < c_.N; ++n) {
-      if (Folded(n).scale != Folded(0).scale || Shift(n) != Shift(0)) return false;
+      if (Multiplier(n) != Multiplier(0) || Shift(n) != Shift(0)) return false;
     }
     return true;
   }
 
   float Scale(int64_t n) const { return c_.x_q.scale_at(0) * c_.w_q.scale_at(n); }
   // Zero point of x times the weights.
-  int32_t Offset(int64_t n) const {
-    const int32_t zero_point = c_.x_q.zero_point_at(0);
-    int64_t sum = 0;
-    for (int64_t k = 0; k < c_.K && zero_point != 0; ++k) sum += c_.w.IntAt(n * c_.K + k);
-    return Wrap32(sum * zero_point);
-  }
+  int32_t Offset(int64_t n) const { return offsets_[At(n)]; }
   float Multiplier(int64_t n) const {
-    if (InRange()) return Folded(n).scale;
+    if (InRange()) return folded_[At(n)].scale;
     return Twice() ? AffineOf(range_).scale : Scale(n) * AffineOf(range_).scale;
   }
   float Shift(int64_t n) const {
     const auto low = static_cast<float>(c_.out_min);
     if (!InRange()) return Bias(n) * AffineOf(range_).scale + AffineOf(range_).shift + low;
-    bool alike = true;
-    for (int64_t i = 1; i < c_.N && alike; ++i)
-      alike = std::fabs(Folded(i).shift - Folded(0).shift) < kAlike;
-    const float shift = Folded(alike ? 0 : n).shift + low;
-    return alike && std::fabs(shift) < kNegligible ? 0 : shift;
+    const float shift = folded_[alike_ ? 0 : At(n)].shift + low;
+    return alike_ && std::fabs(shift) < kNegligible ? 0 : shift;
   }
 
  private:
+  static size_t At(int64_t n) { return static_cast<size_t>(n); }
   float Bias(int64_t n) const {
-    return c_.bias_i32 ? static_cast<float>((*c_.bias_i32)[static_cast<size_t>(n)]) * Scale(n) : 0;
+    return c_.bias_i32 ? static_cast<float>((*c_.bias_i32)[At(n)]) * Scale(n) : 0;
   }
-  Affine Folded(int64_t n) const {
+  int32_t OffsetOf(int64_t n) const {
+    const int32_t zero_point = c_.x_q.zero_point_at(0);
+    int64_t sum = 0;
+    for (int64_t k = 0; k < c_.K && zero_point != 0; ++k) sum += c_.w.IntAt(n * c_.K + k);
+    return Wrap32(sum * zero_point);
+  }
+  Affine FoldedOf(int64_t n) const {
     const auto fold = [&](float real) {
       if (c_.bias_i32) real -= Bias(n);
       return real / Scale(n) + static_cast<float>(Offset(n));
@@ -103,7 +107,9 @@ class Linear {
 
   const Case& c_;
   Range range_;
-  bool one_scale_ = true, one_bias_ = true, offsets_ = false;
+  std::vector<int32_t> offsets_;  // by channel
+  std::vector<Affine> folded_;
+  bool one_scale_ = true, one_bias_ = true, any_offset_ = false, alike_ = true;
 };
 
 void ClampToRange(Value& v, const Channel& c) {
@@ -111,14 +117,6 @@ void ClampToRange(Value& v, const Channel& c) {
   v.SetReal(MinPs(MaxPs(number, c.a.scale), c.b.scale));
   v.lossy = v.number != number;
 }
-void AddShift(Value& v, const Channel& c) { AddInto(v, v.number, c.bias); }
-void FusedShift(Value& v, const Channel& c) {
-  const float exact = v.number;
-  v.SetReal(std::fma(exact, c.multiplier, c.bias));
-  v.lossy = double{v.number} != double{exact} * c.multiplier + c.bias;
-}
-void TimesScale(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.scale); }
-void RoundFloat(Value& v, const Channel&) { v.SetReal(RoundNearestEven(v.number)); }
 void AddLowest(Value& v, const Channel& c) { AddInto(v, v.number, static_cast<float>(c.low)); }
 void PutOffsetBack(Value& v, const Channel& c) { v.SetInt(v.integer + c.a.zero_point); }
 void CodeTimesScale(Value& v, const Channel& c) {
@@ -200,7 +198,7 @@ std::vector<Step> Steps(const Case& c) {
   if (c.op == Op::kDequantize)
     return {{Stage::kScale, "code * {scale} - zero point * {scale}, fused", CodeTimesScale}};
   const Step scale{Stage::kScale, "times {multiplier}", step::TimesMultiplier};
-  const Step shift{Stage::kZeroPoint, "+ {bias}", AddShift, Rise::kAlways};
+  const Step shift{Stage::kZeroPoint, "+ {bias}", step::AddBiasFloat};
   if (c.op == Op::kQuantize) {
     std::vector<Step> steps{{Stage::kClamp, "clamp to {a_scale}..{b_scale}, NaN to the first",
                              ClampToRange, Rise::kAlways},
@@ -208,7 +206,7 @@ std::vector<Step> Steps(const Case& c) {
     // Without zero points the shift is the lowest code, and both are left out.
     if (HasZeroPoint(c.out_q)) {
       steps.push_back(shift);
-      steps.push_back({Stage::kRound, "round half to even", RoundFloat, Rise::kAlways});
+      steps.push_back({Stage::kRound, "round half to even", step::RoundEven});
       steps.push_back({Stage::kZeroPoint, "+ lowest code {low}", AddLowest, Rise::kAlways});
     }
     steps.push_back(to_code);
@@ -220,9 +218,10 @@ std::vector<Step> Steps(const Case& c) {
     steps.push_back({Stage::kOffset, "the zero point of x put back: + {a_zp}", PutOffsetBack});
   steps.push_back({Stage::kScale, "to float32", step::ToFloat});
   if (linear.Fused()) {
-    steps.push_back({Stage::kScale, "times {multiplier}, + {bias}, fused", FusedShift});
+    steps.push_back(
+        {Stage::kScale, "times {multiplier}, + {bias}, fused", step::TimesMultiplierPlusBias});
   } else {
-    if (linear.Twice()) steps.push_back({Stage::kScale, "times {scale}", TimesScale});
+    if (linear.Twice()) steps.push_back({Stage::kScale, "times {scale}", step::TimesScale});
     steps.push_back(scale);
     steps.push_back(shift);
   }

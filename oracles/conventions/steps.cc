@@ -62,9 +62,11 @@ Rise RiseOf(const Step& step) {
                                   {step::ToFloat, Rise::kAlways},
                                   {step::TimesMultiplier, Rise::kAlways},
                                   {step::TimesReciprocal, Rise::kAlways},
+                                  {step::TimesMultiplierPlusBias, Rise::kAlways},
                                   {step::DivideByScale, Rise::kAlways},
                                   {step::Relu, Rise::kAlways},
                                   {step::AddZeroPointFloat, Rise::kAlways},
+                                  {step::RoundEven, Rise::kAlways},
                                   {step::RoundX86, Rise::kUnlessLossy},
                                   {step::RoundArm, Rise::kAlways},
                                   {step::RoundAway, Rise::kUnlessLossy},
@@ -141,6 +143,13 @@ void ToFloat(Value& v, const Channel&) {
 }
 void TimesMultiplier(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.multiplier); }
 void TimesReciprocal(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.reciprocal); }
+void TimesScale(Value& v, const Channel& c) { MultiplyInto(v, v.number, c.scale); }
+void TimesMultiplierPlusBias(Value& v, const Channel& c) {
+  const float result = std::fma(v.number, c.multiplier, c.bias);
+  v.lossy = static_cast<long double>(v.number) * c.multiplier + c.bias !=
+            static_cast<long double>(result);
+  v.SetReal(result);
+}
 void DivideByScale(Value& v, const Channel& c) {
   const float before = v.number;
   v.SetReal(before / c.scale);
@@ -151,6 +160,7 @@ void Relu(Value& v, const Channel&) { v.SetReal(MaxPs(v.number, 0.0f)); }
 void AddZeroPointFloat(Value& v, const Channel& c) {
   AddInto(v, v.number, static_cast<float>(c.zero_point));
 }
+void RoundEven(Value& v, const Channel&) { v.SetReal(RoundNearestEven(v.number)); }
 void RoundX86(Value& v, const Channel&) {
   const float before = v.number;
   v.SetInt(ConvertX86(before));

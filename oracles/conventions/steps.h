@@ -114,9 +114,12 @@ void AddBiasFloat(Value& v, const Channel& c);
 void ToFloat(Value& v, const Channel& c);          // cvtdq2ps
 void TimesMultiplier(Value& v, const Channel& c);  // one rounding
 void TimesReciprocal(Value& v, const Channel& c);
+void TimesScale(Value& v, const Channel& c);
+void TimesMultiplierPlusBias(Value& v, const Channel& c);  // fused: one rounding
 void DivideByScale(Value& v, const Channel& c);
 void Relu(Value& v, const Channel& c);  // maxps with 0
 void AddZeroPointFloat(Value& v, const Channel& c);
+void RoundEven(Value& v, const Channel& c);           // nearbyint: stays float32
 void RoundX86(Value& v, const Channel& c);            // cvtps2dq
 void RoundArm(Value& v, const Channel& c);            // vcvtn: saturates, NaN becomes 0
 void RoundAway(Value& v, const Channel& c);           // std::round into int32, as RoundX86

@@ -64,7 +64,6 @@ bool MayReach2To31(const Case& c) {
   return sum + 0.5 / double{Multiplier(c, 0)} >= 0x1p31;
 }
 
-void RoundEvenFloat(Value& v, const Channel&) { v.SetReal(RoundNearestEven(v.number)); }
 void ClampFloat(Value& v, const Channel& c) {
   const float low = static_cast<float>(c.low), high = static_cast<float>(c.high);
   v.lossy = std::isnan(v.number);
@@ -126,7 +125,7 @@ std::vector<Step> Steps(const Case& c) {
   const Step reciprocal{Stage::kScale, "times 1/scale = {reciprocal}", step::TimesReciprocal};
   if (c.op == Op::kQuantize && c.per_channel && c.N > 1) {
     return {reciprocal,
-            {Stage::kRound, "round half to even, as float32", RoundEvenFloat, Rise::kAlways},
+            {Stage::kRound, "round half to even, as float32", step::RoundEven},
             {Stage::kZeroPoint, "+ zero point {zero_point}", step::AddZeroPointFloat},
             {Stage::kClamp, "clamp to {low}..{high}, NaN to {low}", ClampFloat, Rise::kAlways}};
   }

@@ -50,7 +50,6 @@ Value Gather(const Case& c, int64_t index, Trace* trace) {
   return value;
 }
 
-void Round(Value& v, const Channel&) { v.SetReal(RoundNearestEven(v.number)); }
 void ClampAndCast(Value& v, const Channel& c) {
   const bool nan = v.number != v.number;
   v.SetInt(static_cast<int64_t>(
@@ -74,7 +73,7 @@ std::vector<Step> Steps(const Case& c) {
     steps.insert(
         steps.end(),
         {{Stage::kScale, "divided by scale {scale}", step::DivideByScale},
-         {Stage::kRound, "round half to even", Round, Rise::kAlways},
+         {Stage::kRound, "round half to even", step::RoundEven},
          {Stage::kZeroPoint, "+ zero point {zero_point}", step::AddZeroPointFloat},
          {Stage::kClamp, "clamp to {low}..{high}, NaN to {high}", ClampAndCast, Rise::kAlways}});
   }

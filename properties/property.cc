@@ -139,10 +139,11 @@ namespace {
 void JudgeBy(const std::vector<const Property*>& properties, const Case& c, MemoSubject& subject,
              const Told& told, std::optional<uint64_t> drawn) {
   const Burst burst;
-  if (properties.size() == 1) drawn.reset();
+  const bool in_turn = drawn.has_value() && properties.size() > 1;
+  const uint64_t seed = drawn.value_or(0);
   for (const Property* property : properties) {
     const auto one_in = static_cast<uint64_t>(OneIn(*property));
-    if (drawn && one_in > 1 && MixSeed(*drawn, property->turn_number) % one_in != 0) continue;
+    if (in_turn && one_in > 1 && MixSeed(seed, property->turn_number) % one_in != 0) continue;
     if (!told(*property, Judge(*property, c, subject))) return;
   }
 }

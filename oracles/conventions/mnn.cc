@@ -57,7 +57,7 @@ std::vector<Convention> MnnConventions() {
   definition.source = "MNN 3.6.1 source/backend/cpu/x86_x64/sse, _SSE_MNNFloat2Int8";
   definition.satisfies = {"row_independence", "column_independence",
                           "per_channel_equals_per_tensor", "is_monotone"};
-  definition.variations = {"V2", "V4", "V17"};
+  definition.variations = {"V2", "V17", "V44"};
   definition.ops = {Op::kQuantize};
   definition.cannot_run = CannotRun;
   definition.channel = ChannelOf;

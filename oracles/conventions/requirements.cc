@@ -31,7 +31,7 @@ std::string ZeroPointsAreCodes(const Case& c) {
   if (HasSums(c) && !inside(c.w_q, c.w.dtype())) {
     return "weight zero point must be a code of the weight type";
   }
-  if (HasTwoOperands(c.op) && !inside(c.w_q, c.w.dtype())) {
+  if ((HasTwoOperands(c.op) || c.op == Op::kConcat) && !inside(c.w_q, c.w.dtype())) {
     return "b zero point must be a code of the b type";
   }
   return "";

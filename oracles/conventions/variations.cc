@@ -110,6 +110,11 @@ double ZeroPointBeforeRounding(const Facts& f) {
   return (terms + ZeroPoint(f)) * 16 * kHalfUlp + kTie;
 }
 
+// Half and the float32 next to it, 0.49999997, add up to 1.
+double HalfAdded(const Facts& f) {
+  return f.c->op == Op::kQuantize ? f.terms * 2 * kHalfUlp + kTie : 0;
+}
+
 double Tie(const Facts& f) { return f.c->out_dtype == DType::kF32 ? 0 : kTie; }
 
 // The products of one output that a kernel adds in 16 bits.
@@ -532,7 +537,7 @@ struct Entry {
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 43> kEntries{{
+constexpr std::array<Entry, 44> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales, or of the sum and the scale "
       "of x, is no normal float32"},
@@ -679,6 +684,10 @@ constexpr std::array<Entry, 43> kEntries{{
       "shift are made",
       "2^-20 of the codes, zero points and bias, of sums times these over 255, and 0.003"},
      RangeShift},
+    {{"V44", "half added in float32",
+      "half is added to a float32 quotient, then the fraction is cut",
+      "ties, and 2^-23 of the value"},
+     HalfAdded},
 }};
 
 constexpr auto kVariations = [] {

@@ -387,14 +387,14 @@ void AddSums(std::vector<Cause>& rows) {
                            own, other, what, other),
                [keep, of_x](SumSteps& steps, const Case&) {
                  steps.add_differences = [keep, of_x](const SumTerms& t) {
-                   __int128 sum = 0, differences = 0;
+                   __int128 sum = 0, all = 0;
                    for (size_t k = 0; k < t.x.size(); ++k) {
                      const __int128 difference =
                          of_x ? Difference(t.x[k], t.zx) : Difference(t.w[k], t.zw);
                      sum = keep(sum + difference * (of_x ? t.w[k] : t.x[k]));
-                     differences += difference;
+                     all += difference;
                    }
-                   return sum - differences * (of_x ? t.zw : t.zx);
+                   return sum - all * (of_x ? t.zw : t.zx);
                  };
                });
       rows.back().bits = Cause::kBitsOfRare;

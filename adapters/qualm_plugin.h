@@ -241,6 +241,16 @@ typedef struct qualm_problem {
    * QUALM_UNSUPPORTED to others. Not in the first headers of version 1. */
   int32_t rounding;
   int32_t overflow;
+  /* linear, of a plugin that has w_formats, else NULL and 0: the rows of w and of x as llama.cpp
+   * stores them, one behind the other, each filled up to whole super-blocks with terms that add
+   * nothing. x is q8_0 (of q8_0, q4_0, q5_0, iq4_nl, mxfp4), q8_1 (of q4_1, q5_1) or q8_K. w_packed
+   * lies at a multiple of 2 bytes, x_packed of 4. Not in the first headers of version 1. */
+  const char* w_format;
+  const void* w_packed;
+  const void* x_packed;
+  int64_t w_row_bytes;
+  int64_t x_row_bytes;
+  int64_t k_packed; /* terms of a row that is filled up */
 } qualm_problem;
 
 /* What a plugin can do beyond the plain case: bits of qualm_capability.features. */
@@ -310,6 +320,11 @@ typedef struct qualm_capability {
    * "x_scale 1e-6 1e3; K 16 4096; shape 1x1000x2048"; at most 2000 bytes; NULL: all. Not in the
    * first headers. */
   const char* domain;
+  /* linear: the formats of llama.cpp that it takes, between spaces: "q4_0 q8_0 q4_k"
+   * (docs/blocks.md lists them). It is asked with weights and activations in their blocks alone, s8
+   * x and f32 y, whatever the types and granularities above say. NULL: none. Not in the first
+   * headers. */
+  const char* w_formats;
 } qualm_capability;
 
 /* What the shared object exports. Strings are UTF-8, at most 200 bytes (contract: 2000), and live

@@ -108,6 +108,10 @@ struct WeightFormat {
   int32_t blocks() const { return super_block / block; }
 };
 
+constexpr std::string_view NameOfActivations(const WeightFormat& format) {
+  return kActivationNames.at(static_cast<size_t>(format.x));
+}
+
 // Numbers that are multiples of one f16.
 struct Multiples {
   float unit = 0;
@@ -290,9 +294,10 @@ inline constexpr WeightFormat kQ6K{.name = "q6_k",
                                    .x = BlockActivations::kQ8K,
                                    .parts = internal::kPartsOfQ6K};
 
+inline constexpr std::array<const WeightFormat*, 12> kWeightFormats{
+    &kQ8_0, &kQ4_0, &kQ5_0, &kIq4Nl, &kMxfp4, &kQ4_1, &kQ5_1, &kQ2K, &kQ3K, &kQ4K, &kQ5K, &kQ6K};
 // Those that a subject of ggml has by name: no type of codes tells them.
-inline constexpr std::array<const WeightFormat*, 10> kNamedFormats{
-    &kQ5_0, &kIq4Nl, &kMxfp4, &kQ4_1, &kQ5_1, &kQ2K, &kQ3K, &kQ4K, &kQ5K, &kQ6K};
+inline constexpr std::span kNamedFormats = std::span(kWeightFormats).subspan(2);
 
 }  // namespace qualm
 

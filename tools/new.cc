@@ -17,6 +17,7 @@
 #include "core/op.h"
 #include "core/status.h"
 #include "core/types.h"
+#include "core/weight_formats.h"
 #include "tools/command.h"
 #include "tools/ops.h"
 
@@ -26,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string what, name, op = "linear", dtype, language = "c++";
+  std::string what, name, op = "linear", dtype, format, language = "c++";
 };
 
 // What somebody who writes a kernel has to know of a layout: shapes, and sizes by the tensors.
@@ -150,6 +151,20 @@ std::string Sizes(Op op, const Shape& shape, const Types& types, bool is_c) {
   if (row.cast) text += "  const int32_t rounding = p.rounding, overflow = p.overflow;\n";
   text.pop_back();
   return text;
+}
+
+// The same of a product of blocks as llama.cpp stores them, whose rows are bytes.
+std::string SizesInBlocks(const WeightFormat& format, bool is_c) {
+  const auto cast = [&](const char* type, const char* of) {
+    return is_c ? fmt::format("({}){}", type, of) : fmt::format("static_cast<{}>({})", type, of);
+  };
+  return fmt::format(
+      "  const int64_t M = p.y->dims[0], N = p.y->dims[1], K = p.k_packed;\n"
+      "  const uint8_t* w = {}; /* N rows of {}, p.w_row_bytes each */\n"
+      "  const uint8_t* x = {}; /* M rows of {}, p.x_row_bytes each */\n"
+      "  float* y = {};",
+      cast("const uint8_t*", "p.w_packed"), format.name, cast("const uint8_t*", "p.x_packed"),
+      NameOfActivations(format), cast("float*", "p.y->data"));
 }
 
 // Which zero points are asked for: those of weights of a signed type are 0 in most libraries.
@@ -283,9 +298,23 @@ void RequireName(const std::string& name) {
   }
 }
 
+// nullptr where none is asked for.
+const WeightFormat* FormatOf(const Options& options) {
+  if (options.format.empty()) return nullptr;
+  if (options.what == "python" || options.op != "linear" || !options.dtype.empty())
+    throw InputError("--format: is for linear of a plugin, and without --dtype");
+  const auto* const format = std::ranges::find(kWeightFormats, options.format, &WeightFormat::name);
+  if (format != kWeightFormats.end()) return *format;
+  std::vector<std::string_view> names;
+  for (const WeightFormat* each : kWeightFormats) names.push_back(each->name);
+  throw InputError(
+      fmt::format("--format: is '{}', expected one of {}", options.format, fmt::join(names, ", ")));
+}
+
 int RunNew(const Options& options) {
   const Op op = OpNamed(options.op, "--op");
   const bool is_python = options.what == "python";
+  const WeightFormat* const format = FormatOf(options);
   if (op == Op::kChooseQParams) {
     throw InputError("--op: choose_qparams is no operation of kernels, expected another");
   }
@@ -300,6 +329,9 @@ int RunNew(const Options& options) {
   std::string shapes = typed("x", types.x, shape.x);
   if (HasW(op)) shapes += ", " + typed("w", types.w, shape.w);
   shapes += " -> " + typed("y", types.y, shape.y);
+  if (format != nullptr)
+    shapes = fmt::format("x [M,K] in {}, w [N,K] in {} -> y f32 [M,N]", NameOfActivations(*format),
+                         format->name);
   const std::string source = options.name + (is_c ? ".c" : ".cc");
   const Words words{
       {"NAME", options.name},
@@ -310,9 +342,17 @@ int RunNew(const Options& options) {
       {"STANDARD", is_c ? "set(CMAKE_C_STANDARD 11)" : "set(CMAKE_CXX_STANDARD 17)"},
       {"SOURCE", source},
       {"SHAPES", shapes},
-      {"SIZES", is_python ? SizesInPython(op, types) : Sizes(op, shape, types, is_c)},
+      {"SIZES", format != nullptr ? SizesInBlocks(*format, is_c)
+                : is_python       ? SizesInPython(op, types)
+                                  : Sizes(op, shape, types, is_c)},
       {"TYPES", TypesInPython(op, types)},
-      {"LIMITS", Limits(op, types)},
+      {"LIMITS", format != nullptr ? fmt::format("  limits.w_formats = \"{}\";", format->name)
+                                   : Limits(op, types)},
+      // A float sum rounds in the mode of its caller.
+      {"SKIP", format != nullptr ? " --skip environment" : ""},
+      {"CONTRACT", format == nullptr       ? "exact"
+                   : format->offsets_apart ? "sum+offsets"
+                                           : "sum"},
       {"CAN", IsFloatX(op, types.x) ? "QUALM_CAN_FLOAT_X" : "0"},
       {"FEATURES", Features(op,
                             is_python ? "#   "
@@ -370,6 +410,8 @@ void AddNew(CLI::App& app, Run* run) {
   verb.Text("--op", options->op, "the operation of its first kernel; linear if not given");
   verb.Text("--dtype", options->dtype,
             "element types of x, of weights if there are some, and of y: u8s8s32");
+  verb.Text("--format", options->format,
+            "linear of weights in blocks as llama.cpp stores them: q4_0, q4_k, ...");
   verb.Text("--language", options->language, "of a plugin: c or c++").OneOf({"c", "c++"});
   verb.Does([options] { return RunNew(*options); });
 }

@@ -34,9 +34,10 @@ class New : public QualmTest {
   }
 
   // Puts `kernel` in the place of the lines that refuse, builds as the verb says, and tests.
-  Ran Filled(const std::string& name, const std::string& language, const std::string& kernel) {
+  Ran Filled(const std::string& name, const std::string& language, const std::string& kernel,
+             const std::string& format = "") {
     const std::string file = name + "/" + name + (language == "c" ? ".c" : ".cc");
-    const Ran made = Qualm(0, {"new", "plugin", name, "--language", language});
+    const Ran made = Qualm(0, {"new", "plugin", name, "--language", language, "--format", format});
     std::string source = Read(file);
     const size_t from = source.find(language == "c" ? "  error = " : "  throw ");
     const size_t to = source.find("\n}\n", from);
@@ -80,6 +81,45 @@ TEST_F(New, AKernelThatIsFilledInIsJudged) {
   }
 }
 
+constexpr const char* kDotOfBlocks =
+    "  for (int64_t m = 0; m < M; ++m) {\n"
+    "    for (int64_t n = 0; n < N; ++n) {\n"
+    "      float sum = 0;\n"
+    "      for (int64_t block = 0; block < K / 32; ++block) {\n"
+    "        const uint8_t* a = w + n * p.w_row_bytes + 18 * block;\n"
+    "        const uint8_t* b = x + m * p.x_row_bytes + 34 * block;\n"
+    "        int dot = 0;\n"
+    "        for (int i = 0; i < 32; ++i)\n"
+    "          dot += ((i < 16 ? a[2 + i] & 15 : a[i - 14] >> 4) - 8) * (int8_t)b[2 + i];\n"
+    "        _Float16 scale_of_w, scale_of_x;\n"
+    "        __builtin_memcpy(&scale_of_w, a, 2);\n"
+    "        __builtin_memcpy(&scale_of_x, b, 2);\n"
+    "        sum += (float)scale_of_w * (float)scale_of_x * (float)dot;\n"
+    "      }\n"
+    "      y[m * N + n] = sum;\n"
+    "    }\n"
+    "  }\n";
+
+TEST_F(New, AKernelOfBlocksIsJudgedOnTheBytesOfItsFormat) {
+  const std::string has_half = "echo '_Float16 f;' | ";
+  if (Shell(has_half + "cc -xc -fsyntax-only - && " + has_half + "c++ -xc++ -fsyntax-only -")
+          .status != 0)
+    GTEST_SKIP() << "the compiler has no _Float16";
+  for (const std::string language : {"c", "c++"}) {
+    const std::string name = language == "c" ? "blocks_in_c" : "blocks_in_cpp";
+    const std::string end = language == "c" ? "  return QUALM_OK;\n" : "";
+    const Ran good = Filled(name, language, kDotOfBlocks + end, "q4_0");
+    EXPECT_EQ(good.status, 0) << good.out << good.err;
+    std::string beyond = kDotOfBlocks;
+    beyond.replace(beyond.find("block < K / 32"), 14, "block <= K / 32");
+    const Ran bad = Filled(name + "_bad", language, beyond + end, "q4_0");
+    EXPECT_NE(bad.status, 0);
+    EXPECT_TRUE(Has(bad.out, "past the end of w_packed") ||
+                Has(bad.out, "past the end of x_packed"))
+        << bad.out << bad.err;
+  }
+}
+
 // An empty project is not OK: nothing was judged.
 TEST_F(New, AnEmptyProjectSaysWhatIsMissing) {
   const Ran empty =
@@ -102,6 +142,10 @@ TEST_F(New, WrongWordsGetOneLine) {
   ExpectBadInput({"new", "plugin", "x", "--dtype", "u8s8s32f32"}, "--dtype: is 'u8s8s32f32', ");
   ExpectBadInput({"new", "python", "x", "--op", "choose_qparams"}, "--op: choose_qparams is no ");
   ExpectBadInput({"new", "library", "x"}, "WHAT: ");
+  ExpectBadInput({"new", "plugin", "x", "--format", "q9"},
+                 "--format: is 'q9', expected one of q8_0");
+  ExpectBadInput({"new", "plugin", "x", "--format", "q4_0", "--op", "add"},
+                 "--format: is for linear of a plugin");
   EXPECT_FALSE(fs::exists(folder() / "x"));
   Qualm(0, {"new", "plugin", "x", "--dtype", "s8s4f32"});
   EXPECT_TRUE(Has(Read("x/x.cc"), "x s8 [M,K], w s4 [N,K] -> y f32 [M,N]"));

@@ -486,6 +486,7 @@ const qualm_capability* Capability(int32_t op) {
   linear.alignment_bytes = Is("capability-alignment") ? 3 : Is("need-alignment") ? 64 : 0;
   static const std::string long_domain(2001, ' ');
   if (Is("domain") || Is("domain-beyond")) linear.domain = "x_scale 0.5 2; K 1 64";
+  if (Is("format")) linear.w_formats = "q4_0 q9_9";
   if (Is("domain-of-2001")) linear.domain = long_domain.c_str();
   if (Is("domain-beyond")) linear.size = offsetof(qualm_capability, domain);
   // As a header of the future may have it, with an element type and a feature of its own.

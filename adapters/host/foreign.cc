@@ -111,7 +111,13 @@ std::string ForeignSubject::CannotRun(const Case& c) const {
   if (std::string why = GivenUp(name_); !why.empty()) return why;
   if (std::string why = CannotSend(c); !why.empty()) return why;
   const std::string why = OutsideLimits(*limits, c);
-  return why.empty() ? "" : info().name + " does not offer " + why;
+  if (!why.empty()) return info().name + " does not offer " + why;
+  return limits->w_formats != 0 ? WhyNotInFormats(limits->w_formats, c) : "";
+}
+
+Case ForeignSubject::Inside(const Case& c) const {
+  const std::optional<PluginLimits>& limits = info().limits[static_cast<size_t>(c.op)];
+  return limits && limits->w_formats != 0 ? InsideFormats(limits->w_formats, c) : c;
 }
 
 Outcome ForeignSubject::Run(const Case& c, const RunContext& context) {

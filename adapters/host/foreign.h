@@ -38,6 +38,7 @@ class ForeignSubject : public BasicSubject, public DeclaredDomain {
  public:
   std::string_view name() const override { return name_; }
   std::string CannotRun(const Case& c) const override;
+  Case Inside(const Case& c) const override;
   bool Offers(Op op) const override { return info().limits[static_cast<size_t>(op)].has_value(); }
   Outcome Run(const Case& c, const RunContext& context) override;
   std::string InstructionSet() const override;

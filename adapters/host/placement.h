@@ -59,6 +59,8 @@ class Placement {
     kMultiplier,
     kBias,
     kBiasI32,
+    kWPacked,
+    kXPacked,
     kInputs,
     kY = kInputs,
     kAcc,
@@ -71,9 +73,9 @@ class Placement {
   void Lay(const Case& c, const RunContext& context, BufferNeeds needs);
   // Lays one list of parameters, which must stay as it is until Inspect, in a buffer of its own.
   template <class T>
-  const T* LayList(Slot slot, const std::vector<T>& list) {
+  const T* LayList(Slot slot, const std::vector<T>& list, size_t alignment = sizeof(T)) {
     return reinterpret_cast<const T*>(
-        LayInput(slot, list.size() * sizeof(T), sizeof(T), list.data()));
+        LayInput(slot, list.size() * sizeof(T), alignment, list.data()));
   }
   // Lays s32 sums, shaped like y and dense, to be written by the kernel.
   void LayAcc();

@@ -149,26 +149,43 @@ constexpr size_t kFirstPluginBytes = offsetof(qualm_plugin, last_error) + sizeof
 constexpr size_t kFirstCapabilityBytes =
     offsetof(qualm_capability, alignment_bytes) + sizeof(int32_t);
 
+// Linear of these formats, and of nothing else.
+void TakeFormats(PluginLimits& limits, const char* names, const std::string& of) {
+  const std::optional<FormatSet> formats =
+      FormatsNamed(std::string_view(names, strnlen(names, kPluginTextBytesMax)));
+  if (!formats || *formats == 0)
+    Reject(of + "w_formats is '" + TextOf(names) + "', expected names between spaces of " +
+           AllFormatNames());
+  limits.w_formats = *formats;
+  limits.x_dtypes = QUALM_TYPE_BIT(QUALM_S8);
+  limits.w_dtypes = TypesOf(*formats);
+  limits.out_dtypes = QUALM_TYPE_BIT(QUALM_F32);
+  limits.features |= QUALM_CAN_PER_CHANNEL | QUALM_CAN_PER_BLOCK | QUALM_CAN_X_PER_BLOCK;
+  limits.w_zero_point_min = INT32_MIN;
+  limits.w_zero_point_max = INT32_MAX;
+}
+
 PluginLimits ReadLimits(Op op, const qualm_capability& filled) {
   const std::string of = "capability of " + std::string(Name(op)) + ": ";
   const qualm_capability c = Read(filled, kFirstCapabilityBytes, of);
-  const PluginLimits limits{.x_dtypes = c.x_dtypes,
-                            .w_dtypes = c.w_dtypes,
-                            .out_dtypes = c.out_dtypes,
-                            .features = c.features,
-                            .m_max = c.m_max,
-                            .n_max = c.n_max,
-                            .k_max = c.k_max,
-                            .n_multiple = c.n_multiple,
-                            .k_multiple = c.k_multiple,
-                            .x_zero_point_min = c.x_zero_point_min,
-                            .x_zero_point_max = c.x_zero_point_max,
-                            .w_zero_point_min = c.w_zero_point_min,
-                            .w_zero_point_max = c.w_zero_point_max,
-                            .out_zero_point_min = c.out_zero_point_min,
-                            .out_zero_point_max = c.out_zero_point_max,
-                            .read_slack_bytes = c.read_slack_bytes,
-                            .alignment_bytes = c.alignment_bytes};
+  PluginLimits limits{.x_dtypes = c.x_dtypes,
+                      .w_dtypes = c.w_dtypes,
+                      .out_dtypes = c.out_dtypes,
+                      .features = c.features,
+                      .m_max = c.m_max,
+                      .n_max = c.n_max,
+                      .k_max = c.k_max,
+                      .n_multiple = c.n_multiple,
+                      .k_multiple = c.k_multiple,
+                      .x_zero_point_min = c.x_zero_point_min,
+                      .x_zero_point_max = c.x_zero_point_max,
+                      .w_zero_point_min = c.w_zero_point_min,
+                      .w_zero_point_max = c.w_zero_point_max,
+                      .out_zero_point_min = c.out_zero_point_min,
+                      .out_zero_point_max = c.out_zero_point_max,
+                      .read_slack_bytes = c.read_slack_bytes,
+                      .alignment_bytes = c.alignment_bytes};
+  if (op == Op::kLinear && c.w_formats != nullptr) TakeFormats(limits, c.w_formats, of);
   if (std::string wrong = WrongLimits(limits); !wrong.empty()) Reject(of + wrong);
   return limits;
 }
@@ -230,6 +247,8 @@ constexpr std::array<BufferName, Placement::kSlots> kSlotNames{{{"x"},
                                                                 {"multiplier"},
                                                                 {"bias"},
                                                                 {"bias_i32"},
+                                                                {"w_packed"},
+                                                                {"x_packed"},
                                                                 {"y"},
                                                                 {"acc"}}};
 
@@ -363,6 +382,17 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   problem.threads = context.threads > 1 ? context.threads : 0;
   problem.out_min = c.out_min;
   problem.out_max = c.out_max;
+  if (limits.w_formats != 0) {
+    const WeightFormat& format = FormatFor(limits.w_formats, c);
+    w_packed_ = PackedWeights(format, c);
+    x_packed_ = PackedActivations(format, c);
+    problem.w_format = format.name.data();
+    problem.w_packed = placement_.LayList(Placement::kWPacked, w_packed_.bytes, 2);
+    problem.x_packed = placement_.LayList(Placement::kXPacked, x_packed_.bytes, 4);
+    problem.w_row_bytes = w_packed_.row_bytes;
+    problem.x_row_bytes = x_packed_.row_bytes;
+    problem.k_packed = PackedDepth(format, c.K);
+  }
   // Of weights in blocks there is no accumulator of all terms.
   if (context.want_acc && HasSums(c) && c.w_block == 0 && (limits.features & QUALM_CAN_ACC) != 0) {
     placement_.LayAcc();

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "adapters/host/block_formats.h"
 #include "core/case.h"
 #include "core/io/pipe_json.h"
 #include "core/subject.h"
@@ -36,6 +37,7 @@ struct PluginLimits {
   int32_t out_zero_point_max = 0;
   int32_t read_slack_bytes = 0;
   int32_t alignment_bytes = 0;
+  FormatSet w_formats = 0;
 };
 
 // Every case that can be told at all.

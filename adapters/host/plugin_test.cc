@@ -795,8 +795,11 @@ TEST(Plugin, WhatIsNoPluginIsTurnedAwayWithASentence) {
   expect(Broken("capability-huge"), "capability of linear: size is 4097");
   expect(Broken("capability-alignment"), "alignment_bytes is 3");
   expect(Broken("newer-asks"),
-         "capability of linear: byte 104 is not 0: it was built with a newer");
+         "capability of linear: byte 112 is not 0: it was built with a newer");
   expect(Broken("domain-of-2001"), "capability of linear: domain has more than 2000 bytes");
+  expect(Broken("format"),
+         "capability of linear: w_formats is 'q4_0 q9_9', expected names "
+         "between spaces of q8_0, q4_0, ");
   expect(Broken("entry-null"), "returned NULL");
   expect(Broken("entry-wild"), "crashed while it was loaded: killed by SIGSEGV");
   expect(Broken("entry-exit"), "exit status 5");

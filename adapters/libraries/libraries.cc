@@ -30,34 +30,28 @@ constexpr std::string_view kFbgemmAcc16 = "qualm_fbgemm_acc16.so";
 // For each processor that ggml is built for, and each format that the type of the weights does not
 // tell: its kernel, and its twin in plain C.
 std::vector<LibraryName> GgmlNames() {
-  struct Named {
-    std::string name;
-    const WeightFormat* format;
-  };
-  static const std::vector<Named> all = [] {
-    std::vector<const WeightFormat*> formats{nullptr};
-    formats.insert(formats.end(), kNamedFormats.begin(), kNamedFormats.end());
-    std::vector<Named> list;
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> formats{""};
+    for (const WeightFormat* format : kNamedFormats)
+      formats.push_back("+" + std::string(format->name));
+    std::vector<std::string> list;
     for (const char* set :
          {"alderlake", "cannonlake", "cascadelake", "cooperlake", "haswell", "icelake", "ivybridge",
           "piledriver", "sandybridge", "sapphirerapids", "skylakex", "sse42", "x64", "zen4"}) {
-      for (const WeightFormat* format : formats) {
-        const std::string of = format == nullptr ? "" : "+" + std::string(format->name);
+      for (const std::string& format : formats) {
         for (const char* kernels : {"", "+generic"})
-          list.push_back({std::string("ggml@") + set + of + kernels, format});
+          list.push_back(std::string("ggml@") + set + format + kernels);
       }
     }
     return list;
   }();
   std::vector<LibraryName> names;
-  for (const auto& [text, format] : all) {
+  for (const std::string& text : all) {
     const std::string_view value = std::string_view(text).substr(text.find('@') + 1);
     names.push_back({.name = text,
                      .option = "qualm_ggml.so",
                      .instruction_set = value.substr(0, value.find('+')),
-                     .environment = {{"QUALM_GGML", value}},
-                     .cannot_run = std::bind_front(WhyNotInGgml, format)});
-    if (format != nullptr) names.back().inside = std::bind_front(InsideGgml, std::cref(*format));
+                     .environment = {{"QUALM_GGML", value}}});
   }
   return names;
 }
@@ -294,19 +288,15 @@ class Limited : public Base {
  public:
   template <class Options>
   Limited(const LibraryName& name, Options options)
-      : Base(std::string(name.name), std::move(options)),
-        cannot_run_(name.cannot_run),
-        inside_(name.inside) {}
+      : Base(std::string(name.name), std::move(options)), cannot_run_(name.cannot_run) {}
 
   std::string CannotRun(const Case& c) const override {
     std::string why = Base::CannotRun(c);
     return why.empty() && cannot_run_ ? cannot_run_(c) : why;
   }
-  Case Inside(const Case& c) const override { return inside_ ? inside_(c) : Base::Inside(c); }
 
  private:
   std::function<std::string(const Case& c)> cannot_run_;
-  std::function<Case(const Case& c)> inside_;
 };
 
 std::unique_ptr<ForeignSubject> Start(const Library& library, const LibraryName& name) {

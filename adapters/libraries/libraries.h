@@ -32,8 +32,6 @@ struct LibraryName {
   std::string_view processor = {};
   // Why the library cannot run the case, "" if it can: for limits that no capability can state.
   std::function<std::string(const Case& c)> cannot_run = nullptr;
-  // The nearest case whose tensors the library can store (Subject::Inside).
-  std::function<Case(const Case& c)> inside = nullptr;
 };
 
 struct Library {
@@ -91,14 +89,9 @@ PipeOptions OnnxruntimeChild(const LibraryName& name);
 // Of MatMulNBits at accuracy level 4.
 std::string WhyNotAtLevel4(const Case& c);
 
-// ggml, in a worker (ggml_plugin.cc): where its shared objects are, and which cases it has. Without
-// a format the type of the weights tells it: q8_0 or q4_0.
+// ggml, in a worker (ggml_plugin.cc): where its shared objects are.
 std::string WhyNoGgml();
 EnvironmentChanges GgmlEnvironment();
-std::string WhyNotInGgml(const WeightFormat* format, const Case& c);
-// The case with weights of the format: each the nearest of its codes, after the largest of all has
-// become as large as they are, where some are none; zero points and scales those of the format.
-Case InsideGgml(const WeightFormat& format, const Case& c);
 
 // Whole models (core/io/model_runtime.h) on the Python packages of ONNX Runtime and LiteRT, in
 // NAME_models.py.

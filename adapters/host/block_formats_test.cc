@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which cases the formats of ggml have, and what a drawn case becomes. Needs nothing of ggml.
+#include "adapters/host/block_formats.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "adapters/libraries/libraries.h"
 #include "core/rng.h"
 
 namespace qualm {
@@ -42,7 +44,7 @@ std::set<int32_t> CodesOf(const WeightFormat& format) {
   return codes;
 }
 
-TEST(GgmlFormats, DrawnCasesAreBroughtAmongTheirCodes) {
+TEST(BlockFormats, DrawnCasesAreBroughtAmongTheirCodes) {
   Rng rng(1);
   for (const WeightFormat* format : kNamedFormats) {
     SCOPED_TRACE(format->name);
@@ -52,11 +54,11 @@ TEST(GgmlFormats, DrawnCasesAreBroughtAmongTheirCodes) {
     for (int i = 0; i < 40; ++i) {
       const Case drawn = DrawnCase(DType::kS8, 0, rng);
       ASSERT_EQ(Validate(drawn), "");
-      ASSERT_NE(WhyNotInGgml(format, drawn), "");
-      const Case c = InsideGgml(*format, drawn);
+      ASSERT_NE(WhyNotInFormat(*format, drawn), "");
+      const Case c = InsideFormat(*format, drawn);
       EXPECT_EQ(Validate(c), "");
-      EXPECT_EQ(WhyNotInGgml(format, c), "");
-      EXPECT_EQ(InsideGgml(*format, c), c) << "a case of the format stays as it is";
+      EXPECT_EQ(WhyNotInFormat(*format, c), "");
+      EXPECT_EQ(InsideFormat(*format, c), c) << "a case of the format stays as it is";
       EXPECT_TRUE(format->x != BlockActivations::kQ8_0 || c.x == drawn.x);
       for (int64_t k = 0; k < c.w.size(); ++k) met.insert(c.w.IntAt(k));
       zero_points.insert(c.w_q.zero_point.begin(), c.w_q.zero_point.end());
@@ -70,7 +72,7 @@ TEST(GgmlFormats, DrawnCasesAreBroughtAmongTheirCodes) {
   }
 }
 
-TEST(GgmlFormats, ScalesAreMultiplesOfOneHalf) {
+TEST(BlockFormats, ScalesAreMultiplesOfOneHalf) {
   const auto times = [](const std::vector<double>& numbers, int32_t most) {
     return MultiplesOf(numbers, most).value_or(Multiples{-1, {}});
   };
@@ -88,12 +90,12 @@ TEST(GgmlFormats, ScalesAreMultiplesOfOneHalf) {
   EXPECT_EQ(times({1, 1 + 0x1p-20}, 63).unit, -1);
 }
 
-TEST(GgmlFormats, OfSuperBlocksSaysWhatItCannotStore) {
+TEST(BlockFormats, OfSuperBlocksSaysWhatItCannotStore) {
   Rng rng(4);
-  Case c = InsideGgml(kQ4K, DrawnCase(DType::kU4, 8, rng));
+  Case c = InsideFormat(kQ4K, DrawnCase(DType::kU4, 8, rng));
   c.w_q = {std::vector(c.w_q.scale.size(), 1.0f), std::vector(c.w_q.scale.size(), 63)};
   c.x_q.scale = std::vector(c.x_q.scale.size(), 0x1.234568p-10f);
-  const auto why = [&](const WeightFormat& format) { return WhyNotInGgml(&format, c); };
+  const auto why = [&](const WeightFormat& format) { return WhyNotInFormat(format, c); };
   EXPECT_EQ(why(kQ4K), "");
   c.w_q.scale[0] = 63;
   EXPECT_EQ(why(kQ4K), "") << "minima are 63 times 63 and 63";
@@ -109,7 +111,7 @@ TEST(GgmlFormats, OfSuperBlocksSaysWhatItCannotStore) {
   c.x_q.scale = std::vector(c.x_q.scale.size(), 0x1p-101f);
   EXPECT_EQ(why(kQ4K), "ggml's q8_K is asked with scales from 2^-100");
   EXPECT_EQ(why(kQ4_1), "ggml's scales of x are f16");
-  c = InsideGgml(kQ3K, DrawnCase(DType::kS8, 0, rng));
+  c = InsideFormat(kQ3K, DrawnCase(DType::kS8, 0, rng));
   c.w.SetInt(0, 4);
   c.w.SetInt(15, 3);
   EXPECT_EQ(why(kQ3K), "");
@@ -118,46 +120,91 @@ TEST(GgmlFormats, OfSuperBlocksSaysWhatItCannotStore) {
   c.w.SetInt(15, 5);
   EXPECT_EQ(why(kQ3K), "ggml's q3_k has 9 codes of s8, from -4 to 4");
   EXPECT_EQ(why(kQ4K), "ggml multiplies blocks of 32 by blocks of 32");
-  c = InsideGgml(kQ4_1, DrawnCase(DType::kU4, 8, rng));
+  c = InsideFormat(kQ4_1, DrawnCase(DType::kU4, 8, rng));
   for (int64_t k = 0; k < 32; ++k) c.x.SetInt(k, 127);
   c.x_q.scale.front() = 0x1.44p0f;
   EXPECT_EQ(why(kQ4_1), "ggml's q8_1 has a scale times the sum of the codes that an f16 holds");
 }
 
-TEST(GgmlFormats, NumbersThatAFormatHasStay) {
+TEST(BlockFormats, NumbersThatAFormatHasStay) {
   Rng rng(2);
   const Case nibbles = DrawnCase(DType::kU4, 8, rng);
-  const Case c = InsideGgml(kQ5_0, nibbles);
+  const Case c = InsideFormat(kQ5_0, nibbles);
   EXPECT_EQ(c.w.dtype(), DType::kS8);
   for (int64_t i = 0; i < c.w.size(); ++i) EXPECT_EQ(c.w.IntAt(i), nibbles.w.IntAt(i) - 8);
   // 0.75 is no power of two.
   EXPECT_EQ(c.w_q.scale, nibbles.w_q.scale);
-  EXPECT_EQ(InsideGgml(kMxfp4, nibbles).w_q.scale, std::vector(6, 0.5f));
+  EXPECT_EQ(InsideFormat(kMxfp4, nibbles).w_q.scale, std::vector(6, 0.5f));
 }
 
-TEST(GgmlFormats, SaysWhatItCannotStore) {
+TEST(BlockFormats, SaysWhatItCannotStore) {
   Rng rng(3);
   const Case nibbles = DrawnCase(DType::kU4, 8, rng);
-  Case c = InsideGgml(kMxfp4, nibbles);
-  const auto why = [&](const WeightFormat* format) { return WhyNotInGgml(format, c); };
+  Case c = InsideFormat(kMxfp4, nibbles);
+  const auto why = [&](const WeightFormat& format) { return WhyNotInFormat(format, c); };
   for (const float scale : {0x1p-128f, 0x1p126f}) {
     c.w_q.scale[1] = scale;
-    EXPECT_EQ(why(&kMxfp4), "");
-    EXPECT_EQ(why(&kQ5_0), "ggml's scales are f16");
+    EXPECT_EQ(why(kMxfp4), "");
+    EXPECT_EQ(why(kQ5_0), "ggml's scales are f16");
   }
   for (const float scale : {0x1p-129f, 0x1p127f, 0.75f}) {
     c.w_q.scale[1] = scale;
-    EXPECT_EQ(why(&kMxfp4), "ggml's scales of mxfp4 are powers of two from 2^-128 to 2^126");
+    EXPECT_EQ(why(kMxfp4), "ggml's scales of mxfp4 are powers of two from 2^-128 to 2^126");
   }
   c.w.SetInt(3, 5);
-  EXPECT_EQ(why(&kMxfp4), "ggml's mxfp4 has 16 codes of s8, from -12 to 12");
+  EXPECT_EQ(why(kMxfp4), "ggml's mxfp4 has 16 codes of s8, from -12 to 12");
   c.w_q.zero_point[2] = 1;
-  EXPECT_EQ(why(nullptr), "ggml's zero point of q8_0 is 0");
+  EXPECT_EQ(why(kQ8_0), "ggml's zero point of q8_0 is 0");
   c = nibbles;
-  EXPECT_EQ(why(nullptr), "");
-  EXPECT_EQ(why(&kIq4Nl), "ggml's iq4_nl is asked with s8 weights");
+  EXPECT_EQ(why(kQ4_0), "");
+  EXPECT_EQ(why(kIq4Nl), "ggml's iq4_nl is asked with s8 weights");
   c.x_block = 16;
-  EXPECT_EQ(why(&kIq4Nl), "ggml multiplies blocks of 32 by blocks of 32");
+  EXPECT_EQ(why(kIq4Nl), "ggml multiplies blocks of 32 by blocks of 32");
+}
+
+// The structs of ggml-common.h by hand.
+TEST(BlockFormats, RowsLieAsLlamaCppHasThem) {
+  Rng rng(5);
+  Case c = DrawnCase(DType::kU4, 8, rng);
+  const PackedRows w = PackedWeights(kQ4_0, c), x = PackedActivations(kQ4_0, c);
+  ASSERT_EQ(w.row_bytes, 3 * (2 + 16));
+  ASSERT_EQ(x.row_bytes, 3 * (2 + 32));
+  const auto code = [&](int64_t k) { return k < 70 ? c.w.IntAt(70 + k) : 8; };
+  for (int64_t block = 0; block < 3; ++block) {
+    const uint8_t* const of_w = w.bytes.data() + w.row_bytes + 18 * block;
+    EXPECT_EQ(of_w[0] | of_w[1] << 8, 0x3A00) << "0.75";
+    for (int64_t i = 0; i < 16; ++i)
+      EXPECT_EQ(of_w[2 + i], code(32 * block + i) | code(32 * block + i + 16) << 4);
+    EXPECT_EQ(x.bytes[static_cast<size_t>(34 * block) + 1], 0x38) << "0.5";
+  }
+  c = InsideFormat(kQ4K, DrawnCase(DType::kU4, 8, rng));
+  const PackedRows k = PackedWeights(kQ4K, c);
+  EXPECT_EQ(k.row_bytes, PackedDepth(kQ4K, c.K) / 256 * (2 + 2 + 12 + 128));
+  EXPECT_EQ(PackedActivations(kQ4K, c).row_bytes, PackedDepth(kQ4K, c.K) / 256 * (4 + 256 + 32));
+  // get_scale_min_k4 of the first four blocks: the low six bits of bytes 4 and 8.
+  const double unit = c.w_q.scale[0] / (k.bytes[4] & 63);
+  for (size_t i = 1; i < std::min<size_t>(4, static_cast<size_t>(RowBlocks(c))); ++i)
+    EXPECT_EQ(c.w_q.scale[i], unit * (k.bytes[4 + i] & 63));
+}
+
+TEST(BlockFormats, OfASetTheOneThatStoresTheCase) {
+  Rng rng(6);
+  const FormatSet both = FormatsNamed(" q8_0  q4_0 ").value_or(0);
+  EXPECT_EQ(both, 3u);
+  EXPECT_EQ(FormatsNamed("q8_0,q4_0"), std::nullopt);
+  EXPECT_EQ(FormatsNamed(""), 0u);
+  for (const auto& [dtype, zero_point] : {std::pair{DType::kS8, 0}, {DType::kU4, 8}}) {
+    const Case c = DrawnCase(dtype, zero_point, rng);
+    EXPECT_EQ(WhyNotInFormats(both, c), "");
+    EXPECT_EQ(FormatFor(both, c).dtype, dtype);
+    EXPECT_EQ(InsideFormats(both, c), c);
+  }
+  const Case c = DrawnCase(DType::kS8, 3, rng);
+  EXPECT_EQ(WhyNotInFormats(both, c), "ggml's zero point of q8_0 is 0");
+  EXPECT_EQ(WhyNotInFormats(both, InsideFormats(both, c)), "");
+  const Case nibbles = InsideFormat(kQ4_0, c);
+  EXPECT_EQ(nibbles.w.dtype(), DType::kU4);
+  EXPECT_EQ(WhyNotInFormat(kQ4_0, nibbles), "");
 }
 
 }  // namespace

@@ -37,7 +37,9 @@ class New : public QualmTest {
   Ran Filled(const std::string& name, const std::string& language, const std::string& kernel,
              const std::string& format = "") {
     const std::string file = name + "/" + name + (language == "c" ? ".c" : ".cc");
-    const Ran made = Qualm(0, {"new", "plugin", name, "--language", language, "--format", format});
+    std::vector<std::string> asked{"new", "plugin", name, "--language", language};
+    if (!format.empty()) asked.insert(asked.end(), {"--format", format});
+    const Ran made = Qualm(0, asked);
     std::string source = Read(file);
     const size_t from = source.find(language == "c" ? "  error = " : "  throw ");
     const size_t to = source.find("\n}\n", from);

@@ -261,19 +261,34 @@ bool ScaleOfBlockBeside(Stages& s) {
   });
 }
 
-bool ZeroPointOfFirstBlock(Stages& s) {
+// The same within the row.
+template <auto kQ, int64_t kStep>
+bool ScaleOfBlockBesideInRow(Stages& s) {
   const int64_t blocks = RowBlocks(s.c);
-  return Reindex(s.c.w_q.zero_point, [blocks](int64_t i, int64_t) { return i - i % blocks; });
+  return Reindex((s.c.*kQ).scale, [blocks](int64_t i, int64_t) {
+    const int64_t beside = i % blocks + kStep;
+    return beside < 0 || beside >= blocks ? i : i + kStep;
+  });
 }
+// With one row the one reads the same as the other.
+bool HasOneRow(const Case& c) { return c.N == 1; }
+
+// kList: its scales or zero points.
+template <auto kQ, auto kList>
+bool OfFirstBlock(Stages& s) {
+  const int64_t blocks = RowBlocks(s.c);
+  return Reindex(s.c.*kQ.*kList, [blocks](int64_t i, int64_t) { return i - i % blocks; });
+}
+bool XHasBlocks(const Case& c) { return c.x_block != 0 && c.M > 0 && RowBlocks(c) > 1; }
 
 bool HasShortBlock(const Case& c) { return c.w_block != 0 && c.K % c.w_block != 0; }
 
-// The real values of the weights in the last, shorter block are 0.
-bool DropShortBlock(Stages& s) {
+// The real values of the weights in the last block are 0.
+bool DropLastBlock(Stages& s) {
   Case& c = s.c;
   for (int64_t n = 0; n < c.N; ++n) {
     c.w_q.zero_point[WEntry(c, n, c.K - 1)] = 0;
-    for (int64_t k = c.K - c.K % c.w_block; k < c.K; ++k) c.w.SetInt(n * c.K + k, 0);
+    for (int64_t k = (c.K - 1) / c.w_block * c.w_block; k < c.K; ++k) c.w.SetInt(n * c.K + k, 0);
   }
   return true;
 }
@@ -491,15 +506,21 @@ int64_t NeighboursAsHalves(int64_t k) {
   return k - j + j / 2 + j % 2 * 16;
 }
 int64_t SwappedNeighbours(int64_t k) { return k ^ 1; }
+int64_t SwappedHalves(int64_t k) { return k ^ 16; }
 
-// What would lie beyond the row stays where it is.
+// What would lie beyond the row stays where it is; beyond a row of blocks, which is filled up, are
+// zero points.
 template <int64_t (*kFrom)(int64_t k)>
 bool ReadWeightsFrom(Stages& s) {
   if (s.c.w_block != 0 || HasFloatX(s.c)) {
     const Tensor old = s.c.w;
     for (int64_t i = 0; i < old.size(); ++i) {
       const int64_t from = kFrom(i % s.c.K);
-      if (from < s.c.K) s.c.w.SetInt(i, old.IntAt(i - i % s.c.K + from));
+      if (from < s.c.K) {
+        s.c.w.SetInt(i, old.IntAt(i - i % s.c.K + from));
+      } else if (s.c.w_block != 0) {
+        s.c.w.SetInt(i, s.c.w_q.zero_point[WEntry(s.c, i / s.c.K, i % s.c.K)]);
+      }
     }
     return s.c.w != old;
   }
@@ -1466,12 +1487,34 @@ const Cause kCauses[] = {
     {Stage::kIndex, Kind::kIndex, "scale of the block before",
      "takes the scale of the block of weights before the right one", HasBlocks,
      ScaleOfBlockBeside<-1>, Cause::kBitsOfFamily},
+    {Stage::kIndex, Kind::kIndex, "scale of the block behind in its row",
+     "takes the scale of the block of weights behind the right one, of the last its own", HasBlocks,
+     ScaleOfBlockBesideInRow<&Case::w_q, 1>, Cause::kBitsOfFamily, false, nullptr, false,
+     HasOneRow},
+    {Stage::kIndex, Kind::kIndex, "scale of the block before in its row",
+     "takes the scale of the block of weights before the right one, of the first its own",
+     HasBlocks, ScaleOfBlockBesideInRow<&Case::w_q, -1>, Cause::kBitsOfFamily, false, nullptr,
+     false, HasOneRow},
+    {Stage::kIndex, Kind::kIndex, "scale of the first block",
+     "takes the scale of a channel's first block of weights for all of its blocks", HasBlocks,
+     OfFirstBlock<&Case::w_q, &QParams::scale>, Cause::kBitsOfFamily},
+    {Stage::kIndex, Kind::kIndex, "input scale of the block behind",
+     "takes the scale of the block of input codes behind the right one, of the last its own",
+     XHasBlocks, ScaleOfBlockBesideInRow<&Case::x_q, 1>, Cause::kBitsOfFamily},
+    {Stage::kIndex, Kind::kIndex, "input scale of the block before",
+     "takes the scale of the block of input codes before the right one, of the first its own",
+     XHasBlocks, ScaleOfBlockBesideInRow<&Case::x_q, -1>, Cause::kBitsOfFamily},
+    {Stage::kIndex, Kind::kIndex, "input scale of the first block",
+     "takes the scale of a row's first block of input codes for all of its blocks", XHasBlocks,
+     OfFirstBlock<&Case::x_q, &QParams::scale>, Cause::kBitsOfFamily},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "zero point of the first block",
      "takes the zero point of a channel's first block of weights for all of its blocks", HasBlocks,
-     ZeroPointOfFirstBlock, Cause::kBitsOfFamily},
+     OfFirstBlock<&Case::w_q, &QParams::zero_point>, Cause::kBitsOfFamily},
     {Stage::kTail, Kind::kTail, "short block dropped",
      "drops the last block of weights where it is shorter than the others", HasShortBlock,
-     DropShortBlock, Cause::kBitsOfFamily},
+     DropLastBlock, Cause::kBitsOfFamily},
+    {Stage::kTail, Kind::kTail, "last block dropped", "drops the last block of weights",
+     [](const Case& c) { return c.w_block != 0 && c.K > 0; }, DropLastBlock, Cause::kBitsOfFamily},
     {Stage::kOperands, Kind::kIndex, "weights of a byte reversed",
      "reads the weights that share a byte in the reverse order", PackedWeights, ReverseInBytes},
     {Stage::kOperands, Kind::kIndex, "{x_sign}", "reads the {x_codes} with the other signedness",
@@ -1783,6 +1826,9 @@ const Cause kMistakes[] = {
     {Stage::kOperands, Kind::kIndex, "weights as neighbours of 32",
      "reads weights 2j and 2j + 1 of each 32 as j and j + 16 (nibbles in another order)",
      SumsOfCodes, ReadWeightsFrom<NeighboursAsHalves>},
+    {Stage::kOperands, Kind::kIndex, "halves of 32 swapped",
+     "swaps weights j and j + 16 of each 32 (the high nibble first)", SumsOfCodes,
+     ReadWeightsFrom<SwappedHalves>},
     {Stage::kOperands, Kind::kIndex, "neighbouring weights swapped",
      "swaps neighbouring weights (the high nibble first)", SumsOfCodes,
      ReadWeightsFrom<SwappedNeighbours>},
@@ -1980,13 +2026,20 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 60> kOfBlocksToo{
+constexpr std::array<std::string_view, 68> kOfBlocksToo{
     "sign of -128 lost",
     "sign of -128 lost in pairs of blocks",
     "scale of the block behind",
     "scale of the block before",
     "zero point of the first block",
     "short block dropped",
+    "last block dropped",
+    "scale of the block behind in its row",
+    "scale of the block before in its row",
+    "scale of the first block",
+    "input scale of the block behind",
+    "input scale of the block before",
+    "input scale of the first block",
     "relu at code 0",
     "relu instead of out_min",
     "relu ignored",
@@ -2031,6 +2084,7 @@ constexpr std::array<std::string_view, 60> kOfBlocksToo{
     "weights in halves of 32",
     "weights as neighbours of 32",
     "neighbouring weights swapped",
+    "halves of 32 swapped",
     "{x_sign}",
     "{w_sign}",
     "one choice for all rows",

@@ -63,8 +63,9 @@ py::array ArrayOf(const Tensor& tensor) {
 
 Tensor TensorOf(const py::object& object, DType dtype, const std::vector<int64_t>& shape) {
   const py::dtype wanted = NumpyType(dtype);
-  const std::string expected = "expected an array of " + py::str(wanted).cast<std::string>() +
-                               " with shape " + ShapeText(TupleOf(shape));
+  const std::string expected = "expected an array of " +
+                               py::str(py::handle(wanted)).cast<std::string>() + " with shape " +
+                               ShapeText(TupleOf(shape));
   if (object.is_none()) throw InputError("None, " + expected);
   py::object made = object;
   if (!py::isinstance<py::array>(made)) {

@@ -238,6 +238,22 @@ TEST(Gen, SeedsGiveDifferentCases) {
   }
 }
 
+TEST(Gen, CodesOfSixteenBits) {
+  for (const Op op : AllOps()) {
+    std::map<DType, int> drawn;
+    for (uint64_t seed = 0; seed < kCases; ++seed) {
+      const Case c = Draw(op, seed);
+      ++drawn[IsWideCode(c.out_dtype) ? c.out_dtype : c.x.dtype()];
+    }
+    const OpRow& row = RowOf(op);
+    for (const DType wide : {DType::kS16, DType::kU16}) {
+      const bool has = row.x_types.contains(wide) || row.out_types.contains(wide);
+      EXPECT_EQ(drawn[wide] > static_cast<int>(kCases) / 50, has) << Name(op) << " " << Name(wide);
+      EXPECT_LT(drawn[wide], static_cast<int>(kCases) / 8) << Name(op);
+    }
+  }
+}
+
 TEST(Gen, WeightsOfEveryType) {
   for (const Op op : OpsWhere(HasWeights)) {
     std::map<DType, int> drawn;

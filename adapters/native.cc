@@ -309,6 +309,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   std::string_view name() const override { return name_; }
   // Tables of real functions are refused where double does not decide an entry.
   std::string CannotRun(const Case& c) const override {
+    if (HasWideCodes(c)) return "the kernels take no " + std::string(kOfWideCodes);
     if (HasFloatX(c)) return "the kernels take no " + std::string(kOfFloatX);
     // Their sums are in float32: nothing that the contract exact could judge.
     if (c.w_block != 0 && (c.x_block == 0 || !contract(c.op).sum)) {

@@ -29,10 +29,10 @@ extern "C" {
 #define QUALM_HAS(pointer, field) \
   ((size_t)((const char*)(&(pointer)->field + 1) - (const char*)(pointer)) <= (pointer)->size)
 
-/* Element types. Codes are u8 or s8; real = scale * (code - zero_point). Weights
- * have u4, s4, u2 and s2 too. s16 is reserved: no operation has it yet. The floats of 16 bits and
- * fewer are named as in MLIR (docs/quantization.md); cast has them. Elements of fewer than 8 bits
- * lie one behind the other in a stream of bits, the lowest bit of a byte first: of 4 bits the
+/* Element types. Codes are u8 or s8, of quantize, dequantize and requantize s16 or u16 too; real =
+ * scale * (code - zero_point). Weights have u4, s4, u2 and s2 too. The floats of 16 bits
+ * and fewer are named as in MLIR (docs/quantization.md); cast has them. Elements of fewer than 8
+ * bits lie one behind the other in a stream of bits, the lowest bit of a byte first: of 4 bits the
  * element of even index in the low half. Their rows are dense. */
 enum {
   QUALM_U8 = 0,
@@ -57,7 +57,8 @@ enum {
   QUALM_F6E3M2FN = 19,
   QUALM_F4E2M1FN = 20,
   QUALM_F8E8M0FNU = 21,
-  QUALM_UE4M3 = 22
+  QUALM_UE4M3 = 22,
+  QUALM_U16 = 23
 };
 /* Sets of element types (numbers up to 31), for qualm_capability. */
 #define QUALM_TYPE_BIT(dtype) (UINT32_C(1) << (dtype))

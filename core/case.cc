@@ -145,7 +145,7 @@ std::string CheckPadding(const Tensor& x) {
 
 // Checks the parameters by which scales and zero points are chosen.
 std::string CheckChoice(const Observer& o) {
-  if (!IsCode(o.dtype)) return Wrong("dtype", "type not possible here, expected u8 or s8");
+  if (!IsByteCode(o.dtype)) return Wrong("dtype", "type not possible here, expected u8 or s8");
   const CodeRange range = RangeOf(o.dtype);
   if (o.quant_min < range.min || o.quant_max > range.max || o.quant_min >= o.quant_max)
     return Wrong("quant_min", "expected quant_min < quant_max, both inside the type");
@@ -649,7 +649,7 @@ std::string CheckRanges(const Case& c) {
 
 std::string CheckParameters(const Case& c) {
   if (c.requant != Requant::kExact) {
-    if (!IsCode(c.out_dtype)) return Wrong("requant", "only outputs u8 and s8 are requantized");
+    if (!IsCode(c.out_dtype)) return Wrong("requant", "only outputs of codes are requantized");
     if (c.bias) return Wrong("requant", "takes bias_i32, not a float bias, unless exact");
   }
   QUALM_RETURN_IF_ERROR(CheckRanges(c));

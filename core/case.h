@@ -421,6 +421,13 @@ inline bool HasXQParams(const Case& c) { return RowOf(c.op).x_qparams && !HasFlo
 // Each output is a sum of K products of codes that the case gives.
 inline bool HasSums(const Case& c) { return HasSums(c.op) && !HasFloatX(c); }
 
+// x or the output has codes of 16 bits.
+inline bool HasWideCodes(const Case& c) {
+  return IsWideCode(c.x.dtype()) || IsWideCode(c.out_dtype);
+}
+// What those refuse who know none.
+inline constexpr std::string_view kOfWideCodes = "codes of 16 bits";
+
 // The scale and zero point of each row of x follow from all rows.
 inline bool RowsShareQParams(const Case& c) {
   return RowOf(c.op).dynamic && c.x_gran == Granularity::kTensor;

@@ -186,7 +186,7 @@ TEST(Validate, RequantizationModesNeedAnAccumulatorAndCodes) {
     c.bias.reset();
     c.out_dtype = DType::kS32;
     c.out_min = INT32_MIN, c.out_max = INT32_MAX;
-    EXPECT_EQ(Validate(c), "requant: only outputs u8 and s8 are requantized");
+    EXPECT_EQ(Validate(c), "requant: only outputs of codes are requantized");
     EXPECT_EQ(Parse<Requant>(Name(requant)), requant);
   }
   EXPECT_EQ(Parse<Requant>("fp32"), std::nullopt);

@@ -111,6 +111,8 @@ struct DTypeList {
 std::string Join(const DTypeList& types, std::string_view word = " or ");  // "u8 or s8"
 
 inline constexpr DTypeList kCodes{{DType::kU8, DType::kS8}, 2};
+// The codes of operations that have some of 16 bits too.
+inline constexpr DTypeList kWideCodes{{DType::kU8, DType::kS8, DType::kS16, DType::kU16}, 4};
 inline constexpr DTypeList kWeightCodes{
     {DType::kS8, DType::kU8, DType::kS4, DType::kU4, DType::kS2, DType::kU2}, 6};
 inline constexpr DTypeList kCodesOrFloat{{DType::kU8, DType::kS8, DType::kF32}, 3};
@@ -176,9 +178,11 @@ inline constexpr std::array kOpRows{
           .x_types = kReals,
           .x_qparams = false,
           .response = Response::kRisesAndMirrors,
+          .out_types = kWideCodes,
           .per_channel = PerChannel::kOut},
     OpRow{.op = Op::kDequantize,
           .name = "dequantize",
+          .x_types = kWideCodes,
           .response = Response::kNone,
           .out_types = kReals,
           .out_q = OutQParams::kNone,
@@ -189,6 +193,7 @@ inline constexpr std::array kOpRows{
           .name = "requantize",
           .x_types = kSums,
           .response = Response::kRisesAndMirrors,
+          .out_types = kWideCodes,
           .per_channel = PerChannel::kW,
           .requant = true,
           .multiplier = true},

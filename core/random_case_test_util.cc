@@ -270,7 +270,10 @@ void RandomCase::DrawPool(Case* c) {
 
 void RandomCase::DrawTypes(Case* c) {
   const OpRow& row = RowOf(c->op);
-  const auto pick = [&](const DTypeList& types) { return types.list.at(rng_.Below(types.count)); };
+  const auto pick = [&](const DTypeList& types) {
+    const bool bytes = !wide_codes_ && types.contains(DType::kS16);  // which come behind
+    return types.list.at(rng_.Below(bytes ? kCodes.count : types.count));
+  };
   const DType x = pick(row.x_types);
   c->x = Tensor(x, ShapeOfX(*c));
   if (row.second == Second::kInput) c->w = Tensor(x, {0});

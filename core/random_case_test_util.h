@@ -22,10 +22,11 @@ class RandomCase {
   // Kernels need more columns than one vector holds.
   explicit RandomCase(uint64_t seed, int64_t most_columns = 4)
       : rng_(seed), most_columns_(most_columns) {}
-  // The same cases, but weights have 8 bits: named conventions take no others.
+  // The same cases, but weights and codes have 8 bits: most named conventions take no others.
   static RandomCase OfBytes(uint64_t seed, int64_t most_columns = 4) {
     RandomCase cases(seed, most_columns);
     cases.weight_types_ = kCodes.count;
+    cases.wide_codes_ = false;
     return cases;
   }
 
@@ -72,6 +73,7 @@ class RandomCase {
   Rng rng_;
   int64_t most_columns_;
   size_t weight_types_ = kWeightCodes.count;  // of kWeightCodes, from its first
+  bool wide_codes_ = true;
   Theme theme_ = Theme::kOrdinary;
   int sum_bits_ = 8;  // of the sums that a requantize takes
 };

@@ -32,6 +32,14 @@ struct DTypeOf<int8_t> {
   static constexpr DType value = DType::kS8;
 };
 template <>
+struct DTypeOf<uint16_t> {
+  static constexpr DType value = DType::kU16;
+};
+template <>
+struct DTypeOf<int16_t> {
+  static constexpr DType value = DType::kS16;
+};
+template <>
 struct DTypeOf<int32_t> {
   static constexpr DType value = DType::kS32;
 };
@@ -108,6 +116,8 @@ class Tensor {
     switch (dtype_) {
       case DType::kU8: return visit(as<uint8_t>());
       case DType::kS8: return visit(as<int8_t>());
+      case DType::kU16: return visit(as<uint16_t>());
+      case DType::kS16: return visit(as<int16_t>());
       case DType::kS32: return visit(as<int32_t>());
       default: break;
     }
@@ -188,7 +198,7 @@ class Tensor {
   Storage* storage_ = nullptr;  // none: shape [0]
 };
 
-// Codes of u8 with the same bytes as s8, or the reverse; so too those of 4 and 2 bits.
+// Codes of u8 with the same bytes as s8, or the reverse; so too those of 16, 4 and 2 bits.
 Tensor OtherSign(const Tensor& codes);
 // Integers of fewer than 8 bits as the same numbers of 8 bits; other tensors as they are.
 Tensor InBytes(const Tensor& codes);

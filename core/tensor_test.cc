@@ -26,7 +26,7 @@ TEST(ElementCount, NeverOverflows) {
 }
 
 TEST(Tensor, HoldsEachType) {
-  for (const DType dtype : {DType::kU8, DType::kS8, DType::kS32}) {
+  for (const DType dtype : {DType::kU8, DType::kS8, DType::kU16, DType::kS16, DType::kS32}) {
     Tensor tensor(dtype, {1, 3});
     EXPECT_EQ(tensor.bytes().size(), 3 * SizeOf(dtype));
     const CodeRange range = RangeOf(dtype);

@@ -13,10 +13,10 @@
 
 namespace qualm {
 
-// Element type of a tensor. Codes are u8 or s8, accumulators s32, reals f32 (IEEE binary32). The
-// floats of 16 bits and fewer are taken by cast, u4, s4, u2 and s2 as weights. s16 can be stored;
-// no operation takes it yet. The values are the numbers of adapters/qualm_plugin.h: a new type goes
-// to the end.
+// Element type of a tensor. Codes are u8 or s8, of some operations s16 or u16 too (kWideCodes in
+// core/op.h), accumulators s32, reals f32 (IEEE binary32). The floats of 16 bits and fewer are
+// taken by cast, u4, s4, u2 and s2 as weights. The values are the numbers of
+// adapters/qualm_plugin.h: a new type goes to the end.
 enum class DType : uint8_t {
   kU8,
   kS8,
@@ -41,6 +41,7 @@ enum class DType : uint8_t {
   kF4E2M1FN,
   kF8E8M0FNU,
   kUE4M3,
+  kU16,
 };
 
 // Smallest and largest value of an integer type. Of a float type, the range of its codes, which are
@@ -117,6 +118,7 @@ inline constexpr std::array kDTypeRows{
     internal::FloatRow(DType::kF8E8M0FNU, "f8e8m0fnu", 8,
                        {8, 0, 127, FloatFormat::Top::kAllOnes, false}),
     internal::FloatRow(DType::kUE4M3, "ue4m3", 8, {4, 3, 7, FloatFormat::Top::kAllOnes, false}),
+    DTypeRow{DType::kU16, "u16", 16, DTypeRow::Format::kUnsigned, {0, UINT16_MAX}},
 };
 inline constexpr size_t kDTypeCount = kDTypeRows.size();
 
@@ -141,12 +143,16 @@ constexpr std::string_view Name(DType dtype) { return InfoOf(dtype).name; }
 std::optional<DType> ParseDType(std::string_view name);
 
 // The types of quantized inputs and outputs. Weights have further ones: kWeightCodes in core/op.h.
-constexpr bool IsCode(DType dtype) { return dtype == DType::kU8 || dtype == DType::kS8; }
+constexpr bool IsByteCode(DType dtype) { return dtype == DType::kU8 || dtype == DType::kS8; }
+constexpr bool IsWideCode(DType dtype) { return dtype == DType::kU16 || dtype == DType::kS16; }
+constexpr bool IsCode(DType dtype) { return IsByteCode(dtype) || IsWideCode(dtype); }
 // The integer type of the same bits whose highest one is read the other way. Others stay.
 constexpr DType OtherSign(DType dtype) {
   switch (dtype) {
     case DType::kU8: return DType::kS8;
     case DType::kS8: return DType::kU8;
+    case DType::kU16: return DType::kS16;
+    case DType::kS16: return DType::kU16;
     case DType::kU4: return DType::kS4;
     case DType::kS4: return DType::kU4;
     case DType::kU2: return DType::kS2;

@@ -122,6 +122,9 @@ NamedTexts Export(std::string_view kind, const Case& c, const Finding& finding,
     const bool by_numbers = kind == "numpy" || kind == "cpp" || kind == "gtest";
     Require(BitsOf(c.w.dtype()) >= 8 || by_numbers || kind == "case" || kind == "issue",
             "weights of fewer than 8 bits");
+    Require(
+        !HasWideCodes(c) || kind == "numpy" || kind == "cpp" || kind == "case" || kind == "issue",
+        kOfWideCodes);
     Require(!HasFloatX(c) || kind == "case" || kind == "issue", kOfFloatX);
     Require(c.w_block == 0 || kind == "case" || kind == "issue", kInBlocks);
     Case shown = c;

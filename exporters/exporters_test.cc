@@ -660,6 +660,12 @@ TEST(Export, RefusesWhatItCannotSay) {
   packed.c.w = Tensor(DType::kS4, packed.c.w.shape());
   EXPECT_THROW(Text("onnx", packed), InputError);
   EXPECT_NE(Text("issue", packed), "");
+  Found wide = found;
+  wide.c = CaseOver(Op::kDequantize, Tensor(DType::kS16, {1, 2}), DType::kF32);
+  wide.c.observed = Observed{"a kernel", Tensor(DType::kF32, {1, 2})};
+  for (const char* kind : {"onnx", "onednn", "xnnpack", "pytorch", "gtest"})
+    EXPECT_THROW(Text(kind, wide), InputError) << kind;
+  for (const char* kind : {"numpy", "cpp", "issue"}) EXPECT_NE(Text(kind, wide), "") << kind;
 }
 
 }  // namespace

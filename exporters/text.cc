@@ -166,6 +166,8 @@ std::string_view TypeIn(Language language, DType dtype) {
   switch (dtype) {
     case DType::kU8: return "uint8_t";
     case DType::kS8: return "int8_t";
+    case DType::kU16: return "uint16_t";
+    case DType::kS16: return "int16_t";
     case DType::kS32: return "int32_t";
     case DType::kF32: return "float";
     default: break;

@@ -413,8 +413,8 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   writer.Dim(sizes.m, limits.m);
   writer.Dim(sizes.n, limits.n);
   writer.Dim(sizes.k, limits.k);
-  const auto out =
-      static_cast<unsigned>(std::ranges::find(kAnyOutput, c.out_dtype) - kAnyOutput.begin());
+  const DTypeList& outputs = IsWideCode(c.out_dtype) ? kWideCodes : kAnyOutput;
+  const auto out = static_cast<unsigned>(std::ranges::find(outputs, c.out_dtype) - outputs.begin());
   unsigned flags = (row.cast ? 0 : out) << kOutShift;
   if (c.per_channel) flags |= kPerChannel;
   if (c.relu) flags |= kRelu;

@@ -5,7 +5,8 @@
 // whatever the header says:
 //   m n k            a byte each: 255 is the dimension 0, another byte 1 + byte mod limit, where
 //                    the limit is not 0. See Sizes and LimitsOf in fuzz/fit.h
-//   flags            bit 0 per channel, 1 relu, 2-3 bias (1 float, 2 int32), 4-5 output type,
+//   flags            bit 0 per channel, 1 relu, 2-3 bias (1 float, 2 int32), 4-5 output type
+//                    (of quantize and requantize 2 is s16, 3 u16),
 //                    6 second type of x, 7 second type of w
 //   form             bit 0 clamp given, bit 1 requantize by a quotient of scales, 2-3 Requant if
 //                    bits 4-7 are all set, 4 ceil_mode, 5 count_include_pad

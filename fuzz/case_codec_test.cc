@@ -50,6 +50,10 @@ TEST_P(CaseCodec, CasesWithinTheLimitsComeBack) {
   for (int i = 0; i < 5000; ++i) {
     const Case c = draw.DrawWhole(GetParam());
     if (!IsSmall(c)) continue;
+    if (IsWideCode(c.x.dtype())) {  // bytes have none
+      EXPECT_FALSE(EncodeCase(c).has_value());
+      continue;
+    }
     ++within;
     const auto encoded = EncodeCase(c);
     ASSERT_TRUE(encoded.has_value()) << Text(c);
@@ -78,8 +82,8 @@ TEST_P(CaseCodec, DataStayInPlace) {
 // (docs/hacking.md says what else then changes).
 TEST_P(CaseCodec, BytesMeanWhatTheyMeant) {
   const std::map<std::string, uint64_t> pinned{
-      {"quantize", 15650676553823210447u},   {"dequantize", 1693255855988255093u},
-      {"requantize", 15520829585599403430u}, {"rescale", 13450623411406370636u},
+      {"quantize", 1302517021171090594u},    {"dequantize", 1693255855988255093u},
+      {"requantize", 17763074971232007257u}, {"rescale", 13450623411406370636u},
       {"add", 15212915837552426146u},        {"mul", 6982999595467450972u},
       {"linear", 12330281547828599747u},     {"conv2d", 7726486184813615396u},
       {"depthwise", 4290816524807209362u},   {"max_pool", 8572483124302871838u},

@@ -93,7 +93,10 @@ void FitTypes(Case* c) {
   const auto fitted = [](const DTypeList& types, DType dtype) {
     return types.contains(dtype) ? dtype : types.front();
   };
-  const DType x = HasFloatX(*c) ? DType::kF32 : fitted(row.x_types, c->x.dtype());
+  // Bytes say of x no codes of 16 bits.
+  const DType x = HasFloatX(*c)              ? DType::kF32
+                  : IsWideCode(c->x.dtype()) ? row.x_types.front()
+                                             : fitted(row.x_types, c->x.dtype());
   c->x = Reshaped(c->x, x, FittedShapeOfX(*c));
   switch (row.second) {
     case Second::kNone: c->w = Tensor(); break;

@@ -91,9 +91,12 @@ class Builder {
     if (value == nullptr) Refuse("its input " + name + " is not known");
     return *value;
   }
+  bool IsCodeHere(DType dtype) const {
+    return IsByteCode(dtype) || (IsWideCode(dtype) && TakesWideCodes(layer_.kind));
+  }
   const Tensor& Codes(const std::string& name) const {
     const Value& value = Get(name);
-    Require(value.holds_tensor() && IsCode(value.tensor.dtype()),
+    Require(value.holds_tensor() && IsCodeHere(value.tensor.dtype()),
             name + " is of " + graph::TypeName(value.type) + ", expected int8 or uint8");
     return value.tensor;
   }
@@ -151,11 +154,11 @@ class Builder {
     if (!layer_.out.zero_point.empty()) return TypeOfZeroPoint();
     const int64_t told = layer_.out_type.value_or(graph::kNoType);
     const std::optional<DType> held = graph::HeldBy(told);
-    Require(held && IsCode(*held), "its codes are of " + graph::TypeName(told));
+    Require(held && IsCodeHere(*held), "its codes are of " + graph::TypeName(told));
     return *held;
   }
 
-  // Of the outputs, which must be codes of 8 bits.
+  // Of the outputs, which must be codes.
   DType TypeOfZeroPoint() const {
     const graph::Stored* const stored = graph_.FindConstant(layer_.out.zero_point);
     const int64_t type = stored == nullptr ? int64_t{graph::kNoType} : stored->type;

@@ -80,6 +80,11 @@ struct FewBits {
   int64_t bits = 0, block = 0, k = 0, n = 0;
 };
 
+// Of codes of 16 bits nothing else is a case.
+constexpr bool TakesWideCodes(Kind kind) {
+  return kind == Kind::kQuantize || kind == Kind::kDequantize;
+}
+
 struct Layer {
   Kind kind = Kind::kQuantize;
   const graph::Node* node = nullptr;  // the one that names it

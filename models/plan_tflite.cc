@@ -115,7 +115,8 @@ class Reader {
     // Weights of 4 bits are read as the codes that they are.
     if (graph::WidenedBy(type) && graph_.FindConstant(operand.codes) != nullptr)
       type = graph::TypeOf(*graph::WidenedBy(type));
-    if (codes ? !IsCodeType(type) : type != graph::kFloat) {
+    const bool wide = type == graph::kInt16 && TakesWideCodes(layer_.kind);
+    if (codes ? !IsCodeType(type) && !wide : type != graph::kFloat) {
       Refuse(operand.codes + " is of " + graph::TypeName(type) + ", expected " +
              (codes ? "int8 or uint8" : "float"));
     }

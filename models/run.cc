@@ -669,15 +669,14 @@ Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
       kind = "0 and 1";
       value = Value::Of(std::move(x));
     } else if (graph::SizeOfType(port.type) != 0) {
-      const bool codes = port.type == graph::kInt16;
       std::vector<int64_t> integers;
-      for (int64_t i = 0; i < count; ++i)
-        integers.push_back(codes ? rng.Between(INT16_MIN, INT16_MAX) : rng.Between(0, 1));
-      kind = codes ? "all codes" : "0 and 1";
+      for (int64_t i = 0; i < count; ++i) integers.push_back(rng.Between(0, 1));
+      kind = "0 and 1";
       value = Value::Of(port.type, shape, std::move(integers));
     } else {
-      graph.Fail(port.name, "is of " + graph::TypeName(port.type) +
-                                ", expected float, int8, uint8, int16, int32, int64 or bool");
+      graph.Fail(port.name,
+                 "is of " + graph::TypeName(port.type) +
+                     ", expected float, int8, uint8, int16, uint16, int32, int64 or bool");
     }
     told->push_back(
         fmt::format("{}: {}, random, {}{}", OneLine(port.name), ShapeText(value), kind, open));

@@ -391,7 +391,7 @@ class FakeRuntime : public graph::ModelRuntime {
   }
   Answer RunNode(const graph::Graph&, const graph::Node& node, const Values& inputs) override {
     for (const auto& [name, value] : inputs) asked += node.op + " " + name + "; ";
-    return {{{node.Output(0), Value::Of(graph::kInt16, {2}, {0, 0})}}, ""};
+    return {{{node.Output(0), Value::Of(Tensor(DType::kS16, {2}))}}, ""};
   }
   std::string asked;
 };
@@ -434,13 +434,12 @@ TEST(Tflite, WhatNoCaseSaysTheRuntimeRuns) {
                       {"z", Value::Of(Tensor(DType::kS8, {1, 2}))}};
   FakeRuntime runtime;
   EXPECT_EQ(LayersOf(RunOn(text, inputs, &runtime)),
-            "QUANTIZE: q is of int16, expected int8 or uint8, "
-            "ADD: q is of int16, expected int8 or uint8, "
+            "QUANTIZE: quantize, ADD: q is of int16, expected int8 or uint8, "
             "FULLY_CONNECTED: x is of float, expected int8 or uint8, "
             "QUANTIZE: packed is of int4, expected int8 or uint8, ADD: ");
-  EXPECT_EQ(runtime.asked, "QUANTIZE x; ADD q; FULLY_CONNECTED x; QUANTIZE z; ADD hybrid; ");
+  EXPECT_EQ(runtime.asked, "ADD q; FULLY_CONNECTED x; QUANTIZE z; ADD hybrid; ");
   EXPECT_EQ(LayersOf(RunOn(text, inputs)),
-            "QUANTIZE: q is of int16, expected int8 or uint8, ADD: behind q, "
+            "QUANTIZE: quantize, ADD: q is of int16, expected int8 or uint8, "
             "FULLY_CONNECTED: x is of float, expected int8 or uint8, "
             "QUANTIZE: packed is of int4, expected int8 or uint8");
 }

@@ -106,6 +106,7 @@ std::string_view Name(Inputs inputs) {
 }
 
 Domain::Domain(const Case& c) : problem_(ProblemOf(c)), inputs_(InputsOf(c)) {
+  if (HasWideCodes(c)) throw InputError("dtype: certificates know no " + std::string(kOfWideCodes));
   if (HasFloatX(c)) throw InputError("x_dtype: certificates know no " + std::string(kOfFloatX));
   if (c.w_block != 0) throw InputError("w_block: certificates know no " + std::string(kInBlocks));
   if (HasWeights(c.op) && InfoOf(c.w.dtype()).bits < 8)
@@ -119,7 +120,7 @@ Domain::Domain(const Case& c) : problem_(ProblemOf(c)), inputs_(InputsOf(c)) {
   }
   if (inputs_ == Inputs::kQuads) {
     granule_ = kQuadRows * kQuadWeights;
-    if (!IsCode(problem_.w.dtype())) problem_.w = Tensor(DType::kS8, {0});
+    if (!IsByteCode(problem_.w.dtype())) problem_.w = Tensor(DType::kS8, {0});
   }
   problem_.x = Tensor(c.x.dtype(), {0});
   const std::string wrong =

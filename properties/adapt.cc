@@ -2,6 +2,7 @@
 #include "properties/adapt.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <functional>
 #include <initializer_list>
@@ -38,8 +39,8 @@ void Symmetric(QParams& q) { std::ranges::fill(q.zero_point, 0); }
 // integers stay as they are.
 void OtherCodes(Tensor& tensor, QParams& q) {
   if (!IsCode(tensor.dtype())) return;
-  const DType to = tensor.dtype() == DType::kU8 ? DType::kS8 : DType::kU8;
-  const int32_t shift = to == DType::kS8 ? -128 : 128;
+  const DType to = OtherSign(tensor.dtype());
+  const int32_t shift = RangeOf(to).min - RangeOf(tensor.dtype()).min;
   std::optional<Tensor> shifted = relation::Shifted(tensor, to, shift);
   if (!shifted) return;
   tensor = std::move(*shifted);
@@ -48,14 +49,36 @@ void OtherCodes(Tensor& tensor, QParams& q) {
   }
 }
 
+// The high bytes of codes of 16 bits, in units of 256 of them. A scale that would overflow stays.
+void HighBytes(QParams& q) {
+  for (float& scale : q.scale) scale = std::isfinite(scale * 256) ? scale * 256 : scale;
+  for (int32_t& zero_point : q.zero_point) zero_point >>= 8;
+}
+DType ByteOf(DType wide) { return wide == DType::kS16 ? DType::kS8 : DType::kU8; }
+void CodesAsBytes(Case& c) {
+  if (IsWideCode(c.x.dtype())) {
+    Tensor bytes(ByteOf(c.x.dtype()), c.x.shape());
+    for (int64_t i = 0; i < bytes.size(); ++i) bytes.SetInt(i, c.x.IntAt(i) >> 8);
+    c.x = std::move(bytes);
+    HighBytes(c.x_q);
+  }
+  if (!IsWideCode(c.out_dtype)) return;
+  c.out_dtype = ByteOf(c.out_dtype);
+  c.out_min >>= 8;
+  c.out_max >>= 8;
+  HighBytes(c.out_q);
+  for (float& multiplier : c.multiplier)
+    multiplier = multiplier / 256 > 0 ? multiplier / 256 : multiplier;
+}
+
 // The numbers of weights of 4 and 2 bits without a sign, which s8 holds too.
 void SmallWeightsAsS8(Case& c) {
   if (BitsOf(c.w.dtype()) < 8) c.w = relation::Shifted(c.w, DType::kS8, 0).value_or(c.w);
 }
 
 void OutputAs(Case& c, DType dtype) {
-  if (IsCode(c.out_dtype) && IsCode(dtype) && c.out_dtype != dtype) {
-    const int32_t shift = dtype == DType::kS8 ? -128 : 128;
+  if (IsCode(dtype) && OtherSign(c.out_dtype) == dtype) {
+    const int32_t shift = RangeOf(dtype).min - RangeOf(c.out_dtype).min;
     for (int32_t& zero_point : c.out_q.zero_point) {
       zero_point = relation::ShiftedInt(zero_point, shift).value_or(zero_point);
     }
@@ -128,6 +151,7 @@ std::vector<Change> ChangesOfAll() {
       FullBlocks,
       [](Case& c) { c.w = InBytes(c.w); },
       SmallWeightsAsS8,
+      CodesAsBytes,
       [](Case& c) { OtherCodes(c.x, c.x_q); },
       [](Case& c) { OtherCodes(c.w, c.w_q); },
       [](Case& c) { AllAs(c, DType::kU8); },
@@ -140,7 +164,7 @@ std::vector<Change> ChangesOfAll() {
       [](Case& c) {
         if (!IsCode(c.out_dtype)) return;
         OtherCodes(c.x, c.x_q);
-        OutputAs(c, c.out_dtype == DType::kU8 ? DType::kS8 : DType::kU8);
+        OutputAs(c, OtherSign(c.out_dtype));
       },
       [](Case& c) { OutputAs(c, DType::kU8); },
       [](Case& c) { OutputAs(c, DType::kS8); },
@@ -270,6 +294,8 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
   if (!taken) taken = with_x_blocks(/*as_stored=*/true);
   for (uint64_t turn = 1; !taken && may_be_floats && turn < 8; ++turn)
     taken = with_floats(seed + turn);
+  if (const auto wide = taken ? std::nullopt : gen::WithWideCodes(drawn.op, seed))
+    taken = AdaptTo(subject, *wide);
   return taken;
 }
 

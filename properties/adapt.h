@@ -24,7 +24,8 @@ std::optional<Case> AdaptTo(const std::function<std::string(const Case&)>& why_n
 std::optional<Case> AdaptTo(const Subject& subject, const Case& c);
 // A drawn case as the subject takes it: with f32 x, with its weights, or weights and activations,
 // in blocks where the subject takes these and the case has its turn, else as AdaptTo brings it;
-// what nobody else takes also where nothing else is taken.
+// what nobody else takes also where nothing else is taken, another one with codes of 16 bits among
+// them.
 std::optional<Case> TakenBy(const Subject& subject, const Case& drawn);
 // Why the case cannot be run as it is: the subject's reason, or that of its convention; "" if it
 // can.

@@ -111,6 +111,45 @@ TEST(TakenBy, DrawsBlocksOfBothForThoseWhoTakeNothingElse) {
   }
 }
 
+// Whoever has no codes of 16 bits gets their high bytes, real numbers that are nearly the same.
+TEST(Adapt, MakesBytesOfCodesOfSixteenBits) {
+  TestSubject bytes;
+  bytes.cannot_run = [](const Case& c) { return HasWideCodes(c) ? "wide" : ""; };
+  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kRequantize}) {
+    int wide = 0;
+    for (uint64_t seed = 0; seed < 400; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      const std::optional<Case> adapted = AdaptTo(bytes, c);
+      ASSERT_TRUE(adapted) << Describe(c);
+      EXPECT_EQ(Validate(*adapted), "") << Describe(c);
+      if (!HasWideCodes(c)) continue;
+      ++wide;
+      for (int64_t i = 0; op == Op::kDequantize && i < c.x.size(); ++i)
+        EXPECT_EQ(adapted->x.IntAt(i), c.x.IntAt(i) >> 8);
+      if (IsCode(c.out_dtype)) EXPECT_EQ(adapted->out_max, c.out_max >> 8);
+    }
+    EXPECT_GT(wide, 20) << Name(op);
+  }
+}
+
+// Whoever has no other codes gets such cases, of the type that it has.
+TEST(TakenBy, DrawsCodesOfSixteenBitsForThoseWhoTakeNothingElse) {
+  TestSubject wide;
+  wide.cannot_run = [](const Case& c) {
+    return c.x.dtype() == DType::kU16 || c.out_dtype == DType::kU16 ? "u16"
+           : HasWideCodes(c)                                        ? ""
+                                                                    : "bytes";
+  };
+  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kRequantize}) {
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      const std::optional<Case> taken = TakenBy(wide, c);
+      ASSERT_TRUE(taken) << Describe(c);
+      EXPECT_EQ(WhyNot(wide, *taken), "");
+    }
+  }
+}
+
 TEST(Adapt, BringsEveryLinearIntoAPlainGemm) {
   TestSubject subject;
   subject.cannot_run = PlainGemm;

@@ -105,7 +105,7 @@ static_assert(InOrder());
 
 // Two neighbours of a row that are both the smallest code: -128 * -128 twice in one lane.
 bool HasMinCodeRun(const Tensor& tensor, int64_t columns) {
-  if (!IsCode(tensor.dtype())) return false;
+  if (!IsByteCode(tensor.dtype())) return false;
   const auto low = static_cast<uint8_t>(RangeOf(tensor.dtype()).min);
   const std::span<const uint8_t> codes = tensor.bytes();
   for (size_t i = 0; i + 1 < codes.size(); ++i) {

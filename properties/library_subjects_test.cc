@@ -23,7 +23,7 @@ namespace qualm {
 namespace {
 
 void Retype(Tensor& tensor, DType dtype) {
-  if (tensor.dtype() == dtype || !IsCode(tensor.dtype())) return;
+  if (tensor.dtype() == dtype || !IsByteCode(tensor.dtype())) return;
   const int32_t by = dtype == DType::kS8 ? -128 : 128;
   Tensor moved(dtype, tensor.shape());
   for (int64_t i = 0; i < tensor.size(); ++i) moved.SetInt(i, tensor.IntAt(i) + by);

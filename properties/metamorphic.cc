@@ -154,7 +154,9 @@ void AddShifts(const Case& c, std::vector<Shift>& shifts) {
   // If fixed_q31 overflows, another zero point makes it wrap elsewhere.
   const bool wraps = c.requant == Requant::kFixedQ31 && exact::RequantMayOverflow(c);
   if (IsCode(c.out_dtype) && !wraps) {
-    Shift shift{ProblemOf(c), 0, "shifting the output type and zero point by 128"};
+    Shift shift{ProblemOf(c), 0,
+                "shifting the output type and zero point by " +
+                    std::to_string(std::abs(ToOther(c.out_dtype)))};
     if (MoveOutput(shift)) shifts.push_back(std::move(shift));
   }
 }

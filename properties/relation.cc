@@ -17,7 +17,7 @@ namespace qualm::relation {
 std::optional<Tensor> Shifted(const Tensor& tensor, DType dtype, int32_t shift) {
   const CodeRange range = RangeOf(dtype);
   Tensor shifted(dtype, tensor.shape());
-  if (!IsCode(tensor.dtype()) || !IsCode(dtype)) {
+  if (!IsByteCode(tensor.dtype()) || !IsByteCode(dtype)) {
     for (int64_t i = 0; i < tensor.size(); ++i) {
       const int64_t code = int64_t{tensor.IntAt(i)} + shift;
       if (code < range.min || code > range.max) return std::nullopt;

@@ -167,7 +167,7 @@ constexpr std::array<Change, 19> kChanges{
 void Alter(bool& flag) { flag = !flag; }
 void Alter(int32_t& number) { number /= 2; }
 void Alter(float& number) { number /= 2; }
-void Alter(DType& codes) { codes = codes == DType::kU8 ? DType::kS8 : DType::kU8; }
+void Alter(DType& codes) { codes = OtherSign(codes); }
 template <NamedEnum E>
 void Alter(E& choice) {
   choice = static_cast<E>((static_cast<size_t>(choice) + 1) % CountOf<E>());

@@ -75,7 +75,7 @@ Case CaseOf(const Options& options) {
   const Op op = OpNamed(options.op, "--op");
   const OpRow& row = RowOf(op);
   const std::optional<DType> codes = ParseDType(options.dtype);
-  if (!codes || !IsCode(*codes))
+  if (!codes || !IsByteCode(*codes))
     throw InputError("--dtype: is '" + options.dtype + "', expected u8 or s8");
   Case c;
   c.op = op;

@@ -100,6 +100,7 @@ std::string_view TypeOfC(DType dtype) {
     case DType::kF32: return "float";
     case DType::kS32: return "int32_t";
     case DType::kS8: return "int8_t";
+    case DType::kS16: return "int16_t";
     default: return BitsOf(dtype) > 8 ? "uint16_t" : "uint8_t";
   }
 }

@@ -30,7 +30,7 @@ class Part {
   int64_t count_ = 0;
 };
 
-bool HasCodes(const Case& c) { return c.out_dtype == DType::kU8 || c.out_dtype == DType::kS8; }
+bool HasCodes(const Case& c) { return IsCode(c.out_dtype); }
 
 // "p/q" as the nearest double or nearly so; nullopt for a value that is no fraction. Products of
 // codes, zero points and float32 scales stay far below the largest double.

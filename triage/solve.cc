@@ -74,7 +74,11 @@ std::set<int32_t> ValuesToTry(const Case& c, const Parameter& parameter) {
     for (int32_t value = range.min; value <= range.max; ++value) values.insert(value);
     return values;
   }
-  for (int32_t value = kLowestCode; value <= kHighestCode; ++value) values.insert(value);
+  const DType codes = parameter.list == Printed::List::kXScale     ? c.x.dtype()
+                      : parameter.list == Printed::List::kOutScale ? c.out_dtype
+                                                                   : c.w.dtype();
+  const CodeRange tried = IsWideCode(codes) ? RangeOf(codes) : CodeRange{kLowestCode, kHighestCode};
+  for (int32_t value = tried.min; value <= tried.max; ++value) values.insert(value);
   Case written = c;
   for (const int32_t value : QParamsOf(written, parameter.list).zero_point) values.insert(value);
   return values;

@@ -120,7 +120,7 @@ std::vector<Trait> AllTraits(const Case& c) {
                           o.input() == RangeOf(o.c.x.dtype()).max;
                  }});
   // Of a table that is indexed by the bits of the code. Other outputs come from no code.
-  const bool of_codes = RowOf(c.op).layout == Layout::kElements && IsCode(c.x.dtype());
+  const bool of_codes = RowOf(c.op).layout == Layout::kElements && IsByteCode(c.x.dtype());
   for (int byte = 0; of_codes && byte < 256; ++byte) {
     all.push_back({Kind::kIndex,
                    fmt::format("is wrong only where the code of x is the byte {}", byte),

@@ -190,8 +190,8 @@ namespace {
 // Codes of the other type, and a zero point that moves with them; false where it leaves int32.
 bool TakeOtherType(DType& dtype, std::vector<int32_t>& zero_points, int32_t& moved) {
   if (!IsCode(dtype)) return false;
-  moved = dtype == DType::kU8 ? -128 : 128;
-  dtype = dtype == DType::kU8 ? DType::kS8 : DType::kU8;
+  moved = RangeOf(OtherSign(dtype)).min - RangeOf(dtype).min;
+  dtype = OtherSign(dtype);
   for (int32_t& zero : zero_points) {
     const int64_t to = int64_t{zero} + moved;
     if (to < INT32_MIN || to > INT32_MAX) return false;

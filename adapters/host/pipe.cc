@@ -56,6 +56,8 @@ size_t BytesPerValue(DType dtype) {
   switch (dtype) {
     case DType::kU8:
     case DType::kS8: return 6;  // "-128, "
+    case DType::kU16:
+    case DType::kS16: return 8;
     case DType::kS32: return 13;
     default: break;
   }

@@ -44,7 +44,7 @@ static_assert(QUALM_TANH + 1 == CountOf<Function>(), "functions are sent by thei
 static_assert(QUALM_ROUND_UP + 1 == CountOf<FloatRounding>() &&
                   QUALM_OVERFLOW_NAN + 1 == CountOf<FloatOverflow>(),
               "roundings and overflows are sent by their number");
-static_assert(QUALM_UE4M3 + 1 == kDTypeCount && QUALM_F16 == static_cast<int>(DType::kF16) &&
+static_assert(QUALM_U16 + 1 == kDTypeCount && QUALM_F16 == static_cast<int>(DType::kF16) &&
                   QUALM_F8E8M0FNU == static_cast<int>(DType::kF8E8M0FNU),
               "element types are sent by their number");
 

@@ -20,7 +20,7 @@ from litert_models import RESOLVERS
 # The version that the conventions were held to (oracles/conventions/tflite.cc).
 HELD = (2, 3)
 
-TYPES = {"u8": "UINT8", "s8": "INT8"}
+TYPES = {"u8": "UINT8", "s8": "INT8", "s16": "INT16"}
 
 
 def check_multiplier(multiplier, most=30):
@@ -154,8 +154,8 @@ class Engine:
             new = "avx512" if isa == "avx512" or "avx_vnni" in processor_flags() else "avx2"
             contract = "model:xnnpack2026@%s,concat=model:tflite@reference" % new
         ops = {
-            "quantize": {"out": ["u8", "s8"], "features": ["per_channel"]},
-            "dequantize": {"x": ["u8", "s8"], "features": ["per_channel"]},
+            "quantize": {"out": ["u8", "s8", "s16"], "features": ["per_channel"]},
+            "dequantize": {"x": ["u8", "s8", "s16"], "features": ["per_channel"]},
             "rescale": codes,
             "add": pair,
             "sub": pair,
@@ -211,6 +211,8 @@ class Engine:
         return model.run(y)
 
     def dequantize(self, c):
+        if c["x_dtype"] == "s16" and (len(reals(c["x_scale"])) > 1 or any(integers(c["x_zp"]))):
+            raise Skip("s16 codes become reals per tensor, and their zero point is 0")
         model = Model(self)
         x = self.input(model, c, "x", (c["M"], c["N"]), axis=1)
         y = model.tensor([c["M"], c["N"]], "FLOAT32")

@@ -118,7 +118,7 @@ Value ReadElements(const fs::path& path, int64_t type, std::vector<int64_t> shap
   for (size_t at = 0; size != 0 && at + size <= bytes.size(); at += size) {
     int64_t element = 0;
     std::memcpy(&element, bytes.data() + at, size);
-    integers.push_back(type == graph::kInt16 ? static_cast<int16_t>(element) : element);
+    integers.push_back(element);
   }
   return Value::Of(type, std::move(shape), std::move(integers));
 }

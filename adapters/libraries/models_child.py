@@ -11,7 +11,8 @@ elements in answer-N.bin.
 import os
 import sys
 
-TYPES = {1: "float32", 2: "uint8", 3: "int8", 5: "int16", 6: "int32", 7: "int64", 9: "bool"}
+TYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
+         9: "bool"}
 
 
 def one_line(error):

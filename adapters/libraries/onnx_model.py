@@ -5,7 +5,8 @@ import struct
 
 MS = "com.microsoft"
 FLOAT = 1
-ELEMENT = {"float32": FLOAT, "uint8": 2, "int8": 3, "int32": 6}  # TensorProto.DataType, by NumPy's
+# TensorProto.DataType, by NumPy's
+ELEMENT = {"float32": FLOAT, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6}
 
 
 def varint(value):

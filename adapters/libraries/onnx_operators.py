@@ -8,9 +8,10 @@ from library_child import Skip, array, flat, flat_nhwc, integers, planes, real
 import onnx_model
 
 CODES = ["u8", "s8"]
+WIDE_CODES = CODES + ["s16", "u16"]  # of QuantizeLinear and DequantizeLinear 21
 FEW_BITS = ["u4", "s4", "u8", "s8", "u2", "s2"]
 # What a model is made of, and what makes the answer of its output.
-Plan = collections.namedtuple("Plan", "nodes inputs output finish")
+Plan = collections.namedtuple("Plan", "nodes inputs output finish opset", defaults=(13,))
 
 
 # Inputs of the model ------------------------------------------------------------------------------
@@ -54,7 +55,9 @@ def single_node(operator, inputs, finish=flat, output_type=None, names=None, **a
     """A model of one node, which takes its inputs in their order; `names` has "-" where it leaves one
     out."""
     node = onnx_model.node(operator, names or " ".join(inputs), "y", **attributes)
-    return Plan([node], inputs, output_type or next(iter(inputs.values())).dtype.name, finish)
+    wide = any(one.dtype.name in ("int16", "uint16") for one in inputs.values())
+    return Plan([node], inputs, output_type or next(iter(inputs.values())).dtype.name, finish,
+                21 if wide else 13)
 
 
 class Operators:

@@ -17,7 +17,7 @@ import math
 
 from library_child import (Skip, array, integers, judged, processor_flags, real, serve, single)
 import onnx_model
-from onnx_operators import CODES, FEW_BITS, Operators
+from onnx_operators import CODES, FEW_BITS, WIDE_CODES, Operators
 
 # The releases whose recordings and drawn cases hold the conventions (docs/onnxruntime.md).
 HELD = ((1, 21), (1, 30), (1, 32))
@@ -76,8 +76,8 @@ class Engine(Operators):
                                    "features": ["bias_f32", "per_channel", "empty"]},
                 "conv2d": dict(convolution, features=convolution["features"] + ["groups"]),
                 "depthwise": convolution,
-                "quantize": {"out": CODES, "features": ["per_channel", "empty"]},
-                "dequantize": {"x": CODES, "features": ["per_channel", "empty"]},
+                "quantize": {"out": WIDE_CODES, "features": ["per_channel", "empty"]},
+                "dequantize": {"x": WIDE_CODES, "features": ["per_channel", "empty"]},
                 "add": pair, "mul": pair, "concat": pair,
                 "max_pool": dict(codes, features=window + ["dilation"]),
                 "avg_pool": dict(codes, features=window + ["count_padding"]),
@@ -90,7 +90,8 @@ class Engine(Operators):
     def run(self, plan):
         fed = dict(list(plan.inputs.items())[:1]) if self.constant else plan.inputs
         constants = {name: v for name, v in plan.inputs.items() if name not in fed}
-        model = onnx_model.model(plan.nodes, fed, constants, plan.output, shapes=self.shapes)
+        model = onnx_model.model(plan.nodes, fed, constants, plan.output, opset=plan.opset,
+                                 shapes=self.shapes)
         session = self.sessions.pop(model, None) or self.ort.InferenceSession(
             model, self.options, providers=["CPUExecutionProvider"])
         self.sessions[model] = session

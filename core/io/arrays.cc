@@ -31,8 +31,12 @@ struct TypeName {
   DType dtype;
   std::string_view name;
 };
-constexpr std::array<TypeName, 4> kTypes{
-    {{DType::kS8, "I8"}, {DType::kU8, "U8"}, {DType::kS32, "I32"}, {DType::kF32, "F32"}}};
+constexpr std::array<TypeName, 6> kTypes{{{DType::kS8, "I8"},
+                                          {DType::kU8, "U8"},
+                                          {DType::kS32, "I32"},
+                                          {DType::kF32, "F32"},
+                                          {DType::kS16, "I16"},
+                                          {DType::kU16, "U16"}}};
 
 [[noreturn]] void Fail(std::string_view name, const std::string& what) {
   throw InputError(OneLine(name) + ": " + what);

@@ -195,7 +195,7 @@ inline std::vector<Hostile> HostileTable() {
       {quantize(out_q, R"("x": [1], "x_dtype": "u8")"), "x_dtype", "expected f32"},
       {And(R"("gran": "row")"), "gran", "expected tensor or channel"},
       {And(R"("requant": "float64")"), "requant", "expected exact or float32 or fixed_q31"},
-      {And(R"("requant": "float32", "out_dtype": "s32")"), "requant", "only outputs u8 and s8"},
+      {And(R"("requant": "float32", "out_dtype": "s32")"), "requant", "only outputs of codes"},
       {And(R"("requant": "fixed_q31", "bias": [1, 2])"), "requant", "takes bias_i32"},
       {With("\"w\":", "\"requant\": 1, \"w\":", kConv), "requant", "is a number"},
       // Scales and other reals.

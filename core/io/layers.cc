@@ -68,7 +68,7 @@ Case LayerOfDynamic(const Case& c, const std::string& where) {
 bool HasLayer(const Case& c) { return HasSums(c.op) || RowOf(c.op).dynamic; }
 
 Case LayerOf(const Tensor& weights, const LayerReading& reading, const std::string& where) {
-  if (!IsCode(weights.dtype()) && weights.dtype() != DType::kF32) {
+  if (!IsByteCode(weights.dtype()) && weights.dtype() != DType::kF32) {
     throw InputError(where + ": type: is " + std::string(Name(weights.dtype())) +
                      ", expected int8, uint8 or float32 weights");
   }
@@ -106,7 +106,7 @@ std::vector<NamedLayer> ReadLayers(const std::string& path, const LayerReading& 
     };
     // A quantized model keeps an array in 16 bits if it is not meant to be quantized.
     const bool quantized = std::ranges::any_of(arrays, [&](const NamedArray& array) {
-      return is_layer(array) && IsCode(array.values.dtype());
+      return is_layer(array) && IsByteCode(array.values.dtype());
     });
     for (const NamedArray& array : arrays) {
       if (!is_layer(array) || (array.half && quantized)) continue;

@@ -21,8 +21,8 @@ struct TypeRow {
 constexpr std::array<TypeRow, 15> kTypes{{{kFloat, "float", DType::kF32, 4},
                                           {kUint8, "uint8", DType::kU8, 1},
                                           {kInt8, "int8", DType::kS8, 1},
-                                          {4, "uint16"},
-                                          {kInt16, "int16", std::nullopt, 2},
+                                          {kUint16, "uint16", DType::kU16, 2},
+                                          {kInt16, "int16", DType::kS16, 2},
                                           {kInt32, "int32", DType::kS32, 4},
                                           {kInt64, "int64", std::nullopt, 8},
                                           {8, "string"},
@@ -131,7 +131,8 @@ void Graph::Fail(const std::string& field, const std::string& what) const {
 
 Tensor Graph::Read(const std::string& value, const Stored& stored) const {
   const std::optional<DType> held = HeldBy(stored.type), wide = WidenedBy(stored.type);
-  if (!held && !wide) Fail(value, "has another type, expected int8, uint8, int32 or float");
+  if (!held && !wide)
+    Fail(value, "has another type, expected int8, uint8, int16, uint16, int32 or float");
   const DType dtype = held ? *held : *wide == DType::kS8 ? DType::kS4 : DType::kU4;
   std::string space;
   const Tensor read = TensorOfBytes(dtype, stored.dims, Elements(value, stored, &space),

@@ -27,6 +27,7 @@ enum Type : int64_t {
   kFloat = 1,
   kUint8 = 2,
   kInt8 = 3,
+  kUint16 = 4,
   kInt16 = 5,
   kInt32 = 6,
   kInt64 = 7,

@@ -27,8 +27,12 @@ struct TypeName {
   DType dtype;
   std::string_view descr;
 };
-constexpr std::array<TypeName, 4> kTypes{
-    {{DType::kS8, "|i1"}, {DType::kU8, "|u1"}, {DType::kS32, "<i4"}, {DType::kF32, "<f4"}}};
+constexpr std::array<TypeName, 6> kTypes{{{DType::kS8, "|i1"},
+                                          {DType::kU8, "|u1"},
+                                          {DType::kS32, "<i4"},
+                                          {DType::kF32, "<f4"},
+                                          {DType::kS16, "<i2"},
+                                          {DType::kU16, "<u2"}}};
 
 // The header: a Python dictionary of three entries.
 class Header {

@@ -82,7 +82,7 @@ class Weights {
     const Stored* initializer = Find(name);
     if (initializer == nullptr) return std::nullopt;
     const Tensor value = graph_.Read(name, *initializer);
-    if (!IsCode(value.dtype()) || value.size() != 1) return std::nullopt;
+    if (!IsByteCode(value.dtype()) || value.size() != 1) return std::nullopt;
     return std::pair(value.dtype(), value.IntAt(0));
   }
 
@@ -95,7 +95,7 @@ class Weights {
     // Shared weights are one layer.
     if (!taken->insert(weights).second) return;
     Tensor w = graph_.Read(weights, *initializer);
-    if (!IsCode(w.dtype())) return;
+    if (!IsByteCode(w.dtype())) return;
     const std::string where = OneLine(graph_.name()) + ": " + OneLine(weights);
     const size_t rank = w.shape().size();
     if (convolution ? rank != 4 : rank != 2) return;  // one or three dimensions, or a batch

@@ -157,7 +157,7 @@ TEST(PipeHello, WhatIsHostileIsNamed) {
       {R"({"qualm_pipe": 1, "name": "n", "version": {}, "ops": {"add": {}}})",
        "version: is an object, expected a string"},
       {hello(R"("x": "u8")"), "ops.linear.x: is \"u8\", expected a list of element types"},
-      {hello(R"("x": ["u16"])"), "ops.linear.x: holds \"u16\""},
+      {hello(R"("x": ["u17"])"), "ops.linear.x: holds \"u17\""},
       {hello(R"("w": [0])"), "ops.linear.w: holds 0"},
       {hello(R"("out": [])"), "ops.linear.out: is empty"},
       {hello(R"("features": ["bias"])"), "nearest is \"bias_f32\""},

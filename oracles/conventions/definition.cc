@@ -201,13 +201,15 @@ Convention MakeConvention(Definition definition) {
   std::ranges::copy_if(AllOps(), std::back_inserter(convention.ops), [&](Op op) {
     return std::ranges::find(definition.ops, op) != definition.ops.end();
   });
-  convention.cannot_run = [reason = definition.cannot_run, ops = convention.ops](const Case& c) {
+  convention.cannot_run = [reason = definition.cannot_run, ops = convention.ops,
+                           wide = definition.wide_codes](const Case& c) {
     if (std::ranges::find(ops, c.op) == ops.end())
       return "this convention has no " + std::string(Name(c.op));
     // A convention has one requantization, which no mode of a case replaces.
     if (c.requant != Requant::kExact)
       return "a model has no requantization mode, the case asks for " +
              std::string(Name(c.requant));
+    if (HasWideCodes(c) && !wide) return "this convention has no " + std::string(kOfWideCodes);
     const std::string packed = WeightsArePlain(c);
     return packed.empty() ? reason(c) : packed;
   };

@@ -503,6 +503,13 @@ std::string CannotRun(const Case& c, bool optimized) {
       f32 ? "" : WholeRange(c),
   });
   if (!shared.empty()) return shared;
+  if (HasWideCodes(c)) {  // kernels/dequantize.cc, Prepare and Eval
+    const std::string reason = FirstReason(
+        {Require(c.x.dtype() != DType::kU16 && c.out_dtype != DType::kU16, "no codes are u16"),
+         Require(!f32 || c.x_q.scale.size() == 1, "s16 codes become reals per tensor only"),
+         Require(!f32 || c.x_q.zero_point_at(0) == 0, "the zero point of s16 codes must be 0")});
+    if (!reason.empty()) return reason;
+  }
   const bool fuses = sums || HasTwoOperands(c.op) || c.op == Op::kMaxPool || c.op == Op::kAvgPool;
   if (!f32 && !fuses && c.relu) return "this operator has no fused relu";
   if (f32 || c.op == Op::kQuantize) return "";
@@ -565,6 +572,7 @@ Convention Make(bool optimized) {
                     Op::kDepthwise,     Op::kMaxPool,    Op::kAvgPool, Op::kConcat,
                     Op::kGlobalAvgPool, Op::kTable,      Op::kSoftmax};
   definition.cannot_run = [optimized](const Case& c) { return CannotRun(c, optimized); };
+  definition.wide_codes = true;
   definition.gather = [optimized](const Case& c) {
     if (optimized && c.op == Op::kSoftmax) return LitertSharesInFloat(c);
     return optimized && c.op == Op::kGlobalAvgPool ? EachAlone(c, RawSumOfCodes) : Gather(c);

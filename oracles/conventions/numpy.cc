@@ -101,7 +101,7 @@ Channel ChannelOf(const Case& c, int64_t n) {
 std::string CannotRun(const Case& c) {
   return FirstReason({
       Require(!c.bias_i32, "the bias must be float"),
-      Require(c.op == Op::kDequantize || IsCode(c.out_dtype), "output must be u8 or s8"),
+      Require(c.op == Op::kDequantize || IsCode(c.out_dtype), "output must be codes"),
       Require(c.op != Op::kQuantize || !c.relu, "this function has no relu"),
   });
 }
@@ -118,6 +118,7 @@ Definition Dequantizing() {
   definition.variations = {"V8", "V13", "V14", "V17", "V18", "V19"};
   definition.ops = {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kAdd, Op::kMul};
   definition.cannot_run = CannotRun;
+  definition.wide_codes = true;
   definition.gather = [](const Case& c) { return EachAlone(c, Gather<T>); };
   definition.channel = ChannelOf;
   definition.steps = Steps<T>;

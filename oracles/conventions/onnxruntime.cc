@@ -121,7 +121,7 @@ std::string CannotRun(const Case& c) {
       Require(!c.relu, "this operator has no relu"),
       Require(!c.bias && (!c.bias_i32 || has_bias),
               has_bias ? "the bias must be int32" : "this operator has no bias"),
-      Require(integer || IsCode(c.out_dtype) || c.op == Op::kDequantize, "output must be u8 or s8"),
+      Require(integer || IsCode(c.out_dtype) || c.op == Op::kDequantize, "output must be codes"),
       Require(!HasSums(c) || integer || !s8u8, "s8 activations need s8 weights"),
       Require(!one_type || c.x.dtype() == c.out_dtype, "input and output must have one type"),
       Require(
@@ -219,6 +219,7 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
   const std::vector<Op> pools_and_tables = ort::PoolAndTableOps();
   definition.ops.insert(definition.ops.end(), pools_and_tables.begin(), pools_and_tables.end());
   definition.cannot_run = CannotRun;
+  definition.wide_codes = true;
   definition.accumulation = [pairs](const Case& c) {
     const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
     Accumulation result;

@@ -124,6 +124,7 @@ Convention FromTheExactValue(const Rule& rule) {
                            (rule.zero_point_first ? "with the zero point added, " : "") +
                            "rounded " + rule.how;
   definition.source = "docs/quantization.md with another rounding";
+  definition.wide_codes = true;
   definition.satisfies = {"row_independence",
                           "column_independence",
                           "k_permutation",
@@ -147,7 +148,7 @@ Convention FromTheExactValue(const Rule& rule) {
   definition.variations = {rule.variation};
   definition.ops = OpsWhere(HasOutQParams);
   definition.cannot_run = [](const Case& c) {
-    return Require(IsCode(c.out_dtype), "output must be u8 or s8");
+    return Require(IsCode(c.out_dtype), "output must be codes");
   };
   const auto shared = std::make_shared<const Rule>(rule);
   definition.gather = [shared](const Case& c) { return RoundedValues(c, *shared); };
@@ -196,7 +197,7 @@ std::string CannotRunInFloat(const Case& c) {
   bool finite = true;
   for (int64_t n = 0; n < c.N && !AddsOperands(c.op); ++n)
     finite = finite && std::isfinite(FloatChannel(c, n).multiplier);
-  return FirstReason({Require(IsCode(c.out_dtype), "output must be u8 or s8"),
+  return FirstReason({Require(IsCode(c.out_dtype), "output must be codes"),
                       Require(!c.bias, "the bias must be int32"),
                       Require(finite, "the multiplier must be finite"), ZeroPointsAreCodes(c)});
 }
@@ -240,6 +241,7 @@ Convention InFloat() {
   definition.ops = {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd,      Op::kSub,
                     Op::kMul,      Op::kLinear,     Op::kConv2d,  Op::kDepthwise};
   definition.cannot_run = CannotRunInFloat;
+  definition.wide_codes = true;
   definition.accumulation = ExactSums;
   definition.channel = FloatChannel;
   definition.steps = FloatSteps;

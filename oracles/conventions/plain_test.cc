@@ -257,7 +257,7 @@ TEST(PlainTest, RefusesWhatItDoesNotDefine) {
   c.out_dtype = DType::kF32;
   OpenClamp(&c);
   for (const char* name : {"plain@away", "plain@float32+away"})
-    EXPECT_EQ(Get(name).cannot_run(c), "output must be u8 or s8");
+    EXPECT_EQ(Get(name).cannot_run(c), "output must be codes");
   c = Operands(Op::kMul, 1, 1, 0x1p100f, 0x1p100f, 1);
   EXPECT_EQ(Get("plain@float32+away").cannot_run(c), "the multiplier must be finite");
   EXPECT_EQ(Get("plain@away").cannot_run(c), "");

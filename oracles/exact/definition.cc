@@ -22,7 +22,7 @@ Rational RealOperand(const Tensor& codes, const QParams& q, int64_t index) {
   return ToRational(q.scale_at(0)) * Rational(Integer(code - q.zero_point_at(0)));
 }
 
-// u8, s8: clamp(RNE(value) + z); with a requantization mode that of its definition
+// codes:  clamp(RNE(value) + z); with a requantization mode that of its definition
 // s32:    clamp(value), an integer
 // f32:    value rounded once to float32, then max(0, .) under relu
 Tensor EvaluateRational(const Case& c) {
@@ -40,7 +40,9 @@ Tensor EvaluateRational(const Case& c) {
       const Rational value = *definition.value(c, m, n);
       switch (c.out_dtype) {
         case DType::kU8:
-        case DType::kS8: {
+        case DType::kS8:
+        case DType::kU16:
+        case DType::kS16: {
           const Integer zero_point = c.out_q.zero_point_at(0);
           y.SetInt(index, Clamp(RoundHalfEven(value) + zero_point, LowerBound(c), c.out_max));
           break;

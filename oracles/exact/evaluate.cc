@@ -224,6 +224,7 @@ float Outputs::FloatAt(int64_t m, int64_t n) const {
 Tensor Outputs::Clamped() const {
   Tensor y(c_.out_dtype, c_.output_shape());
   const bool estimates = !estimated_.empty() && backend_.empty();
+  const bool bytes = BitsOf(c_.out_dtype) == 8;
   uint8_t* const codes = y.bytes().data();
   size_t index = 0;
   for (int64_t m = 0; m < c_.M; ++m) {
@@ -236,7 +237,12 @@ Tensor Outputs::Clamped() const {
         const auto channel = static_cast<size_t>(n);
         if (const auto near = Decide(estimated_[channel].At(integers_.values[index]))) {
           const int64_t code = std::max(near->integer + zero_[channel], lo_[channel]);
-          codes[index] = static_cast<uint8_t>(std::min<int64_t>(code, c_.out_max));
+          const auto fits = static_cast<int32_t>(std::min<int64_t>(code, c_.out_max));
+          if (bytes) {
+            codes[index] = static_cast<uint8_t>(fits);
+          } else {
+            y.SetInt(static_cast<int64_t>(index), fits);
+          }
           continue;
         }
       }

@@ -90,6 +90,36 @@ TEST(Examples, QuantizeTiesAndEnds) {
             (std::vector<uint8_t>{255, 4}));
 }
 
+TEST(Examples, CodesOfSixteenBits) {
+  Case c = QuantizeCase({0.5f, 1.5f, -0.5f, 16383.75f, -16384.5f, 1e9f, kNan, -kInf}, 0.5f, 0);
+  SetOutput(&c, DType::kS16);
+  EXPECT_EQ(Values<int16_t>(Exact(c)),
+            (std::vector<int16_t>{1, 3, -1, 32767, -32768, 32767, 0, -32768}));
+  c.out_q.zero_point = {40000};
+  SetOutput(&c, DType::kU16);
+  EXPECT_EQ(Values<uint16_t>(Exact(c)),
+            (std::vector<uint16_t>{40001, 40003, 39999, 65535, 7231, 65535, 40000, 0}));
+  c.out_min = 39999;
+  c.out_max = 40002;
+  EXPECT_EQ(Values<uint16_t>(Exact(c)),
+            (std::vector<uint16_t>{40001, 40002, 39999, 40002, 39999, 40002, 40000, 39999}));
+
+  Case back =
+      CaseOver(Op::kDequantize,
+               Tensor::Of<uint16_t>({1, 3}, std::vector<uint16_t>{0, 40001, 65535}), DType::kF32);
+  back.x_q = {{0.1f}, {40000}};
+  // 25535 * 0.1f = 2553.50003805 rounded once.
+  EXPECT_EQ(Values<float>(Exact(back)), (std::vector<float>{-4000.0f, 0.1f, 2553.5f}));
+
+  Case sums = CaseOver(Op::kRequantize,
+                       Tensor::Of<int32_t>({1, 3}, std::vector<int32_t>{65537, 65539, INT32_MIN}),
+                       DType::kS16);
+  sums.multiplier = {0.5f};
+  EXPECT_EQ(Values<int16_t>(Exact(sums)), (std::vector<int16_t>{32767, 32767, -32768}));
+  sums.out_q.zero_point = {-30000};
+  EXPECT_EQ(Values<int16_t>(Exact(sums)), (std::vector<int16_t>{2768, 2770, -32768}));
+}
+
 TEST(Examples, QuantizeReluPerChannel) {
   Case c = QuantizeCase({-5.0f, -5.0f, 3.0f}, 1.0f, 0);
   c.out_q = {{1.0f, 1.0f, 1.0f}, {100, 7, -3}};

@@ -144,6 +144,14 @@ void MultiplyAtEdges(Rng& rng, Case& c) {
   }
 }
 
+// One case in ten has codes of 16 bits. The generator is a copy, which goes another way, so that
+// all other seeds draw the same cases as before there were such codes.
+DType MaybeWide(Rng rng, DType dtype) {
+  Rng own(MixSeed(rng.Next(), 16));
+  if (!own.Chance(1, 10)) return dtype;
+  return own.Chance(2, 3) ? DType::kS16 : DType::kU16;
+}
+
 }  // namespace
 
 Case DrawQuantize(Rng& rng, Theme theme, Op op) {
@@ -151,7 +159,7 @@ Case DrawQuantize(Rng& rng, Theme theme, Op op) {
   c.op = op;
   DrawShape(rng, theme, 400, c);
   DrawPerChannel(rng, c);
-  c.out_dtype = rng.Chance(3, 5) ? DType::kU8 : DType::kS8;
+  c.out_dtype = MaybeWide(rng, rng.Chance(3, 5) ? DType::kU8 : DType::kS8);
   c.out_q.scale.assign(Entries(c), 1.0f);
   c.out_q.zero_point.assign(Entries(c), 0);
   for (float& scale : c.out_q.scale) scale = ThemeScale(rng, theme);
@@ -173,7 +181,7 @@ Case DrawDequantize(Rng& rng, Theme theme, Op op) {
   c.op = op;
   DrawShape(rng, theme, 600, c);
   DrawPerChannel(rng, c);
-  const DType dtype = rng.Chance(1, 2) ? DType::kU8 : DType::kS8;
+  const DType dtype = MaybeWide(rng, rng.Chance(1, 2) ? DType::kU8 : DType::kS8);
   c.x_q.scale.assign(Entries(c), 1.0f);
   c.x_q.zero_point.assign(Entries(c), 0);
   for (float& scale : c.x_q.scale) scale = ThemeScale(rng, theme);
@@ -194,7 +202,7 @@ Case DrawRequantize(Rng& rng, Theme theme, Op op) {
   c.op = op;
   DrawShape(rng, theme, 400, c);
   DrawPerChannel(rng, c);
-  c.out_dtype = rng.Chance(3, 5) ? DType::kU8 : DType::kS8;
+  c.out_dtype = MaybeWide(rng, rng.Chance(3, 5) ? DType::kU8 : DType::kS8);
   DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
   DrawClamp(rng, theme, c);
 

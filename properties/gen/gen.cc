@@ -274,6 +274,15 @@ Case Draw(Op op, uint64_t seed) {
   return DrawFrom(rng, op, ThemeOrRare(op, seed, theme));
 }
 
+std::optional<Case> WithWideCodes(Op op, uint64_t seed) {
+  const OpRow& row = RowOf(op);
+  if (!row.x_types.contains(DType::kS16) && !row.out_types.contains(DType::kS16))
+    return std::nullopt;
+  for (;; ++seed) {
+    if (Case c = Draw(op, seed); HasWideCodes(c)) return c;
+  }
+}
+
 Case Draw(Op op, Theme theme, uint64_t seed) {
   Rng rng(MixSeed(MixSeed(seed, static_cast<uint64_t>(op)), 1000 + static_cast<uint64_t>(theme)));
   return DrawFrom(rng, op, theme);

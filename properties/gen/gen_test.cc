@@ -211,8 +211,8 @@ TEST(Gen, BlocksOfBothOperands) {
 
 TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
   const std::map<Op, uint64_t> expected{
-      {Op::kQuantize, 0xf2f830659011e107},      {Op::kDequantize, 0xcbd5d6c5e6e09ec8},
-      {Op::kRequantize, 0x1a8ad7f45b1db8f9},    {Op::kLinear, 0x55d7f997f9c5be9f},
+      {Op::kQuantize, 0xbb8f2867b9e6c952},      {Op::kDequantize, 0x05426902862d19b1},
+      {Op::kRequantize, 0x684e7864fc574fed},    {Op::kLinear, 0x55d7f997f9c5be9f},
       {Op::kConv2d, 0x15621f41a6f10d71},        {Op::kDepthwise, 0x1f0da1ebd3b2a66e},
       {Op::kAdd, 0x5e21f835e20335d0},           {Op::kMul, 0x80ad04326344752b},
       {Op::kMaxPool, 0xcf8566d1047c1058},       {Op::kAvgPool, 0x429cfbfdce460512},
@@ -235,6 +235,22 @@ TEST(Gen, SeedsGiveDifferentCases) {
     for (uint64_t seed = 0; seed < kCases; ++seed) hashes.insert(Mix(0, Draw(op, seed)));
     // Empty cases carry little and may coincide.
     EXPECT_GT(hashes.size(), kCases * 97 / 100) << Name(op);
+  }
+}
+
+TEST(Gen, CodesOfSixteenBits) {
+  for (const Op op : AllOps()) {
+    std::map<DType, int> drawn;
+    for (uint64_t seed = 0; seed < kCases; ++seed) {
+      const Case c = Draw(op, seed);
+      ++drawn[IsWideCode(c.out_dtype) ? c.out_dtype : c.x.dtype()];
+    }
+    const OpRow& row = RowOf(op);
+    for (const DType wide : {DType::kS16, DType::kU16}) {
+      const bool has = row.x_types.contains(wide) || row.out_types.contains(wide);
+      EXPECT_EQ(drawn[wide] > static_cast<int>(kCases) / 50, has) << Name(op) << " " << Name(wide);
+      EXPECT_LT(drawn[wide], static_cast<int>(kCases) / 8) << Name(op);
+    }
   }
 }
 

@@ -51,15 +51,15 @@ Value ValueOf(const std::string& field, const py::object& object) {
     PyErr_Clear();
     throw InputError(field + ": is no array, expected one");
   }
-  for (const DType dtype : {DType::kF32, DType::kU8, DType::kS8, DType::kS32}) {
+  for (const DType dtype :
+       {DType::kF32, DType::kU8, DType::kS8, DType::kU16, DType::kS16, DType::kS32}) {
     if (array.dtype().equal(NumpyType(dtype)))
       return Value::Of(TensorOf(array, dtype, ShapeOf(array)));
   }
   if (auto value = IntegersOf<int64_t>(array, graph::kInt64)) return *std::move(value);
-  if (auto value = IntegersOf<int16_t>(array, graph::kInt16)) return *std::move(value);
   if (auto value = IntegersOf<bool>(array, graph::kBool)) return *std::move(value);
   throw InputError(field + ": is an array of " + py::str(array.dtype()).cast<std::string>() +
-                   ", expected float32, uint8, int8, int16, int32, int64 or bool");
+                   ", expected float32, uint8, int8, uint16, int16, int32, int64 or bool");
 }
 
 template <class Integer>
@@ -72,7 +72,6 @@ py::array IntegersArray(const Value& value) {
 py::array ArrayOfValue(const Value& value) {
   if (value.holds_tensor()) return ArrayOf(value.tensor);
   if (value.type == graph::kBool) return IntegersArray<bool>(value);
-  if (value.type == graph::kInt16) return IntegersArray<int16_t>(value);
   return IntegersArray<int64_t>(value);
 }
 

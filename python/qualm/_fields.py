@@ -10,7 +10,7 @@ import numpy as np
 
 from ._errors import InputError
 
-_TYPES = {"uint8": "u8", "int8": "s8", "int32": "s32", "float32": "f32", "float16": "f16"}
+_TYPES = {"uint8": "u8", "int8": "s8", "int16": "s16", "uint16": "u16", "int32": "s32", "float32": "f32", "float16": "f16"}
 _IMAGES = ("conv2d", "depthwise", "max_pool", "avg_pool", "global_avg_pool")
 _PAIRS = ("add", "sub", "mul", "concat")
 _RANKS = {op: 4 for op in _IMAGES} | {"choose_qparams": 3}

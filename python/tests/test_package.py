@@ -108,6 +108,15 @@ def test_the_version_is_that_of_the_project():
     assert importlib.metadata.version("qualm") == version.group(1)
 
 
+def test_codes_of_sixteen_bits():
+    case = qualm.Case("quantize", x=np.array([[0.5, 1e9, -1e9]], np.float32), out_dtype="u16",
+                      out_scale=0.25, out_zp=40000)
+    y = np.asarray(qualm.exact(case).y)
+    assert (y.dtype, y.tolist()) == (np.uint16, [[40002, 65535, 0]])
+    back = qualm.Case("dequantize", x=np.array([[-32768, 5]], np.int16), x_scale=0.5, x_zp=0)
+    assert np.asarray(qualm.exact(back).y).tolist() == [[-16384.0, 2.5]]
+
+
 def in_blocks(case):
     """Sums of whole numbers and scales that are powers of two: NumPy computes them exactly."""
     blocks = case.w_scale.shape[1] if case.w_block else 1

@@ -2077,7 +2077,7 @@ std::span<const Cause> AllCauses() {
     }
     AddCausesOfTerms(list);
     for (Cause& cause : list)
-      cause.knows_blocks = std::ranges::count(kOfBlocksToo, cause.name) != 0;
+      cause.knows_blocks |= std::ranges::count(kOfBlocksToo, cause.name) != 0;
     return list;
   }();
   return all;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "adapters/kinds.h"
+#include "core/case.h"
 #include "core/contract.h"
 
 namespace qualm {
@@ -276,6 +277,34 @@ TEST(DeclaredDivergences, AreTheseAndNoOthers) {
   for (const Row& row : declared) {
     EXPECT_TRUE(expected.contains(row)) << "excused, and not here: " << testing::PrintToString(row);
   }
+}
+
+// x = 1 times weights 0 and 2, biases 0 and -1: a multiplier of 1 and two shifts.
+TEST(OpenvinoMultipliesByOne, OnlyBeforeShiftsThatDiffer) {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = 1, c.N = 2, c.K = 1;
+  c.x = Tensor(DType::kS8, {1, 1}), c.w = Tensor(DType::kS8, {2, 1});
+  c.x.SetInt(0, 1), c.w.SetInt(1, 2);
+  c.x_q = c.out_q = {{0x1.9413eep-4F}, {0}};
+  c.w_q = {{1}, {0}};
+  c.bias_i32 = {0, -1};
+  c.out_dtype = DType::kU8;
+  c.out_min = 0, c.out_max = 255;
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_TRUE(OpenvinoMultipliesByOne(c));
+  Case other = c;
+  other.bias_i32 = {-1, -1};  // OpenVINO 2026.4.1 is right here, and in the next two
+  EXPECT_FALSE(OpenvinoMultipliesByOne(other));
+  other = c;
+  other.x_q.zero_point = {3};
+  EXPECT_FALSE(OpenvinoMultipliesByOne(other));
+  other = c;
+  other.bias_i32.reset();
+  EXPECT_FALSE(OpenvinoMultipliesByOne(other));
+  other = c;
+  other.out_q.scale = {0.5F};
+  EXPECT_FALSE(OpenvinoMultipliesByOne(other));
 }
 
 }  // namespace

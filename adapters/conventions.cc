@@ -11,6 +11,7 @@
 #include "adapters/kinds.h"
 #include "core/enclosure.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/conventions/openvino.h"
 
 namespace qualm {
 namespace {
@@ -82,6 +83,8 @@ std::vector<std::string> Expand(const std::string& pattern) {
 }
 
 }  // namespace
+
+bool OpenvinoMultipliesByOne(const Case& c) { return conventions::OpenvinoMultipliesByOne(c); }
 
 SubjectKind ConventionSubjects() {
   return {"model", "bit-exact arithmetic of a named backend, model:* all of them",

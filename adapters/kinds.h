@@ -18,6 +18,8 @@ SubjectKind NativeSubjects();
 // conventions.cc: "model:NAME", a named convention run as if it were a library; "model:*" and
 // "model:PREFIX*" stand for all that match. The contract is the convention itself.
 SubjectKind ConventionSubjects();
+// The cases in which OpenVINO leaves out a product with 1 (oracles/conventions/openvino.h).
+bool OpenvinoMultipliesByOne(const Case& c);
 
 // faulty/faults.cc: "faulty:ID" for every ID of ListFaults() (registry.h), implementations with one
 // known fault each, and "faulty:none": the same implementation without a fault (the exact oracle),

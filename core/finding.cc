@@ -87,13 +87,20 @@ std::string Finding::former_fingerprint() const {
                "-._@+:");
 }
 
-bool IsDeclared(const Finding& finding, const Subject& subject, const Contract& contract) {
-  return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
-    return Concerns(row, subject, contract, finding.op, finding.property) &&
-           (row.kind == "*" ? finding.first_divergence.has_value()
-                            : row.kind == Name(finding.kind)) &&
-           Fits(row, finding.test_case, finding.explanation);
+const ExpectedDivergence* DeclaredBy(const Finding& finding, const Subject& subject,
+                                     const Contract& contract) {
+  const auto rows = SubjectRegistry::Get().expected();
+  const auto row = std::ranges::find_if(rows, [&](const ExpectedDivergence& each) {
+    return Concerns(each, subject, contract, finding.op, finding.property) &&
+           (each.kind == "*" ? finding.first_divergence.has_value()
+                             : each.kind == Name(finding.kind)) &&
+           Fits(each, finding.test_case, finding.explanation);
   });
+  return row == rows.end() ? nullptr : &*row;
+}
+
+bool IsDeclared(const Finding& finding, const Subject& subject, const Contract& contract) {
+  return DeclaredBy(finding, subject, contract) != nullptr;
 }
 
 }  // namespace qualm

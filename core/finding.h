@@ -52,6 +52,9 @@ void SetLastingName(const std::string& name, const std::string& lasting);
 // Does a declared divergence (core/contract.h) speak of this claim of the subject under `contract`,
 // and name the kind of the finding and its shape?
 bool IsDeclared(const Finding& finding, const Subject& subject, const Contract& contract);
+// The row that says so, or null.
+const ExpectedDivergence* DeclaredBy(const Finding& finding, const Subject& subject,
+                                     const Contract& contract);
 
 }  // namespace qualm
 

@@ -133,6 +133,18 @@ std::string FileName(size_t number, const std::string& name, size_t part, size_t
                      parts == 1 ? "" : fmt::format("-{}", part + 1));
 }
 
+// Why no layer was judged.
+std::string WhyNothing(const ModelRun& run, const std::string& absent) {
+  if (!absent.empty()) return absent + " (--no-runtime: exact results alone)";
+  if (!run.refused.empty()) return "the runtime does not run this model: " + run.refused;
+  for (const Row& row : run.rows) {
+    if (!row.not_judged.empty()) return OneLine(row.not_judged);
+    if (!row.no_layer.empty()) return OneLine(row.no_layer);
+    if (!row.not_run.empty()) return OneLine(row.not_run);
+  }
+  return "no layer of the model is one that qualm knows";
+}
+
 // The case as a file has it: cut to one output where it is large.
 Case Written(const Case& c, const Row& row) {
   Case file = c;
@@ -264,6 +276,9 @@ int RunExplainGraph(const CommonOptions& common, const ModelOptions& options,
   }
   session.document.extra.emplace_back("model", models::ModelJson(run, path, told, files));
   session.Write();
+  // Exact results alone are what --no-runtime asks for.
+  const bool asks = !options.no_runtime || !options.observed.empty();
+  if (asks && !session.Judged(WhyNothing(run, absent))) return kBadInput;
   return session.document.findings.empty() ? kClean : kFindings;
 }
 

@@ -143,6 +143,14 @@ TEST_F(ExplainModel, RecordedValuesAreJudgedAndBecomeCases) {
   EXPECT_EQ(again["on_own_inputs"], true);
 }
 
+TEST_F(ExplainModel, NoVerdictWithoutAJudge) {
+  Write("net.onnx", Qdq().Text());
+  Write("p.npy", NpyOf(Tensor(DType::kF32, {1, 5})));
+  const Ran ran = Qualm(2, {"explain", "net.onnx", "--no-runtime", "--observed", "p=p.npy"});
+  EXPECT_TRUE(Has(ran.out, "exact, layer by layer\n") || Has(ran.out, "observed, layer by layer"));
+  EXPECT_EQ(Lines(ran.err).back(), "qualm: nothing was judged: operator Softmax");
+}
+
 // The error of a layer in parts, in JSON and as a page with bars.
 TEST_F(ExplainModel, APageShowsEachErrorInParts) {
   Write("net.onnx", Qdq().Text());

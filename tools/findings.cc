@@ -124,13 +124,20 @@ Finding FindingOf(const Case& c, const Property& property, Subject& asked, const
   std::optional<OfItsConvention> kept;
   if (of_numbers && KeepsTo(contract, c, asked)) kept.emplace(asked);
   Subject& subject = kept ? *kept : asked;
-  triage::Complete(finding, subject, verdict);
+  bool told = triage::Complete(finding, subject, verdict);
   finding.expected_by_contract = IsExcused(finding, subject, contract);
   // What is declared has been named. Claims that the file does not name may fail by the dozen on
   // its large case, and seconds would go by for each.
   if (!finding.expected_by_contract && finding.full_property() == c.property) {
-    triage::Complete(finding, subject, verdict, true);
+    told = triage::Complete(finding, subject, verdict, true);
     finding.expected_by_contract = IsExcused(finding, subject, contract);
+  }
+  // What one answer does not show is what a row declares, or is not known.
+  if (!told) {
+    const ExpectedDivergence* row =
+        finding.expected_by_contract ? DeclaredBy(finding, subject, contract) : nullptr;
+    if (row != nullptr) finding.explanation = verdict.reason + "; declared: " + row->reason;
+    if (row == nullptr || row->kind == "*") finding.kind = FindingKind::kUnknown;
   }
   Alarm(finding);
   return finding;

@@ -194,6 +194,12 @@ class Evidence {
     return Compare(exact_y_, actual_, *y);
   }
 
+  // In bits, less those of the choice.
+  double Worth(const Cause& cause) const {
+    const Tensor predicted = Counterfactual(c_, cause, model_).value_or(exact_y_);
+    return BitsSaved(c_, exact_y_, predicted, actual_) - cause.bits;
+  }
+
   Op op() const { return c_.op; }
 
   static int64_t WorkOf(const Case& c) { return Work(c) + c.x.size() + c.w.size(); }
@@ -481,24 +487,45 @@ std::pair<const Cause*, Agreement> NearestCause(const Evidence& evidence, bool m
   return nearest;
 }
 
+// An explanation is named if it is worth so many bits: chance is worth as much in 1 of 2^7 answers.
+constexpr double kMargin = 7;
+// Explanations that are worth as much, but for so many bits, are not told apart.
+constexpr double kAhead = 2.5;
+
+constexpr const char* kTooLittle = "not enough to tell";
+
+// The same of an answer that is not worth the cause.
+Attribution Thin(Attribution attribution, std::string evidence) {
+  attribution.thin = true;
+  attribution.diagnosis = kTooLittle;
+  attribution.evidence = {std::move(evidence)};
+  return attribution;
+}
+
 // The best guess if neither one cause nor two give the whole output, which is not exact.
 Attribution Guess(const Case& c, const Tensor& exact_y, const Tensor& actual,
                   const Evidence& evidence) {
+  // What takes few departures to be seen by chance is the kind, and not what is said.
+  constexpr int64_t kFew = 3;
+  const auto seen = [&](FindingKind kind, std::string what) {
+    Attribution guess = Stated(kind, what, false);
+    return evidence.departures() < kFew ? Thin(std::move(guess), std::move(what)) : guess;
+  };
   if (const int64_t width = TailWidth(c, exact_y, actual); width != 0)
-    return Stated(FindingKind::kTail, fmt::format("only the last N % {} outputs are wrong", width),
-                  false);
+    return seen(FindingKind::kTail, fmt::format("only the last N % {} outputs are wrong", width));
   if (Misplaced(c, exact_y, actual))
-    return Stated(FindingKind::kIndex, "outputs hold what belongs in another column", false);
+    return seen(FindingKind::kIndex, "outputs hold what belongs in another column");
   const auto [best, most] = NearestCause(evidence, true);
   if (2 * most.explained < evidence.departures())
     return Stated(FindingKind::kUnknown, "no swap of one or two stages reproduces the output",
                   false);
   Attribution attribution =
       Stated(best->kind, Sentence(c.op, {best}) + ", and something else", false);
-  attribution.evidence.push_back("exact arithmetic with " + best->NameFor(c.op) + " reproduces " +
-                                 std::to_string(most.explained) + " of the " +
-                                 std::to_string(evidence.departures()) +
-                                 " outputs that are not exact");
+  std::string part =
+      fmt::format("exact arithmetic with {} reproduces {} of the {} outputs that are not exact",
+                  best->NameFor(c.op), most.explained, evidence.departures());
+  if (evidence.Worth(*best) < kMargin) return Thin(std::move(attribution), std::move(part));
+  attribution.evidence.push_back(std::move(part));
   return attribution;
 }
 
@@ -522,11 +549,6 @@ constexpr const char* kInSomeCases = "in some cases";
 
 // What the sums of a convention that saturates pairs are told by.
 const Cause& Pairs() { return CauseNamed("pair saturation"); }
-
-// An explanation is named if it is worth so many bits: chance is worth as much in 1 of 2^7 answers.
-constexpr double kMargin = 7;
-// Explanations that are worth as much, but for so many bits, are not told apart.
-constexpr double kAhead = 2.5;
 
 using Weighed = Examination::Weighed;
 
@@ -743,7 +765,7 @@ class Decision {
       attribution.diagnosis = "the subject " + Either(alike);
       return attribution;
     }
-    Attribution attribution = Stated(FindingKind::kUnknown, "not enough to tell", false);
+    Attribution attribution = Stated(FindingKind::kUnknown, kTooLittle, false);
     const bool place = best.causes.back()->stage == CauseStage::kPlace;
     if (best.bits > 0 && !place) attribution.diagnosis += ": the subject " + Either(alike);
     std::vector<Hypothesis> fits;
@@ -1307,12 +1329,31 @@ Attribution ByWorth(const Case& c, const Tensor& actual, const Tensor& right,
   return Unexplained(c.op, evidence);
 }
 
+// Says nothing of a cause that an answer is not worth: chance gives a code or two as well, and of
+// several causes that give it none is named.
+Attribution IfWorth(Attribution attribution, const Case& c, const Tensor& right,
+                    const Tensor& actual) {
+  std::vector<Hypothesis> fits{attribution.causes};
+  fits.insert(fits.end(), attribution.open.begin(), attribution.open.end());
+  const std::vector<Weighed> weighed = WeighedByOneAnswer(c, right, actual, fits);
+  const double bits = BitsSaved(c, right, actual, actual) - BitsOf(attribution.causes);
+  const bool alone = std::ranges::all_of(weighed, [&](const Weighed& each) {
+    return each.bits <= bits - kAhead || KindOf(each.causes) == attribution.kind;
+  });
+  if (bits >= kMargin && alone) return attribution;
+  return Thin(
+      std::move(attribution),
+      fmt::format(
+          "{} {} {}, as chance may", ListOf(c.op, fits), fits.size() == 1 ? "gives" : "give",
+          actual.size() == 1 ? "the output" : fmt::format("all {} outputs", actual.size())));
+}
+
 // The likeliest cause of an answer whose subject will be asked, or that is only sorted.
 Attribution Likeliest(const Case& c, const Tensor& actual, const Tensor& right,
                       const Evidence& evidence) {
-  if (auto one = OneCause(evidence)) return *one;
+  if (auto one = OneCause(evidence)) return IfWorth(*std::move(one), c, right, actual);
   const std::vector<Hypothesis> two = TwoCauses(c, evidence, 1, INFINITY, false);
-  if (!two.empty()) return Shown(evidence, two.front());
+  if (!two.empty()) return IfWorth(Shown(evidence, two.front()), c, right, actual);
   return Guess(c, right, actual, evidence);
 }
 
@@ -1472,9 +1513,27 @@ Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject) {
 
 namespace {
 
+// Whether no sum of codes and zero points, of either sign, needs more than 24 bits.
+bool IsSmallInIntegers(const Case& c) {
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      double most = 0;
+      for (int64_t k = 0; k < c.K; ++k) {
+        const size_t of_w = WEntry(c, n, k), of_x = XEntry(c, m, k);
+        const double x = std::abs(c.x.IntAt(m * c.K + k)) + std::abs(c.x_q.zero_point[of_x]);
+        const double w = std::abs(c.w.IntAt(n * c.K + k)) + std::abs(c.w_q.zero_point[of_w]);
+        most += x * w * double{c.w_q.scale[of_w]};
+      }
+      if (most >= 0x1p24) return false;
+    }
+  }
+  return true;
+}
+
 // A subject that promises float32 sums rounds them, and no cause gives its last bits. Of the same
 // codes with scales of 1 and no bias the outputs are integers, which it has to give exactly where
-// they have at most 24 bits: in parts of so many terms. Empty where the subject takes no such case.
+// they have at most 24 bits: in parts of so many terms. And again with scales of 1 to 5, by which
+// blocks of weights differ. Empty where the subject takes no such case.
 std::vector<Case> InIntegers(const Case& c, const Verdict& verdict, const Subject& subject) {
   constexpr int64_t kMostTerms = 1024;  // of products of 14 bits
   if (!subject.contract(c.op).sum || c.op != Op::kLinear || !HasSums(c) ||
@@ -1491,6 +1550,15 @@ std::vector<Case> InIntegers(const Case& c, const Verdict& verdict, const Subjec
                     ? integers
                     : slice::Terms(integers, slice::Range(from, std::min(from + terms, c.K)));
     if (part != ProblemOf(c) && subject.CannotRun(part).empty()) parts.push_back(std::move(part));
+  }
+  const size_t with_scales_of_1 = parts.size();
+  for (size_t i = 0; i < with_scales_of_1 && c.w_block != 0; ++i) {
+    Case part = parts[i];
+    constexpr std::array kScales{1.0F, 3.0F, 5.0F, 2.0F, 4.0F};
+    for (size_t entry = 0; entry < part.w_q.scale.size(); ++entry)
+      part.w_q.scale[entry] = kScales[entry % kScales.size()];
+    if (IsSmallInIntegers(part) && subject.CannotRun(part).empty())
+      parts.push_back(std::move(part));
   }
   return parts;
 }
@@ -1615,8 +1683,10 @@ Attribution Attributed(const Case& c, const Verdict& verdict, const Recorder& re
     if (!found.complete) continue;
     if (!found.evidence.empty())
       found.evidence.front().insert(
-          0, part.K == c.K ? "asked for the codes found, with scales of 1: "
-                           : "asked for some of the codes found, with scales of 1: ");
+          0, fmt::format("asked for {}the codes found, with {}: ", part.K == c.K ? "" : "some of ",
+                         std::ranges::all_of(part.w_q.scale, [](float s) { return s == 1; })
+                             ? "scales of 1"
+                             : "scales that are small integers"));
     return found;
   }
   return FromAnswers(verdict, recorder.recorded(), subject, options);

@@ -1149,9 +1149,12 @@ TEST(SeveralAnswers, AnAmbiguousCauseIsBetterThanAGuessAndTheFirstOfThemStays) {
   const auto three = [](Case& of) { of = slice::Channels(of, std::vector<int64_t>{0, 1, 2}); };
   const Attribution first = Found(AsksOf({AsItIs, three}), c, subject, kOneAnswer);
   EXPECT_TRUE(first.ambiguous);
+  // What several causes give is said of none of them.
+  EXPECT_TRUE(first.thin);
+  EXPECT_EQ(first.diagnosis, "not enough to tell");
   EXPECT_EQ(first.evidence.front(),
-            "exact arithmetic with last product dropped reproduces all 5 outputs "
-            "(5 of them not exact)");
+            "last product dropped; last term dropped; bias ignored give all 5 outputs, as chance "
+            "may");
 }
 
 TEST(SeveralAnswers, AGuessOfAKindIsNotReplacedByThePlaceOfTheClamp) {

@@ -405,6 +405,35 @@ void AddSums(std::vector<Cause>& rows) {
   differences(Kind::kPairSaturation, "an int16 that saturates", InBits<16, false>);
   differences(Kind::kPairSaturation, "an int16 that wraps", InBits<16, true>);
   differences(Kind::kInt32Overflow, "an int32 that saturates", InBits<32, false>);
+  // All taps of a channel, or of a kernel of nine taps alone: there is code of its own for these.
+  for (const bool nine : {false, true}) {
+    rows.push_back(
+        {Stage::kAccumulate, Kind::kPairSaturation,
+         fmt::format("int16 wrap of {} taps of a channel", nine ? "nine" : "all"),
+         fmt::format("adds the products of the{} taps of each channel, codes less their zero "
+                     "points, in an int16 that wraps",
+                     nine ? " nine" : ""),
+         [nine](const Case& c) {
+           const int64_t taps = c.window.kernel_h * c.window.kernel_w;
+           return IsConv(c.op) && (nine ? taps == 9 : taps > 1);
+         },
+         Sets([](Stages& s) {
+           const int64_t of_group = s.c.window.in_c / s.c.window.groups;
+           s.Sums().add_differences = [of_group](const SumTerms& t) {
+             __int128 sum = 0;
+             for (int64_t channel = 0; channel < of_group; ++channel) {
+               int64_t taps = 0;
+               for (int64_t k = channel; k < std::ssize(t.x); k += of_group) {
+                 const auto at = static_cast<size_t>(k);
+                 taps += (t.x[at] - t.zx) * (t.w[at] - t.zw);
+               }
+               sum += Wrapped<int16_t>(taps);
+             }
+             return sum;
+           };
+         }),
+         nine ? Cause::kBitsOfRare : Cause::kBitsOfFamily});
+  }
   const auto channels = [](const Case& c) { return c.window.in_c / c.window.groups; };
   for (const int64_t lanes : {4, 8, 16, 32}) {
     rows.push_back(
@@ -1009,6 +1038,106 @@ void AddTailElements(std::vector<Cause>& rows) {
   }
 }
 
+// ---- Weights in blocks, of which a kernel keeps two numbers: the scale of the codes, and scale
+// times zero point (the minimum of a K-quant).
+
+bool HasBlocks(const Case& c) {
+  return c.op == Op::kLinear && !HasFloatX(c) && c.w_block != 0 && c.N > 0 && RowBlocks(c) > 1;
+}
+bool HasMinima(const Case& c) {
+  return HasBlocks(c) &&
+         std::ranges::any_of(c.w_q.zero_point, [](int32_t zero) { return zero != 0; });
+}
+// Elements of x that stand for 0 fill up the last block.
+bool CanFillUp(const Case& c) {
+  const CodeRange codes = RangeOf(c.x.dtype());
+  return std::ranges::all_of(c.x_q.zero_point,
+                             [&](int32_t zero) { return zero >= codes.min && zero <= codes.max; });
+}
+
+// The same sum over twice as many terms: the first half of each row of w has the codes and zero
+// points 0, the second half codes 0 and the zero points.
+void TakeMinimaApart(Case& c) {
+  const Case from = c;
+  const int64_t blocks = RowBlocks(from), half = blocks * from.w_block;
+  c.K = 2 * half;
+  c.x = Tensor(from.x.dtype(), {c.M, c.K});
+  c.w = Tensor(from.w.dtype(), {c.N, c.K});
+  for (int64_t i = 0; i < c.M * c.K; ++i) {
+    const int64_t m = i / c.K, k = i % half;
+    c.x.SetInt(i, k < from.K ? from.x.IntAt(m * from.K + k)
+                             : from.x_q.zero_point[XEntry(from, m, from.K - 1)]);
+  }
+  for (int64_t i = 0; i < c.N * c.K; ++i)
+    if (i % c.K < from.K) c.w.SetInt(i, from.w.IntAt(i / c.K * from.K + i % c.K));
+  const auto twice = [blocks](const QParams& q, bool of_codes_are_0) {
+    QParams all{{}, {}};
+    for (int64_t i = 0; i < 2 * std::ssize(q.scale); ++i) {
+      const int64_t in_row = i % (2 * blocks);
+      const auto entry = static_cast<size_t>(i / (2 * blocks) * blocks + in_row % blocks);
+      all.scale.push_back(q.scale[entry]);
+      all.zero_point.push_back(of_codes_are_0 && in_row < blocks ? 0 : q.zero_point[entry]);
+    }
+    return all;
+  };
+  c.w_q = twice(from.w_q, true);
+  if (c.x_block != 0) c.x_q = twice(from.x_q, false);
+}
+
+void AddMinima(std::vector<Cause>& rows) {
+  struct Other {
+    std::string name;
+    int64_t (*of)(int64_t block, int64_t together);
+    bool (*repeats)(const Case&) = nullptr;  // of the scale of the codes
+  };
+  // Without zero points there is one scale, and causes.cc has the row.
+  const auto is_the_scale = +[](const Case& c) { return !HasMinima(c); };
+  const std::array others{
+      Other{"the block behind", [](int64_t block, int64_t) { return block + 1; }, is_the_scale},
+      Other{"the block before", [](int64_t block, int64_t) { return block - 1; }, is_the_scale},
+      Other{"the block behind, the last one's from the first",
+            [](int64_t block, int64_t together) { return (block + 1) % together; }},
+      Other{"the block before, the first one's from the last",
+            [](int64_t block, int64_t together) { return (block + together - 1) % together; }},
+      Other{"the first block", [](int64_t, int64_t) { return int64_t{0}; }, is_the_scale},
+      Other{"the other block of a pair",
+            [](int64_t block, int64_t) { return block % 2 == 0 ? block + 1 : block - 1; }}};
+  for (const Other& other : others) {
+    for (const bool of_minima : {false, true}) {
+      const auto edit = [of = other.of, of_minima](Stages& s) {
+        const int64_t blocks = RowBlocks(s.c);
+        // The 256 weights of a K-quant stand for themselves.
+        const int64_t together =
+            s.c.w_block < 256 && 256 % s.c.w_block == 0 ? 256 / s.c.w_block : blocks;
+        TakeMinimaApart(s.c);
+        const auto from = [=](int64_t i, int64_t) {
+          if ((i / blocks % 2 == 1) != of_minima) return i;
+          const int64_t block = i % blocks, first = block - block % together;
+          const int64_t here = std::min(together, blocks - first);
+          const int64_t there = of(block - first, here);
+          return there >= 0 && there < here ? i - block + first + there : i;
+        };
+        const bool changes = Reindex(s.c.w_q.scale, from);
+        return Reindex(s.c.w_q.zero_point, from) || changes;
+      };
+      rows.push_back(
+          {of_minima ? Stage::kWZeroPoint : Stage::kIndex,
+           of_minima ? Kind::kZeroPoint : Kind::kIndex,
+           (of_minima ? "minimum of " : "scale of codes of ") + other.name,
+           (of_minima ? "takes scale times zero point of a block of weights from "
+                      : "takes the scale of the codes, not that of their zero point, of a block of "
+                        "weights from ") +
+               other.name,
+           [of_minima](const Case& c) {
+             return (of_minima ? HasMinima(c) : HasBlocks(c)) && CanFillUp(c);
+           },
+           edit});
+      rows.back().knows_blocks = true;
+      if (!of_minima) rows.back().repeats = other.repeats;
+    }
+  }
+}
+
 // ---- Bias and parameters per channel.
 
 bool HasAnyBias(const Case& c) { return c.bias || c.bias_i32; }
@@ -1193,31 +1322,69 @@ void AddRoundedTwice(std::vector<Cause>& rows, std::integer_sequence<int, kBits.
    ...);
 }
 
-// The exact sum times a multiplier with this many bits.
-template <int kBits, bool kNearest>
+long double HalfEvenOf(long double value) { return std::nearbyint(value); }
+long double HalfAwayOf(long double value) { return std::round(value); }
+long double HalfUpOf(long double value) { return std::floor(value + 0.5L); }
+long double CutOf(long double value) { return std::trunc(value); }
+
+// The exact sum times a multiplier with this many significant bits. `made`: how the multiplier
+// comes about from the product of scales, the scale of the output and the number of a window.
+template <int kBits, bool kNearest, auto kRound = HalfEvenOf, auto kMade = nullptr>
 RoundedOutput ShortMultiplier(const RealOutput& o) {
   const Factors f = FactorsOf(o);
-  const auto cut = [](double multiplier) -> long double {
-    return WithBits(multiplier, kBits, kNearest);
+  const auto cut = [&](double scale, double divisor) -> long double {
+    if constexpr (kMade == nullptr)
+      return WithBits(scale / f.y / divisor, kBits, kNearest);
+    else
+      return WithBits(kMade(scale, f.y, divisor), kBits, kNearest);
   };
-  long double value = cut(f.multiplier / f.y / f.divisor) * static_cast<long double>(f.sum);
+  long double value = cut(f.multiplier, f.divisor) * static_cast<long double>(f.sum);
   if (AddsOperands(o.c.op)) {
     const double scale = o.c.w_q.scale_at(0);
-    value += cut(scale / f.y) * static_cast<long double>(f.offset / scale);
+    value += cut(scale, 1) * static_cast<long double>(f.offset / scale);
   } else {
     value += static_cast<long double>(f.offset) / static_cast<long double>(f.y);
   }
-  return {static_cast<double>(std::nearbyint(value))};
+  return {static_cast<double>(kRound(value))};
+}
+
+double InFloat32(double scale, double y, double divisor) {
+  return static_cast<float>(scale) / static_cast<float>(y) / static_cast<float>(divisor);
+}
+
+void AddMultiplier(std::vector<Cause>& rows, const std::string& name, const std::string& sentence,
+                   RoundedOutput (*round)(const RealOutput&), double bits) {
+  rows.push_back({Stage::kRound, Kind::kRounding, "multiplier " + name, sentence, RoundsSums,
+                  Sets([round](Stages& s) { s.codes.round = round; }), bits});
 }
 
 template <bool kNearest, int... kBits>
 void AddMultipliers(std::vector<Cause>& rows, std::integer_sequence<int, kBits...>) {
-  (rows.push_back({Stage::kRound, Kind::kRounding,
-                   fmt::format("multiplier {} to {} bits", kNearest ? "rounded" : "cut", kBits),
-                   fmt::format("{} the multiplier to {} bits", kNearest ? "rounds" : "cuts", kBits),
-                   RoundsSums,
-                   Sets([](Stages& s) { s.codes.round = ShortMultiplier<kBits, kNearest>; })}),
+  (AddMultiplier(
+       rows, fmt::format("{} to {} bits", kNearest ? "rounded" : "cut", kBits),
+       fmt::format("{} the multiplier to {} significant bits", kNearest ? "rounds" : "cuts", kBits),
+       ShortMultiplier<kBits, kNearest>, Cause::kBitsOfFamily),
    ...);
+}
+
+// A multiplier that was a float32 before it was cut.
+template <int... kBits>
+void AddCutFloats(std::vector<Cause>& rows, std::integer_sequence<int, kBits...>) {
+  (AddMultiplier(rows, fmt::format("in float32, cut to {} bits", kBits),
+                 fmt::format("computes the multiplier in float32 and cuts it to {} significant "
+                             "bits",
+                             kBits),
+                 ShortMultiplier<kBits, false, HalfEvenOf, InFloat32>, Cause::kBitsOfRare),
+   ...);
+}
+
+// A float32 multiplier, whose product is exact.
+template <auto kRound>
+void AddFloatMultiplier(std::vector<Cause>& rows, const std::string& ties,
+                        const std::string& sentence) {
+  AddMultiplier(rows, "rounded to 24 bits, " + ties,
+                "rounds the multiplier to float32 (24 significant bits), and " + sentence,
+                ShortMultiplier<24, true, kRound>, Cause::kBitsOfFamily);
 }
 
 RoundedOutput Floor(const RealOutput& o) { return {o.rounded() + (o.exact.rest < 0 ? -1 : 0)}; }
@@ -1347,6 +1514,11 @@ void AddRounding(std::vector<Cause>& rows) {
                                                     18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28>());
   AddMultipliers<true>(rows,
                        std::integer_sequence<int, 7, 8, 11, 12, 14, 15, 16, 20, 23, 24, 30, 31>());
+  AddCutFloats(rows, std::integer_sequence<int, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+                                           21, 22, 23>());
+  AddFloatMultiplier<HalfAwayOf>(rows, "half away", "ties away from zero");
+  AddFloatMultiplier<HalfUpOf>(rows, "half up", "ties up");
+  AddFloatMultiplier<CutOf>(rows, "product cut", "cuts the product");
 
   const auto clamp = [&](const char* name, const char* sentence, Applies applies, auto edit) {
     rows.push_back(
@@ -1386,6 +1558,7 @@ std::vector<Cause> CausesOfFamilies() {
   AddRows(rows);
   AddElements(rows);
   AddTailElements(rows);
+  AddMinima(rows);
   AddChannels(rows);
   AddRounding(rows);
   AddSums(rows);

@@ -1193,7 +1193,7 @@ const Cause kCauses[] = {
      "counts positions past the bottom and the right edge in the divisor", Is<Op::kAvgPool>,
      Set<&PoolHooks::window_padding, DivideBy<&PoolWindow::not_before>>},
     {Stage::kPadding, Kind::kPadding, "padding in the divisor",
-     "counts the padding in the divisor, which does not include it",
+     "counts the padding in the divisor, though the case leaves it out",
      [](const Case& c) { return c.op == Op::kAvgPool && !c.window.count_include_pad; },
      Set<&PoolHooks::window_padding, DivideBy<&PoolWindow::with_padding>>},
     {Stage::kPadding, Kind::kPadding, "padding not in the divisor",
@@ -2131,7 +2131,7 @@ std::span<const Cause> AllCauses() {
     }
     AddCausesOfTerms(list);
     for (Cause& cause : list)
-      cause.knows_blocks = std::ranges::count(kOfBlocksToo, cause.name) != 0;
+      cause.knows_blocks |= std::ranges::count(kOfBlocksToo, cause.name) != 0;
     return list;
   }();
   return all;

@@ -553,8 +553,9 @@ TEST(FamiliesSay, WhatTheSubjectDoes) {
   const auto sentence = [](std::string_view name) {
     return CauseNamed(name).SentenceFor(Op::kLinear);
   };
-  EXPECT_EQ(sentence("multiplier cut to 8 bits"), "cuts the multiplier to 8 bits");
-  EXPECT_EQ(sentence("multiplier rounded to 8 bits"), "rounds the multiplier to 8 bits");
+  EXPECT_EQ(sentence("multiplier cut to 8 bits"), "cuts the multiplier to 8 significant bits");
+  EXPECT_EQ(sentence("multiplier rounded to 8 bits"),
+            "rounds the multiplier to 8 significant bits");
   EXPECT_EQ(sentence("bias of channel n % 1"), "takes the bias of channel n from channel 0");
   EXPECT_EQ(sentence("bias of channel n % 4"), "takes the bias of channel n from channel n % 4");
   EXPECT_EQ(sentence("row sum in 8 int16 lanes that wrap, emptied every 257 additions"),

@@ -41,6 +41,9 @@ struct Attribution {
   // is what fits best, and the kind a guess that a smaller case may correct.
   bool complete = false;
   bool ambiguous = false;  // a cause of another kind gives the same output
+  // One answer is worth too little to say so: the kind is that of the likeliest cause, for whoever
+  // looks for a declared one, and the diagnosis says that it is not enough to tell.
+  bool thin = false;
   // Shown by questions of their own (triage/reads.h, triage/traits.h), which say more of the
   // subject than of this case: a smaller case keeps it.
   bool of_subject = false;

@@ -149,18 +149,21 @@ std::string MattersText(const MinimizeResult& result) {
   return text;
 }
 
-void Complete(Finding& finding, Subject& subject, const Verdict& verdict, bool examine) {
+bool Complete(Finding& finding, Subject& subject, const Verdict& verdict, bool examine) {
   const Case& c = finding.test_case;
   const Property* property = FindProperty(finding.property);
-  if (property == nullptr) return Complete(finding, verdict, Attribute(c, verdict, subject));
+  const auto complete = [&](const Attribution& attribution) {
+    Complete(finding, verdict, attribution);
+    return !attribution.thin;
+  };
+  if (property == nullptr) return complete(Attribute(c, verdict, subject));
   // The file speaks of its own claim, under its own contract.
   if (finding.full_property() == c.property && ModelOf(c) == ModelOf(subject.contract())) {
     const Outcome outcome = subject.Run(ProblemOf(c), {});
     if (const auto kept = outcome.ok() ? Kept(c, outcome.y, &subject) : std::nullopt)
-      return Complete(finding, verdict, *kept);
+      return complete(*kept);
   }
-  Complete(finding, verdict,
-           JudgeAndAttribute(*property, c, subject, {.examine = examine}).attribution);
+  return complete(JudgeAndAttribute(*property, c, subject, {.examine = examine}).attribution);
 }
 
 void Complete(Finding& finding, const Verdict& verdict, const Attribution& attribution) {

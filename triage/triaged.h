@@ -73,8 +73,9 @@ std::string MattersText(const MinimizeResult& result);
 
 // Fills kind, explanation and first_divergence of a raw finding; judges once more. The cause is the
 // one that the case file keeps, if it was written of this claim and of this answer of the subject;
-// else the likeliest, or with `examine` the one that further questions bear out.
-void Complete(Finding& finding, Subject& subject, const Verdict& verdict, bool examine = false);
+// else the likeliest, or with `examine` the one that further questions bear out. False if the
+// answer is worth too little to name it (Attribution::thin).
+bool Complete(Finding& finding, Subject& subject, const Verdict& verdict, bool examine = false);
 // The same from an attribution that is already known.
 void Complete(Finding& finding, const Verdict& verdict, const Attribution& attribution);
 

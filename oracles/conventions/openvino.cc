@@ -6,12 +6,15 @@
 // Scales and bias of the sum are folded into these: which of them where, and whether the shift is
 // added by a fused multiply-add, depends on what all channels share (measured on AVX-512 with
 // VNNI).
+#include "oracles/conventions/openvino.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <vector>
 
 #include "oracles/conventions/definition.h"
+#include "oracles/conventions/families.h"
 
 namespace qualm::conventions {
 namespace {
@@ -230,6 +233,14 @@ std::vector<Step> Steps(const Case& c) {
 }
 
 }  // namespace
+
+bool OpenvinoMultipliesByOne(const Case& c) {
+  if (c.op != Op::kLinear || !CannotRun(c).empty()) return false;
+  const Linear linear(c);
+  bool by_one = !linear.InRange() && !linear.Twice();
+  for (int64_t n = 0; n < c.N; ++n) by_one = by_one && linear.Multiplier(n) == 1;
+  return by_one;
+}
 
 std::vector<Convention> OpenvinoConventions() {
   Definition definition;

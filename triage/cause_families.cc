@@ -856,7 +856,15 @@ bool CountFirstBlock(Tensor& x, size_t row, size_t block) {
   return x != old;
 }
 
-// Padding of code 0 on one side alone.
+bool IsBelowOrRight(const Window& v, int64_t y, int64_t x) {
+  return IsBelow(v, y, x) || IsRight(v, y, x);
+}
+bool IsAboveOrLeft(const Window& v, int64_t y, int64_t x) {
+  return IsAbove(v, y, x) || IsLeft(v, y, x);
+}
+
+// Padding of code 0 on one side alone; and of the lowest code of s8 on all, as where u8 kernels get
+// codes of s8 that are shifted.
 void AddPaddings(std::vector<Cause>& rows) {
   using Lies = bool (*)(const Window& window, int64_t y, int64_t x);
   const auto side = [&](const char* where, Lies lies) {
@@ -867,10 +875,16 @@ void AddPaddings(std::vector<Cause>& rows) {
                       s.Sums().coded_padding = lies;
                     })});
   };
+  rows.push_back({Stage::kPadding, Kind::kPadding, "padding of code -128",
+                  "fills the padding with code -128",
+                  [](const Case& c) { return IsConv(c.op) && c.x.dtype() == DType::kS8; },
+                  Sets([](Stages& s) { s.Sums().padding_code = -128; })});
   side("above", IsAbove);
   side("below", IsBelow);
   side("to the left of", IsLeft);
   side("to the right of", IsRight);
+  side("below and to the right of", IsBelowOrRight);
+  side("above and to the left of", IsAboveOrLeft);
 }
 
 void AddRows(std::vector<Cause>& rows) {

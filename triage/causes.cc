@@ -458,12 +458,15 @@ bool NarrowDifference(Stages& s) {
   const Tensor codes = s.c.*kTensor;
   std::vector<int32_t>& zero_points = (s.c.*kQ).zero_point;
   if (!IsCode(codes.dtype()) || zero_points.empty()) return false;
-  const int64_t of_channel = codes.size() / std::ssize(zero_points);
+  // Weights and blocks have their parameters row by row, what is elementwise column by column.
+  const int64_t count = std::ssize(zero_points), of_channel = codes.size() / count;
+  const bool by_columns = count > 1 && RowOf(s.c.op).layout == Layout::kElements;
   Tensor differences(std::is_signed_v<Narrow> ? DType::kS8 : DType::kU8, codes.shape());
   bool changes = false;
   for (int64_t i = 0; i < codes.size(); ++i) {
     const int64_t difference =
-        int64_t{codes.IntAt(i)} - zero_points[static_cast<size_t>(i / of_channel)];
+        int64_t{codes.IntAt(i)} -
+        zero_points[static_cast<size_t>(by_columns ? i % count : i / of_channel)];
     const int64_t kept = kWraps
                              ? int64_t{static_cast<Narrow>(difference)}
                              : std::clamp<int64_t>(difference, std::numeric_limits<Narrow>::min(),

@@ -83,7 +83,7 @@ Shape ShapeOf(const Case& c) {
       {type(x.c_str(), c.x),
        type(w.c_str(), c.w),
        fmt::format("where the output is {}", Name(c.out_dtype)),
-       flag("per_channel", c.per_channel),
+       whether("parameters are per tensor", "parameters are per channel", !c.per_channel),
        flag("ceil_mode", c.window.ceil_mode),
        flag("count_include_pad", c.window.count_include_pad),
        whether("there is a bias", "there is no bias", c.bias || c.bias_i32),

@@ -275,7 +275,7 @@ const ConditionOf kConditions[] = {
     {"where w is s8", "where w is u8", [](const Case& c) { return c.w.dtype() == DType::kS8; }},
     {"where the output is u8", "where the output is s8",
      [](const Case& c) { return c.out_dtype == DType::kU8; }},
-    {"where per_channel is true", "where per_channel is false",
+    {"where parameters are per channel", "where parameters are per tensor",
      [](const Case& c) { return c.per_channel; }},
     {"where ceil_mode is true", "where ceil_mode is false",
      [](const Case& c) { return c.window.ceil_mode; }, Op::kAvgPool},

@@ -169,8 +169,8 @@ TEST_P(ExportTest, ExplainNamesTheArithmetic) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pythons, ExportTest, testing::Values("", "/usr/bin/python3"),
-                         [](const auto& info) {
-                           return *info.param != 0 ? "OfTheDistribution" : "OfTheSubjects";
+                         [](const auto& python) {
+                           return *python.param != 0 ? "OfTheDistribution" : "OfTheSubjects";
                          });
 
 }  // namespace

@@ -1400,14 +1400,14 @@ const Cause kCauses[] = {
      "rounds the quotient to float32 before it rounds to a code", Quantizes,
      Set<&CodeHooks::round, RoundValue<InFloat<false>>>, 5},
     {Stage::kRound, Kind::kRounding, "float32 multiplier",
-     "rounds the sum and the {multiplier} to float32 before the result",
+     "rounds the {sum} and the {multiplier} to float32 before the result",
      [](const Case& c) { return Multiplies(c) || (SumsOfCodes(c) && c.out_dtype == DType::kF32); },
      MultiplyInFloat, 5},
     {Stage::kRound, Kind::kRounding, "float32 reciprocal",
      "multiplies by {reciprocal} before rounding", Multiplies,
      Set<&CodeHooks::round, RoundValue<InFloat<true>>>, 6},
     {Stage::kRound, Kind::kRounding, "float32 value over the output scale",
-     "rounds the sum, its real value and the quotient by the output scale to float32",
+     "rounds the {sum}, its real value and the quotient by the output scale to float32",
      [](const Case& c) { return Multiplies(c) && !AddsOperands(c.op); },
      Set<&CodeHooks::round, RoundValue<DequantizedFirst>>, 6},
     {Stage::kRound, Kind::kTie, "zero point before rounding (float32)",
@@ -1898,12 +1898,12 @@ void AddFloatsRoundedOtherwise(std::vector<Cause>& list) {
   AddRoundedOtherwise<InFloat<true>>(
       list, "x * fl(1/s)", "multiplies by the float32 reciprocal of the scale", Quantizes);
   AddRoundedOtherwise<InFloat<false>>(list, "float32 multiplier",
-                                      "rounds the sum and the {multiplier} to float32", Multiplies);
+                                      "rounds the {sum} and the {multiplier} to float32", Multiplies);
   AddRoundedOtherwise<InFloat<true>>(list, "float32 reciprocal",
                                      "multiplies by {reciprocal} in float32", Multiplies);
   AddRoundedOtherwise<DequantizedFirst>(
       list, "float32 value over the output scale",
-      "rounds the sum, its real value and the quotient by the output scale to float32",
+      "rounds the {sum}, its real value and the quotient by the output scale to float32",
       [](const Case& c) { return Multiplies(c) && !AddsOperands(c.op); });
   const auto requantizes = [](const Case& c) { return c.op == Op::kRequantize && Converts(c); };
   AddRoundedOtherwise<InFloat<false>>(list, "float32 product",
@@ -1941,6 +1941,7 @@ void AddWrapsWithoutPadding(std::vector<Cause>& list) {
 
 // The words of an operation for its operands and their scales.
 struct Words {
+  std::string_view sum = "sum";  // the integer that is scaled
   std::string_view x_sign = "input sign", w_sign = "weight sign";
   std::string_view x_codes = "input codes", w_codes = "weight codes";
   std::string_view x_zero_point = "input zero point", w_zero_point = "weight zero point";
@@ -1951,10 +1952,14 @@ struct Words {
 
 Words WordsOf(Op op) {
   if (HasWeights(op) || op == Op::kRequantize) return {};
+  const bool adds = AddsOperands(op) || op == Op::kAvgPool || op == Op::kGlobalAvgPool;
+  const std::string_view code = "code less its zero point";
   if (!HasTwoInputs(op))
-    return {.multiplier = "multiplier fl(sx/sy)", .reciprocal = "fl(sx * fl(1/sy))"};
+    return {.sum = adds ? "sum" : code,
+            .multiplier = "multiplier fl(sx/sy)", .reciprocal = "fl(sx * fl(1/sy))"};
   const bool is_product = op == Op::kMul;
-  return {"sign of a",
+  return {is_product ? "product" : adds ? "sum" : code,
+          "sign of a",
           "sign of b",
           "codes of a",
           "codes of b",
@@ -1969,7 +1974,7 @@ Words WordsOf(Op op) {
 // Replaces the names in braces by the words.
 std::string Written(std::string_view text, const Words& words) {
   return fmt::format(
-      fmt::runtime(text), fmt::arg("x_sign", words.x_sign), fmt::arg("w_sign", words.w_sign),
+      fmt::runtime(text), fmt::arg("sum", words.sum), fmt::arg("x_sign", words.x_sign), fmt::arg("w_sign", words.w_sign),
       fmt::arg("x_codes", words.x_codes), fmt::arg("w_codes", words.w_codes),
       fmt::arg("x_zero_point", words.x_zero_point), fmt::arg("w_zero_point", words.w_zero_point),
       fmt::arg("x_scale", words.x_scale), fmt::arg("w_scale", words.w_scale),

@@ -509,6 +509,15 @@ TEST(CauseNames, HaveTheWordsOfTheOperation) {
     const std::string text = CauseNamed("float32 multiplier").SentenceFor(op);
     return text.substr(text.find("multiplier"), text.find(" to float32") - text.find("multiplier"));
   };
+  const auto rounded = [](Op op) {
+    const std::string text = CauseNamed("float32 multiplier").SentenceFor(op);
+    return text.substr(0, text.find(" and the "));
+  };
+  EXPECT_EQ(rounded(Op::kConv2d), "rounds the sum");
+  EXPECT_EQ(rounded(Op::kMul), "rounds the product");
+  EXPECT_EQ(rounded(Op::kSub), "rounds the sum");
+  EXPECT_EQ(rounded(Op::kAvgPool), "rounds the sum");
+  EXPECT_EQ(rounded(Op::kRescale), "rounds the code less its zero point");
   EXPECT_EQ(multiplied(Op::kLinear), "multiplier fl(fl(sx*sw)/sy)");
   EXPECT_EQ(multiplied(Op::kRequantize), "multiplier fl(fl(sx*sw)/sy)");
   EXPECT_EQ(multiplied(Op::kRescale), "multiplier fl(sx/sy)");

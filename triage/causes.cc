@@ -458,15 +458,12 @@ bool NarrowDifference(Stages& s) {
   const Tensor codes = s.c.*kTensor;
   std::vector<int32_t>& zero_points = (s.c.*kQ).zero_point;
   if (!IsCode(codes.dtype()) || zero_points.empty()) return false;
-  // Weights and blocks have their parameters row by row, what is elementwise column by column.
-  const int64_t count = std::ssize(zero_points), of_channel = codes.size() / count;
-  const bool by_columns = count > 1 && RowOf(s.c.op).layout == Layout::kElements;
+  const int64_t of_channel = codes.size() / std::ssize(zero_points);
   Tensor differences(std::is_signed_v<Narrow> ? DType::kS8 : DType::kU8, codes.shape());
   bool changes = false;
   for (int64_t i = 0; i < codes.size(); ++i) {
     const int64_t difference =
-        int64_t{codes.IntAt(i)} -
-        zero_points[static_cast<size_t>(by_columns ? i % count : i / of_channel)];
+        int64_t{codes.IntAt(i)} - zero_points[static_cast<size_t>(i / of_channel)];
     const int64_t kept = kWraps
                              ? int64_t{static_cast<Narrow>(difference)}
                              : std::clamp<int64_t>(difference, std::numeric_limits<Narrow>::min(),
@@ -1897,8 +1894,8 @@ void AddFloatsRoundedOtherwise(std::vector<Cause>& list) {
                                       Quantizes);
   AddRoundedOtherwise<InFloat<true>>(
       list, "x * fl(1/s)", "multiplies by the float32 reciprocal of the scale", Quantizes);
-  AddRoundedOtherwise<InFloat<false>>(list, "float32 multiplier",
-                                      "rounds the {sum} and the {multiplier} to float32", Multiplies);
+  AddRoundedOtherwise<InFloat<false>>(
+      list, "float32 multiplier", "rounds the {sum} and the {multiplier} to float32", Multiplies);
   AddRoundedOtherwise<InFloat<true>>(list, "float32 reciprocal",
                                      "multiplies by {reciprocal} in float32", Multiplies);
   AddRoundedOtherwise<DequantizedFirst>(
@@ -1956,9 +1953,12 @@ Words WordsOf(Op op) {
   const std::string_view code = "code less its zero point";
   if (!HasTwoInputs(op))
     return {.sum = adds ? "sum" : code,
-            .multiplier = "multiplier fl(sx/sy)", .reciprocal = "fl(sx * fl(1/sy))"};
+            .multiplier = "multiplier fl(sx/sy)",
+            .reciprocal = "fl(sx * fl(1/sy))"};
   const bool is_product = op == Op::kMul;
-  return {is_product ? "product" : adds ? "sum" : code,
+  return {is_product ? "product"
+          : adds     ? "sum"
+                     : code,
           "sign of a",
           "sign of b",
           "codes of a",
@@ -1974,11 +1974,12 @@ Words WordsOf(Op op) {
 // Replaces the names in braces by the words.
 std::string Written(std::string_view text, const Words& words) {
   return fmt::format(
-      fmt::runtime(text), fmt::arg("sum", words.sum), fmt::arg("x_sign", words.x_sign), fmt::arg("w_sign", words.w_sign),
-      fmt::arg("x_codes", words.x_codes), fmt::arg("w_codes", words.w_codes),
-      fmt::arg("x_zero_point", words.x_zero_point), fmt::arg("w_zero_point", words.w_zero_point),
-      fmt::arg("x_scale", words.x_scale), fmt::arg("w_scale", words.w_scale),
-      fmt::arg("multiplier", words.multiplier), fmt::arg("reciprocal", words.reciprocal));
+      fmt::runtime(text), fmt::arg("sum", words.sum), fmt::arg("x_sign", words.x_sign),
+      fmt::arg("w_sign", words.w_sign), fmt::arg("x_codes", words.x_codes),
+      fmt::arg("w_codes", words.w_codes), fmt::arg("x_zero_point", words.x_zero_point),
+      fmt::arg("w_zero_point", words.w_zero_point), fmt::arg("x_scale", words.x_scale),
+      fmt::arg("w_scale", words.w_scale), fmt::arg("multiplier", words.multiplier),
+      fmt::arg("reciprocal", words.reciprocal));
 }
 
 }  // namespace

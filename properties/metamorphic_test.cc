@@ -202,7 +202,7 @@ std::string ShiftOf(const Case& c, const Case& moved) {
   }
   if (moved.out_dtype != c.out_dtype) {
     shift = Joined(shift, "output");
-    const int32_t by = c.out_dtype == DType::kU8 ? -128 : 128;
+    const int32_t by = RangeOf(moved.out_dtype).min - RangeOf(c.out_dtype).min;
     EXPECT_EQ(moved.out_min, c.out_min + by);
     EXPECT_EQ(moved.out_max, c.out_max + by);
     for (size_t i = 0; i < c.out_q.zero_point.size(); ++i)
@@ -214,7 +214,9 @@ std::string ShiftOf(const Case& c, const Case& moved) {
 std::string TextOf(const Case& c, const Case& moved, const std::string& shift) {
   if (shift == "x type+output") return "shifting both types and zero points by 128";
   if (shift == "x type+w type") return "shifting both operands and their zero points by 128";
-  if (shift == "output") return "shifting the output type and zero point by 128";
+  if (shift == "output")
+    return "shifting the output type and zero point by " +
+           std::to_string(std::abs(RangeOf(moved.out_dtype).min - RangeOf(c.out_dtype).min));
   const QParams Case::* const q = shift.starts_with("x") ? &Case::x_q : &Case::w_q;
   return "shifting " + shift.substr(0, 1) + " and its zero point by " +
          std::to_string(int64_t{(moved.*q).zero_point[0]} - (c.*q).zero_point[0]);

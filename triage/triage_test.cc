@@ -851,11 +851,12 @@ TEST(Attribution, SpeaksOfOperandsWhereThereAreNoWeights) {
   EXPECT_EQ(said(kLinear, "weight zero point ignored"),
             "the subject ignores the weight zero point");
   constexpr std::string_view kBefore = " to float32 before the result";
-  const std::string rounds = "the subject rounds the sum and the ";
+  const std::string rounds = "the subject rounds the ";
   // Whose arithmetic it is too stands behind it.
-  for (const auto& [op, words] : {std::pair{kAdd, "multipliers fl(sa/sy) and fl(sb/sy)"},
-                                  {kMul, "multiplier fl(fl(sa*sb)/sy)"},
-                                  {kRescale, "multiplier fl(sx/sy)"}}) {
+  for (const auto& [op, words] :
+       {std::pair{kAdd, "sum and the multipliers fl(sa/sy) and fl(sb/sy)"},
+        {kMul, "product and the multiplier fl(fl(sa*sb)/sy)"},
+        {kRescale, "code less its zero point and the multiplier fl(sx/sy)"}}) {
     const std::string sentence = said(op, "float32 multiplier");
     EXPECT_TRUE(Begins(sentence, rounds + words + std::string(kBefore)));
   }

@@ -14,6 +14,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -296,6 +297,13 @@ inline constexpr WeightFormat kQ6K{.name = "q6_k",
 
 inline constexpr std::array<const WeightFormat*, 12> kWeightFormats{
     &kQ8_0, &kQ4_0, &kQ5_0, &kIq4Nl, &kMxfp4, &kQ4_1, &kQ5_1, &kQ2K, &kQ3K, &kQ4K, &kQ5K, &kQ6K};
+// "q8_0, q4_0, ...": all there are.
+inline std::string AllFormatNames() {
+  std::string all;
+  for (const WeightFormat* format : kWeightFormats)
+    all += (all.empty() ? "" : ", ") + std::string(format->name);
+  return all;
+}
 // Those that a subject of ggml has by name: no type of codes tells them.
 inline constexpr std::span kNamedFormats = std::span(kWeightFormats).subspan(2);
 

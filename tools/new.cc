@@ -306,10 +306,8 @@ const WeightFormat* FormatOf(const Options& options) {
     throw InputError("--format: is for linear of a plugin, and without --dtype");
   const auto* const format = std::ranges::find(kWeightFormats, options.format, &WeightFormat::name);
   if (format != kWeightFormats.end()) return *format;
-  std::vector<std::string_view> names;
-  for (const WeightFormat* each : kWeightFormats) names.push_back(each->name);
   throw InputError(
-      fmt::format("--format: is '{}', expected one of {}", options.format, fmt::join(names, ", ")));
+      fmt::format("--format: is '{}', expected one of {}", options.format, AllFormatNames()));
 }
 
 int RunNew(const Options& options) {

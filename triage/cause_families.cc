@@ -1055,11 +1055,11 @@ void AddTailElements(std::vector<Cause>& rows) {
 // ---- Weights in blocks, of which a kernel keeps two numbers: the scale of the codes, and scale
 // times zero point (the minimum of a K-quant).
 
-bool HasBlocks(const Case& c) {
-  return c.op == Op::kLinear && !HasFloatX(c) && c.w_block != 0 && c.N > 0 && RowBlocks(c) > 1;
+bool IsLinearInBlocks(const Case& c) {
+  return c.op == Op::kLinear && !HasFloatX(c) && HasBlocks(c);
 }
 bool HasMinima(const Case& c) {
-  return HasBlocks(c) &&
+  return IsLinearInBlocks(c) &&
          std::ranges::any_of(c.w_q.zero_point, [](int32_t zero) { return zero != 0; });
 }
 // Elements of x that stand for 0 fill up the last block.
@@ -1143,7 +1143,7 @@ void AddMinima(std::vector<Cause>& rows) {
                         "weights from ") +
                other.name,
            [of_minima](const Case& c) {
-             return (of_minima ? HasMinima(c) : HasBlocks(c)) && CanFillUp(c);
+             return (of_minima ? HasMinima(c) : IsLinearInBlocks(c)) && CanFillUp(c);
            },
            edit});
       rows.back().knows_blocks = true;

@@ -24,6 +24,8 @@ namespace qualm::triage {
 
 // The operation adds products of codes.
 inline bool SumsOfCodes(const Case& c) { return HasSums(c) || RowOf(c.op).dynamic; }
+// Several blocks of weights in a row.
+inline bool HasBlocks(const Case& c) { return c.w_block != 0 && c.N > 0 && RowBlocks(c) > 1; }
 
 // Sets `where`; whether its value has changed.
 template <class T>

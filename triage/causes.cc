@@ -251,8 +251,6 @@ void DivideBy(PoolWindow& window) {
 
 // ---- Weights in blocks.
 
-bool HasBlocks(const Case& c) { return c.w_block != 0 && c.N > 0 && RowBlocks(c) > 1; }
-
 // Takes the scale of the entry `kStep` places behind, where there is one.
 template <int64_t kStep>
 bool ScaleOfBlockBeside(Stages& s) {

@@ -454,13 +454,6 @@ std::optional<FormatSet> FormatsNamed(std::string_view names) {
   return formats;
 }
 
-std::string AllFormatNames() {
-  std::string all;
-  for (const WeightFormat* format : kWeightFormats)
-    all += (all.empty() ? "" : ", ") + std::string(format->name);
-  return all;
-}
-
 uint32_t TypesOf(FormatSet formats) {
   uint32_t types = 0;
   for (const WeightFormat* format : Among(formats))

@@ -18,8 +18,6 @@ namespace qualm {
 using FormatSet = uint32_t;
 // Of names between spaces: "q8_0 q4_k". nullopt if one is none.
 std::optional<FormatSet> FormatsNamed(std::string_view names);
-// "q8_0, q4_0, ...": all there are.
-std::string AllFormatNames();
 // Bits QUALM_TYPE_BIT of the types of their codes.
 uint32_t TypesOf(FormatSet formats);
 

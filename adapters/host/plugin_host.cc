@@ -382,15 +382,16 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   problem.threads = context.threads > 1 ? context.threads : 0;
   problem.out_min = c.out_min;
   problem.out_max = c.out_max;
+  PackedRows w_packed, x_packed;  // stay until Inspect
   if (limits.w_formats != 0) {
     const WeightFormat& format = FormatFor(limits.w_formats, c);
-    w_packed_ = PackedWeights(format, c);
-    x_packed_ = PackedActivations(format, c);
+    w_packed = PackedWeights(format, c);
+    x_packed = PackedActivations(format, c);
     problem.w_format = format.name.data();
-    problem.w_packed = placement_.LayList(Placement::kWPacked, w_packed_.bytes, 2);
-    problem.x_packed = placement_.LayList(Placement::kXPacked, x_packed_.bytes, 4);
-    problem.w_row_bytes = w_packed_.row_bytes;
-    problem.x_row_bytes = x_packed_.row_bytes;
+    problem.w_packed = placement_.LayList(Placement::kWPacked, w_packed.bytes, 2);
+    problem.x_packed = placement_.LayList(Placement::kXPacked, x_packed.bytes, 4);
+    problem.w_row_bytes = w_packed.row_bytes;
+    problem.x_row_bytes = x_packed.row_bytes;
     problem.k_packed = PackedDepth(format, c.K);
   }
   // Of weights in blocks there is no accumulator of all terms.

@@ -36,7 +36,6 @@ class PluginHost {
   qualm_plugin plugin_{};
   PluginInfo info_;
   Placement placement_;
-  PackedRows w_packed_, x_packed_;     // of this call
   std::optional<ProcessState> state_;  // before the first call
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 #include <span>
@@ -35,6 +36,7 @@ constexpr double kMostToExplain = 1e6;
 constexpr double kMostForAll = 1e7;
 // The arithmetic of a group that is not fused: float32 sums in some order, quantized at the end.
 constexpr std::string_view kNodeByNode = "torch-decomposed";
+constexpr std::string_view kKept = "what the model keeps between calls, which only a runtime knows";
 
 std::string ShapeText(const Value& value) {
   return fmt::format(
@@ -98,26 +100,70 @@ bool RunsNodeByNode(Judged* judged) {
   return true;
 }
 
+std::vector<Tensor> ExactOf(const Cases& cases) {
+  std::vector<Tensor> outputs;
+  for (const Part& part : cases.parts) outputs.push_back(exact::Evaluate(part.c));
+  return outputs;
+}
+
+void CountDeparting(const Cases& cases, const std::vector<Tensor>& exact, const Tensor& given,
+                    Judged* judged) {
+  const Tensor whole = cases.Assembled(exact);
+  judged->outputs = whole.size();
+  for (int64_t i = 0; i < whole.size(); ++i) {
+    if (whole.SameAt(i, given)) continue;
+    ++judged->departing;
+    judged->worst_lsb = std::max(judged->worst_lsb, DistanceLsb(whole, given, i));
+    if (IsCode(whole.dtype())) ++judged->errors[int64_t{given.IntAt(i)} - whole.IntAt(i)];
+  }
+}
+
 // Asks whether float32 sums of some order give these answers (docs/sums.md).
 void JudgeSums(const Cases& cases, const Tensor& given, const std::string& by, Judged* judged) {
-  static const Contract sum = ParseContract("sum");
+  static const Contract sum = ParseContract("sum"), apart = ParseContract("sum+offsets");
   SumGrades grades;
   judged->differing.clear();  // an answer that is accepted is nobody's mistake
   for (const Part& part : cases.parts) {
-    const Accepted accepted = AcceptedBy(sum, part.c);
+    const Contract& contract = HasFloatX(part.c) ? sum : apart;
+    // The runtime takes zero points of the block as the model has it out of the sum.
+    const Accepted accepted =
+        !HasFloatX(part.c) && cases.turned
+            ? Accepted::Sums(exact::Evaluate(part.c), FloatSums(part.c, Offsets::kApartFromEither))
+            : AcceptedBy(contract, part.c);
     grades.Add(*accepted.grades());
     const Tensor y = cases.PieceOf(given, part);
     const std::optional<Divergence> first = accepted.First(y);
     if (!first) continue;
     Case& c = judged->differing.emplace_back(part.c);
-    c.contract = sum.text();
+    c.contract = contract.text();
     c.observed = Observed{by, y};
     if (judged->diagnosis.empty())
       judged->diagnosis =
-          fmt::format("output {} is not {}", first->index, accepted.What(sum, first->index));
+          fmt::format("output {} is not {}", first->index, accepted.What(contract, first->index));
     judged->outside_sums = true;
   }
   judged->sums = grades;
+}
+
+// Of the cases or, where those do not give the answers, of what may have been computed instead.
+void JudgeSumsOrInstead(const Cases& cases, const Tensor& given, const std::string& by,
+                        Judged* judged) {
+  JudgeSums(cases, given, by, judged);
+  if (!judged->outside_sums || cases.instead.empty()) return;
+  Cases other = cases;
+  other.parts = cases.instead;
+  Judged instead;
+  JudgeSums(other, given, by, &instead);
+  if (instead.outside_sums) return;
+  if (cases.instead_is.empty()) {
+    CountDeparting(other, ExactOf(other), given, &instead);
+    *judged = std::move(instead);
+    return;
+  }
+  judged->outside_sums = false;
+  judged->sums = instead.sums;
+  judged->instead = cases.instead_is;
+  judged->diagnosis = by + " adds float32 sums of " + cases.instead_is;
 }
 
 // Splits the error of the parts that have codes with a scale. `reference`: a whole value, or null.
@@ -139,25 +185,17 @@ void SplitParts(const Cases& cases, const Tensor& given, const Tensor* reference
 Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, bool group,
              std::optional<Format> format) {
   Judged judged;
-  std::vector<Tensor> exact;
-  for (const Part& part : cases.parts) {
-    exact.push_back(exact::Evaluate(part.c));
-    Tensor y = cases.PieceOf(given, part);
-    if (y == exact.back()) continue;
-    Case c = part.c;
+  const std::vector<Tensor> exact = ExactOf(cases);
+  for (size_t i = 0; i < exact.size(); ++i) {
+    Tensor y = cases.PieceOf(given, cases.parts[i]);
+    if (y == exact[i]) continue;
+    Case c = cases.parts[i].c;
     c.observed = Observed{by, std::move(y)};
     judged.differing.push_back(std::move(c));
   }
-  const Tensor whole = cases.Assembled(exact);
-  judged.outputs = whole.size();
-  for (int64_t i = 0; i < whole.size(); ++i) {
-    if (whole.SameAt(i, given)) continue;
-    ++judged.departing;
-    judged.worst_lsb = std::max(judged.worst_lsb, DistanceLsb(whole, given, i));
-    if (IsCode(whole.dtype())) ++judged.errors[int64_t{given.IntAt(i)} - whole.IntAt(i)];
-  }
-  if (HasFloatX(cases.parts.front().c)) {
-    JudgeSums(cases, given, by, &judged);
+  CountDeparting(cases, exact, given, &judged);
+  if (JudgedBySums(cases.parts.front().c)) {
+    JudgeSumsOrInstead(cases, given, by, &judged);
     return judged;
   }
   if (judged.differing.empty()) return judged;
@@ -188,6 +226,7 @@ class Runner {
 
   ModelRun Run() {
     RequireWhole();
+    ReadState();
     const std::vector<Step> steps = PlanOf(graph_);
     for (size_t i = 0; i < steps.size(); ++i) {
       if (options_.progress) options_.progress(i, 2 * steps.size());
@@ -216,6 +255,28 @@ class Runner {
                                "output of a node");
       }
     }
+  }
+
+  // What the model keeps from call to call, as the runtime has it.
+  void ReadState() {
+    std::vector<std::string> wanted;
+    for (const Node& node : graph_.nodes()) {
+      if (node.op == "READ_VARIABLE") wanted.push_back(node.Output(0));
+    }
+    if (wanted.empty() || options_.runtime == nullptr) return;
+    for (const auto& [name, value] :
+         options_.runtime->Run(graph_, options_.inputs, wanted).values) {
+      run_.values[name] = value;
+      run_.state_of = options_.runtime->name();
+    }
+  }
+  // A node that keeps or gives what ReadState has read.
+  bool IsOfState(const Node& node) const {
+    static constexpr std::array<std::string_view, 3> kKeep{"CALL_ONCE", "VAR_HANDLE",
+                                                           "ASSIGN_VARIABLE"};
+    if (graph_.format() != Format::kTflite) return false;
+    return std::ranges::find(kKeep, node.op) != kKeep.end() ||
+           (node.op == "READ_VARIABLE" && run_.values.contains(node.Output(0)));
   }
 
   // ---- Values ----
@@ -279,9 +340,7 @@ class Runner {
 
   // The outputs of a layer, exact.
   void Keep(const Layer& layer, const Cases& cases) {
-    std::vector<Tensor> outputs;
-    for (const Part& part : cases.parts) outputs.push_back(exact::Evaluate(part.c));
-    run_.values[layer.out.codes] = Value::Of(cases.Assembled(outputs));
+    run_.values[layer.out.codes] = Value::Of(cases.Assembled(ExactOf(cases)));
     for (const auto& [name, value] : cases.besides) {
       if (!name.empty()) run_.values[name] = value;
     }
@@ -309,7 +368,7 @@ class Runner {
       for (const Node* const node : layer.inside) {
         const std::optional<Layer> alone = LayerOfNode(graph_, *node);
         if (IsDequantize(node)) continue;
-        alone ? RunLayer(*alone) : RunNode(*node);
+        alone ? RunLayer(*alone) : RunNode(*node, node == layer.node ? row.not_run : "");
       }
       return;
     }
@@ -321,6 +380,7 @@ class Runner {
 
   // `reason`: why the node is no layer although its operator is one.
   void RunNode(const Node& node, const std::string& reason = "") {
+    if (IsOfState(node)) return;
     Row row;
     row.name = node.name.empty() ? node.Output(0) : node.name;
     row.operators = node.op;
@@ -335,7 +395,7 @@ class Runner {
       ++run_.moves;
       return;
     } catch (const NotRun& plain) {
-      row.not_run = reason.empty() ? plain.why : reason;
+      row.not_run = !reason.empty() ? reason : node.op == "READ_VARIABLE" ? kKept : plain.why;
       row.no_layer = reason;
     }
     for (const std::string& input : node.inputs) {
@@ -619,6 +679,11 @@ Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
                   std::vector<std::string>* told) {
   Values values = given;
   const std::vector<Step> plan = PlanOf(graph);
+  std::set<std::string> scales;
+  for (const Step& one : plan) {
+    for (const Operand& operand : one.layer.operands) scales.insert(operand.scale);
+    scales.insert(one.layer.out.scale);
+  }
   uint64_t number = 0;
   for (const graph::Port& port : graph.inputs()) {
     const uint64_t own = MixSeed(seed, number++);
@@ -646,7 +711,9 @@ Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
     const std::optional<DType> held = graph::HeldBy(port.type);
     if (held == DType::kF32) {
       const auto range = RangeOfReader(graph, plan, port.name);
-      const auto [low, high] = range.value_or(std::pair(-1.0, 1.0));
+      const bool is_scale = !range && scales.contains(port.name);
+      const auto [low, high] =
+          range.value_or(is_scale ? std::pair(0x1p-8, 0x1p-4) : std::pair(-1.0, 1.0));
       Tensor x(DType::kF32, shape);
       for (float& element : x.as<float>()) {
         constexpr int64_t kSteps = int64_t{1} << 24;
@@ -654,7 +721,9 @@ Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
             low + (high - low) * static_cast<double>(rng.Between(0, kSteps)) / kSteps);
       }
       kind = fmt::format("{:.4g} to {:.4g}{}", low, high,
-                         range ? ", the range of its QuantizeLinear" : "");
+                         range      ? ", the range of its QuantizeLinear"
+                         : is_scale ? ", as it is a scale"
+                                    : "");
       value = Value::Of(std::move(x));
     } else if (held && IsCode(*held)) {
       Tensor x(*held, shape);

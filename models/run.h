@@ -34,6 +34,7 @@ struct Judged {
   // whether one is refused (docs/sums.md).
   std::optional<SumGrades> sums;
   bool outside_sums = false;
+  std::string instead;     // what they computed that the model does not permit (Cases::instead_is)
   bool undefined = false;  // no convention of a library defines the case
   std::string diagnosis;   // of an answer that no convention gives: one sentence, "" if too large
   std::vector<Case> differing;  // with what they gave as `observed`
@@ -44,8 +45,8 @@ struct Judged {
 
   bool exact() const { return departing == 0; }
   // What is asked of the layer: exact outputs, of f32 x float32 sums.
-  bool right() const { return sums ? !outside_sums : exact(); }
-  bool is_wrong() const { return !right() && conventions.empty() && !undefined; }
+  bool right() const { return sums ? !outside_sums && instead.empty() : exact(); }
+  bool is_wrong() const { return !right() && conventions.empty() && !undefined && instead.empty(); }
 };
 
 struct Row {
@@ -94,6 +95,7 @@ struct ModelRun {
   int64_t moves = 0;     // nodes that are no layers, run here
   std::string by;        // who is judged, "" for nobody
   std::string refused;   // why the runtime did not run the model
+  std::string state_of;  // the runtime whose values are those that the model keeps between calls
   // Outputs that the runtime gives otherwise where values between layers are not shown: it fuses
   // more then.
   std::vector<std::string> changed;
@@ -115,8 +117,9 @@ void FitInput(const graph::Graph& graph, const graph::Port& port, const std::str
               graph::Value* value);
 
 // Random values for the inputs that are not given: codes of every value; reals in the range of the
-// QuantizeLinear that reads them, else -1 to 1; integers 0 and 1. Sizes that the model leaves open
-// are 1 for the first axis, else 8. Says in `*told`, line by line, what was drawn.
+// QuantizeLinear that reads them, scales 2^-8 to 2^-4, else -1 to 1; integers 0 and 1. Sizes that
+// the model leaves open are 1 for the first axis, else 8. Says in `*told`, line by line, what was
+// drawn.
 graph::Values DrawInputs(const graph::Graph& graph, const graph::Values& given, uint64_t seed,
                          std::vector<std::string>* told);
 

@@ -53,7 +53,10 @@ JsonValue RowJson(const Row& row, const std::vector<std::string>& files) {
 
 std::string WhoseText(const Judged& judged) {
   if (judged.sums) {
-    return (judged.outside_sums ? "NO FLOAT32 SUMS: " : "float32 sums: ") + judged.sums->text();
+    const std::string kind = judged.outside_sums      ? "NO FLOAT32 SUMS: "
+                             : judged.instead.empty() ? "float32 sums: "
+                                                      : "float32 sums of " + judged.instead + ": ";
+    return kind + judged.sums->text();
   }
   if (judged.exact()) return "exact";
   if (judged.node_by_node) return "float32, node by node (" + judged.conventions[0] + ")";
@@ -104,6 +107,10 @@ std::vector<std::string> NotesOf(const ModelRun& run) {
   for (const std::string& name : run.changed) {
     notes.push_back(run.by + " gives another " + OneLine(name) +
                     " where the values between layers are not shown, because it fuses more");
+  }
+  if (!run.state_of.empty()) {
+    notes.push_back("what the model keeps from call to call is as " + run.state_of +
+                    " has it in a first call");
   }
   return notes;
 }

@@ -180,10 +180,23 @@ void SplitParts(const Cases& cases, const Tensor& given, const Tensor* reference
   if (!splits.empty()) judged->split = triage::Together(splits);
 }
 
+// The likeliest cause of an answer that no convention gives; `subject` is asked further cases.
+std::string CauseOf(const Case& c, Subject* subject) {
+  if (subject == nullptr) return triage::Attribute(c, c.observed->y).diagnosis;
+  const Contracts promised = subject->contracts();
+  subject->set_contract(promised.of(c.op));
+  Case asked = c;
+  asked.observed.reset();
+  const triage::Explained explained = triage::ExplainAnswers(asked, {subject});
+  subject->set_contracts(promised);
+  const triage::Attribution* const told = explained.Of(c.observed->y);
+  return told == nullptr ? triage::Attribute(c, c.observed->y).diagnosis : told->diagnosis;
+}
+
 // `group`: of float nodes, which a runtime may leave as they are. `format`: of the model, if it is
-// a file.
+// a file, and a runtime is judged. `subject`: who is, else null.
 Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, bool group,
-             std::optional<Format> format) {
+             std::optional<Format> format, Subject* subject = nullptr) {
   Judged judged;
   const std::vector<Tensor> exact = ExactOf(cases);
   for (size_t i = 0; i < exact.size(); ++i) {
@@ -207,14 +220,18 @@ Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, boo
     const std::vector<std::string> others = ConventionsOf(judged.differing, format, false);
     judged.conventions.insert(judged.conventions.end(), others.begin(), others.end());
   }
+  if (subject != nullptr) {
+    const auto own = std::ranges::find(judged.conventions,
+                                       subject->contract(cases.parts.front().c.op).convention);
+    if (own != judged.conventions.end()) std::rotate(judged.conventions.begin(), own, own + 1);
+  }
   if (!judged.conventions.empty()) return judged;
   const Case& first = judged.differing.front();
   judged.undefined = std::ranges::all_of(
       triage::AllConventionsAndExact().subspan(1), [&](const triage::ConventionOrExact& known) {
         return known.convention->of_no_library || !known.CannotRun(first).empty();
       });
-  if (WorkOf(first) <= kMostToExplain)
-    judged.diagnosis = triage::Attribute(first, first.observed->y).diagnosis;
+  if (WorkOf(first) <= kMostToExplain) judged.diagnosis = CauseOf(first, subject);
   return judged;
 }
 
@@ -236,7 +253,7 @@ class Runner {
         RunNode(*steps[i].node);
       }
     }
-    AskRuntime();
+    options_.subject == nullptr ? AskRuntime() : AskSubject();
     if (!run_.by.empty()) JudgeAll();
     for (const graph::Port& port : graph_.outputs()) run_.ends.push_back(EndOf(port.name));
     return std::move(run_);
@@ -338,9 +355,10 @@ class Runner {
 
   // ---- Our own run ----
 
-  // The outputs of a layer, exact.
-  void Keep(const Layer& layer, const Cases& cases) {
-    run_.values[layer.out.codes] = Value::Of(cases.Assembled(ExactOf(cases)));
+  // The outputs of a layer, exact unless `outputs` are others.
+  void Keep(const Layer& layer, const Cases& cases,
+            const std::optional<std::vector<Tensor>>& outputs = std::nullopt) {
+    run_.values[layer.out.codes] = Value::Of(cases.Assembled(outputs ? *outputs : ExactOf(cases)));
     for (const auto& [name, value] : cases.besides) {
       if (!name.empty()) run_.values[name] = value;
     }
@@ -355,7 +373,7 @@ class Runner {
     try {
       const Cases cases =
           CasesOf(graph_, layer, [&](const std::string& name) { return Ours(name); });
-      Keep(layer, cases);
+      Keep(layer, cases, answers_ ? AnswersTo(layer, cases) : std::nullopt);
       row.op = cases.parts.empty() ? std::nullopt : std::optional(cases.parts.front().c.op);
       row.shape = ShapeText(run_.values.at(layer.out.codes));
       run_.rows.push_back(std::move(row));
@@ -456,6 +474,43 @@ class Runner {
 
   // ---- Their run ----
 
+  // The layers by the subject, one after another. Of one that it does not answer the exact output
+  // goes on.
+  void AskSubject() {
+    ModelOptions options = options_;
+    options.recorded.clear();
+    options.progress = nullptr;
+    Runner chain(graph_, options);
+    chain.answers_ = true;
+    for (const Step& step : PlanOf(graph_)) {
+      step.is_layer ? chain.RunLayer(step.layer) : chain.RunNode(*step.node);
+    }
+    recorded_ = std::move(chain.run_.values);
+    run_.unanswered = std::move(chain.run_.unanswered);
+    run_.by = options_.subject->name();
+  }
+
+  // nullopt where it does not answer: run_.unanswered says why.
+  std::optional<std::vector<Tensor>> AnswersTo(const Layer& layer, const Cases& cases) {
+    std::vector<Tensor> outputs;
+    for (const Part& part : cases.parts) {
+      Outcome outcome;
+      outcome.detail = options_.subject->CannotRun(part.c);
+      outcome.status = RunStatus::kSkipped;
+      if (outcome.detail.empty()) outcome = options_.subject->Run(part.c, RunContext{});
+      if (outcome.ok()) {
+        outputs.push_back(std::move(outcome.y));
+        continue;
+      }
+      const bool skipped = outcome.status == RunStatus::kSkipped;
+      const std::string why = skipped ? std::string(options_.subject->name()) + " does not run it"
+                                      : std::string(Name(outcome.status));
+      run_.unanswered[layer.out.codes] = {OneLine(why + ": " + outcome.detail), part.c, outcome};
+      return std::nullopt;
+    }
+    return outputs;
+  }
+
   void AskRuntime() {
     recorded_ = options_.recorded;
     run_.by = options_.recorded.empty() ? "" : options_.by;
@@ -512,6 +567,10 @@ class Runner {
       if (options_.progress) options_.progress(run_.rows.size() + i, 2 * run_.rows.size());
       const auto given = recorded_.find(row.value);
       if (row.layer.node == nullptr || !row.op || given == recorded_.end()) continue;
+      if (const auto none = run_.unanswered.find(row.value); none != run_.unanswered.end()) {
+        row.not_judged = none->second.why;
+        continue;
+      }
       const bool of_user = options_.recorded.contains(row.value);
       try {
         bool all = true;
@@ -531,8 +590,10 @@ class Runner {
           continue;
         }
         const bool group = row.layer.inside.size() > 1 && row.layer.result == Result::kCodes;
-        row.judged =
-            Judge(cases, theirs.tensor, of_user ? options_.by : run_.by, group, graph_.format());
+        const std::string& by = of_user ? options_.by : run_.by;
+        row.judged = options_.subject != nullptr
+                         ? Judge(cases, theirs.tensor, by, false, std::nullopt, options_.subject)
+                         : Judge(cases, theirs.tensor, by, group, graph_.format());
         row.judged->on_own_inputs = all;
         if (options_.split)
           SplitParts(cases, theirs.tensor, ReferenceOf(row.layer, cases), &*row.judged);
@@ -565,6 +626,7 @@ class Runner {
   End EndOf(const std::string& name) {
     End end;
     end.name = name;
+    const bool asked = std::ranges::any_of(run_.rows, [](const Row& row) { return !!row.judged; });
     const auto ours = run_.values.find(name);
     // As the runtime gives it where nothing between layers is shown.
     const bool plain = whole_.contains(name) && !options_.recorded.contains(name);
@@ -572,6 +634,7 @@ class Runner {
     end.known = ours != run_.values.end();
     end.theirs = plain || theirs != recorded_.end();
     if (end.known) end.shape = ShapeText(ours->second);
+    if (options_.subject != nullptr && !asked) end.theirs = false;  // all of it is exact
     if (!end.known || !end.theirs || !ours->second.holds_tensor() ||
         ours->second.shape != theirs->second.shape || ours->second.type != theirs->second.type) {
       end.theirs = false;
@@ -590,7 +653,8 @@ class Runner {
   }
 
   const Graph& graph_;
-  const ModelOptions& options_;
+  ModelOptions options_;
+  bool answers_ = false;  // layers are the subject's, not exact
   ModelRun run_;
   Values constants_;
   Values recorded_;

@@ -14,6 +14,7 @@
 #include "core/case.h"
 #include "core/io/model_graph.h"
 #include "core/io/model_runtime.h"
+#include "core/subject.h"
 #include "core/verdict.h"
 #include "models/plan.h"
 #include "oracles/conventions/float_sums.h"
@@ -80,6 +81,8 @@ struct ModelOptions {
   std::string by;          // who: "recorded"
   // Runs the nodes that are no layers, and gives its own values. May be null.
   graph::ModelRuntime* runtime = nullptr;
+  // Answers the layers in place of the runtime, each on what it gave for those before. May be null.
+  Subject* subject = nullptr;
   // Each layer's error in parts (Judged::split), which takes as long as the exact run.
   bool split = false;
   // With `split`: float32 outputs of a model before it was quantized, by the names of its values.
@@ -88,8 +91,16 @@ struct ModelOptions {
   std::function<void(size_t, size_t)> progress = nullptr;
 };
 
+// A layer to which the subject gave no answer that counts.
+struct Unanswered {
+  std::string why;  // one line
+  Case c;           // of which it did not
+  Outcome outcome;  // skipped, or what it did
+};
+
 struct ModelRun {
   std::vector<Row> rows;
+  std::map<std::string, Unanswered, std::less<>> unanswered;  // by the values of their layers
   std::vector<End> ends;
   graph::Values values;  // ours
   int64_t moves = 0;     // nodes that are no layers, run here

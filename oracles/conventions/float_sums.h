@@ -4,6 +4,7 @@
 #ifndef QUALM_ORACLES_CONVENTIONS_FLOAT_SUMS_H_
 #define QUALM_ORACLES_CONVENTIONS_FLOAT_SUMS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

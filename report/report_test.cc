@@ -370,6 +370,23 @@ TEST(Pictures, ErrorsAreCountedWithTheirSign) {
 
 // The distance of two floats is the number of representable steps between them. A NaN has no
 // distance and is not counted.
+TEST(Pictures, ACampaignOverTime) {
+  ResultRecord record = ParseResult(
+      R"({"schema": "qualm.result/1", "command": "", "seconds": 0, "totals": {}, "campaign": {
+         "faults": [], "course": [
+         {"seconds": 0, "executions": 0, "inputs": 0, "faults": 0},
+         {"seconds": 3600, "executions": 10, "inputs": 4, "faults": 0},
+         {"seconds": 7200, "executions": 30, "inputs": 5, "faults": 2}]}})",
+      "r.json");
+  ASSERT_EQ(record.course.size(), 3u);
+  EXPECT_TRUE(CourseOf(record).empty()) << "too short";
+  record.course.push_back({36'000, 31, 6, 2});
+  const std::string page = Html({}, CourseOf(record));
+  EXPECT_TRUE(Has(page, "2 faults after 10 hours."));
+  EXPECT_TRUE(Has(page, "6 kept inputs after 10 hours."));
+  EXPECT_TRUE(Has(page, "31 executions after 10 hours."));
+}
+
 TEST(Pictures, ErrorsOfFloats) {
   const Tensor exact = Tensor::Of<float>({4}, std::vector<float>{1, 1, -1, 1});
   const Tensor answer =

@@ -481,6 +481,7 @@ class Runner {
     options.recorded.clear();
     options.progress = nullptr;
     Runner chain(graph_, options);
+    chain.ReadState();
     chain.answers_ = true;
     for (const Step& step : PlanOf(graph_)) {
       step.is_layer ? chain.RunLayer(step.layer) : chain.RunNode(*step.node);

@@ -19,6 +19,7 @@
 #include "exporters/exporter.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
+#include "report/certify_page.h"
 #include "report/escape.h"
 #include "report/faults.h"
 #include "report/forum.h"
@@ -435,6 +436,28 @@ models::Row JudgedRow(const std::string& name, double quantization, double kerne
 }
 
 // The axis is logarithmic and begins at a hundredth of a code. An error of 0 has no bar.
+TEST(CertifyPage, ABarForEachUnsafeChannel) {
+  proofs::Proof proof;
+  proof.channels = 300;
+  proof.sums = 900;
+  const std::string safe = CertifyPage({{"a.npy", "linear", "pairs", proof}});
+  EXPECT_TRUE(Has(safe, "No: proven for every input"));
+  EXPECT_TRUE(UnsafeChannels(proof).empty());
+  proof.unsafe = {{.n = 3, .sums = 2}, {.n = 5, .sums = 1}, {.n = 299, .sums = 4}};
+  proof.unsafe_sums = 7;
+  // Of 300 channels three share a bar.
+  const std::string bars = UnsafeChannels(proof).Inline();
+  EXPECT_TRUE(Has(bars, "channels 3 to 5: 3 unsafe sums"));
+  EXPECT_TRUE(Has(bars, "channels 297 to 299: 4 unsafe sums"));
+  EXPECT_TRUE(Has(bars, "3 of 300 channels with sums that may overflow"));
+  const std::string page = CertifyPage({{"a.npy", "linear", "pairs", proof}});
+  EXPECT_TRUE(Has(page, "Yes: 1 of the 1 proof below fails."));
+  EXPECT_TRUE(Has(page, "pairs: 3 of 300 channels, 7 of 900 sums may overflow"));
+  proof.unsafe.clear();
+  proof.most = int64_t{1} << 40;
+  EXPECT_TRUE(Has(CertifyPage({{"a.npy", "linear", "pairs", proof}}), "beyond int32"));
+}
+
 TEST(ModelPage, BarsGrowWithTheErrorOfALayer) {
   models::ModelRun run;
   run.rows = {JudgedRow("a", 0.25, 0), JudgedRow("a<b", 0.25, 2.5), JudgedRow("c", 25, 0)};

@@ -55,15 +55,12 @@ std::string CertifyPage(const std::vector<ProvenLayer>& layers) {
     }
     last = one.name;
     const proofs::Proof& proof = one.proof;
+    const std::string channels = Count(proof.channels, "channel"), sums = Count(proof.sums, "sum");
     std::string text =
-        one.scheme + (proof.safe() ? fmt::format(": safe, proven for {} and {}",
-                                                 Count(proof.channels, "channel"),
-                                                 Count(proof.sums, "sum"))
-                                   : fmt::format(": {} of {}, {} of {} may overflow",
-                                                 Number(std::ssize(proof.unsafe)),
-                                                 Count(proof.channels, "channel"),
-                                                 Number(proof.unsafe_sums),
-                                                 Count(proof.sums, "sum")));
+        proof.safe() ? fmt::format("{}: safe, proven for {} and {}", one.scheme, channels, sums)
+                     : fmt::format("{}: {} of {}, {} of {} may overflow", one.scheme,
+                                   Number(std::ssize(proof.unsafe)), channels,
+                                   Number(proof.unsafe_sums), sums);
     text += fmt::format("; accumulators in {}..{}{}", proof.least, proof.most,
                         proof.fits_int32() ? "" : ", beyond int32");
     const bool good = proof.safe() && proof.fits_int32();

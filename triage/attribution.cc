@@ -19,6 +19,7 @@
 #include "core/slice.h"
 #include "core/subject.h"
 #include "oracles/exact/exact.h"
+#include "properties/relation.h"
 #include "properties/sweep.h"
 #include "triage/ask.h"
 #include "triage/causes.h"
@@ -26,6 +27,7 @@
 #include "triage/cover.h"
 #include "triage/examine.h"
 #include "triage/influence.h"
+#include "triage/kept.h"
 #include "triage/reads.h"
 #include "triage/traits.h"
 #include "triage/triage.h"
@@ -1307,8 +1309,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   Attribution attribution = Unexplained(c.op, evidence);
   if (!told.empty()) {
     const bool undecided = told.front().starts_with("not enough");
-    attribution.diagnosis =
-        undecided ? told.front() : "no known cause gives this and what was asked besides";
+    attribution.diagnosis = undecided ? told.front() : "no known cause gives every answer asked";
     attribution.evidence.assign(told.begin() + (undecided ? 1 : 0), told.end());
   }
   attribution.open = open;
@@ -1604,18 +1605,20 @@ std::optional<Attribution> ChangedByGaps(const Case& c, const Verdict& verdict, 
   constexpr int64_t kGap = 5;
   const std::optional<Tensor> dense = Ask(subject, c);
   if (!dense || Ask(subject, c, kSecondPoison) != dense) return std::nullopt;
+  const auto with = [&](const Case& problem, const Gap& gap, uint8_t poison) {
+    RunContext context;
+    context.poison = poison;
+    context.*gap.size = kGap;
+    return Ask(subject, problem, context);
+  };
   std::vector<std::string_view> where;
+  const Gap* first_gap = nullptr;
   bool read = true;
   for (const Gap& gap : kGaps) {
-    const auto with = [&](uint8_t poison) {
-      RunContext context;
-      context.poison = poison;
-      context.*gap.size = kGap;
-      return Ask(subject, c, context);
-    };
-    const std::optional<Tensor> first = with(kPoison), second = with(kSecondPoison);
+    const std::optional<Tensor> first = with(c, gap, kPoison), second = with(c, gap, kSecondPoison);
     if (!first || !second || (first == dense && second == dense)) continue;
     where.push_back(gap.where);
+    if (first_gap == nullptr) first_gap = &gap;
     read &= first != second;
   }
   if (where.empty()) return std::nullopt;
@@ -1627,6 +1630,28 @@ std::optional<Attribution> ChangedByGaps(const Case& c, const Verdict& verdict, 
       true);
   gaps.evidence.push_back(verdict.reason);
   gaps.asked_on = true;
+  if (where != std::vector{kGaps.front().where} || HasWindow(c.op) || !IsCode(c.x.dtype()) ||
+      BitsOf(c.x.dtype()) < 8)
+    return gaps;
+  // Does it take the rows of x to lie without gaps? Then what it computes is known.
+  const auto shows = [&](const Case& problem) -> std::optional<bool> {
+    Case dense_rows = ProblemOf(problem);
+    // Bytes of kPoison, a positive code of each type.
+    const uint32_t poison = 0x01010101u * kPoison >> (32 - BitsOf(c.x.dtype()));
+    for (int64_t i = 0; i < dense_rows.x.size(); ++i) {
+      const int64_t row = i / (problem.K + kGap), at = i % (problem.K + kGap);
+      dense_rows.x.SetBits(i, at < problem.K ? problem.x.BitsAt(row * problem.K + at) : poison);
+    }
+    const Convention* const model = ModelOf(subject.contract(c.op));
+    const Tensor right = RightOutput(problem, model), wrong = RightOutput(dense_rows, model);
+    if (right == wrong) return std::nullopt;
+    const std::optional<Tensor> answer = with(problem, kGaps.front(), kPoison);
+    if (!answer || (*answer != right && *answer != wrong)) return std::nullopt;
+    return *answer == wrong;
+  };
+  if (shows(c) != true) return gaps;
+  gaps.diagnosis = "the subject takes the rows of the input to lie without gaps";
+  AddWhere(c, subject, shows, gaps);
   return gaps;
 }
 
@@ -1654,6 +1679,17 @@ std::optional<Attribution> UnwrittenByThreads(const Recorded& asked, const Verdi
   return unwritten;
 }
 
+// What is left of an earlier problem.
+std::optional<Attribution> Kept(const Case& c, const Verdict& verdict, Subject& subject) {
+  const std::optional<KeptFromBefore> found = FindKept(c, subject);
+  if (!found) return std::nullopt;
+  Attribution kept = Stated(*verdict.kind, found->text, true);
+  kept.evidence = {verdict.reason, found->evidence};
+  kept.asked_on = true;
+  AddWhere(ProblemOf(c), subject, found->shows, kept);
+  return kept;
+}
+
 // What further questions say of a finding about memory or threads, whose property has said what is
 // wrong.
 std::optional<Attribution> OfMemory(const Case& c, const Verdict& verdict, const Recorder& recorder,
@@ -1661,12 +1697,13 @@ std::optional<Attribution> OfMemory(const Case& c, const Verdict& verdict, const
   if (verdict.kind == FindingKind::kMemory) {
     if (verdict.reason.starts_with(Name(RunStatus::kTouchedOutside)))
       return TouchedOutside(c, verdict, subject);
-    if (verdict.reason.starts_with("the result changes with gaps"))
+    if (verdict.reason.starts_with(relation::kChangesWithGaps))
       return ChangedByGaps(ProblemOf(c), verdict, subject);
   }
   if (verdict.kind == FindingKind::kNondeterminism) {
     for (const Recorded& asked : recorder.recorded())
       if (asked.context.threads > 1) return UnwrittenByThreads(asked, verdict, subject);
+    return Kept(c, verdict, subject);
   }
   return std::nullopt;
 }

@@ -124,6 +124,8 @@ struct MinimizeOptions {
   int64_t max_calls = 2000;  // subject runs
   // Asked before each run: true ends the search with the smallest case so far. May be null.
   std::function<bool()> stop = nullptr;
+  // Told before each run of the subject how many there were. May be null.
+  std::function<void(int64_t calls)> progress = nullptr;
   // Never slip to a finding of another cause. An unknown cause binds nothing: the smallest case may
   // show its cause.
   bool keep_kind = true;
@@ -137,7 +139,8 @@ struct MinimizeResult {
   Attribution attribution;
   int64_t calls = 0;
   std::vector<std::string> irrelevant;  // what does not matter: "bias", "relu", "zero points"
-  // Sizes that the failure needs, of a search that came to its end: "K >= 257", "N >= 5".
+  // Sizes that the failure needs, of a search that came to its end; no smaller drawn case fails
+  // either: "K >= 257", "N >= 5".
   std::vector<std::string> needs;
   bool reproduced = true;  // false: the given case does not fail at all
 };

@@ -62,8 +62,8 @@ void SplitIntoGroups(Case& c) {
   DeriveSizes(&c);
 }
 
-// Where there is nothing to change, a row changes nothing. Parameters that are a number, a flag or a
-// choice have no row: AlterParameter changes them.
+// Where there is nothing to change, a row changes nothing. Parameters that are a number, a flag or
+// a choice have no row: AlterParameter changes them.
 struct Change {
   const char* what;
   void (*apply)(Case& c);

@@ -759,7 +759,8 @@ class Decision {
     const bool one_kind = std::ranges::all_of(
         alike, [&](const Weighed* rule) { return KindOfRule(rule) == KindOfRule(&best); });
     // Each of several conditions is fitted to the same answers.
-    const bool one_condition = best.where.text.empty() || alike.size() == 1;
+    const bool one_condition = std::ranges::all_of(
+        alike, [&](const Weighed* rule) { return rule->where.text == best.where.text; });
     if (best.bits >= kMargin && one_kind && one_condition && ShownAgain(best)) {
       Attribution attribution = Shown(evidence_, best.causes);
       attribution.where = best.where;
@@ -783,7 +784,10 @@ class Decision {
     const auto taken = std::ranges::find(all_, attribution.causes, &Weighed::causes);
     if (taken != all_.end()) {
       text += fmt::format(": {} bear it out", taken->bearing_out);
-      if (taken->against > 0) text += fmt::format(", {} do not", taken->against);
+      if (taken->against > 0)
+        text += fmt::format(", {} do not", taken->against);
+      else
+        attribution.borne_out = taken->bearing_out;
     }
     for (const Weighed& each : all_) {
       if (!IsConvention(each.causes) && !Holds(each))
@@ -853,9 +857,31 @@ class Decision {
       sentences.push_back(
           Sentence(c_.op, each->causes).substr(std::string_view("the subject ").size()));
       if (const std::string where = ShareText(*each); !where.empty())
-        sentences.back() += ", " + where;
+        sentences.back() = WithCondition(std::move(sentences.back()), where);
     }
-    return ListOf(sentences, 3, ", or ");
+    // What they all end with is said once.
+    std::string_view end = sentences.front();
+    end.remove_prefix(std::min(end.find(", "), end.size()));
+    const auto all_end = [&] {
+      return std::ranges::all_of(sentences, [&](const std::string& s) { return s.ends_with(end); });
+    };
+    while (!end.empty() && !all_end()) end.remove_prefix(std::min(end.find(", ", 1), end.size()));
+    const std::string once(end);
+    for (std::string& sentence : sentences) sentence.resize(sentence.size() - once.size());
+    return ListOf(sentences, 3, ", or ") + once;
+  }
+  // A bound on K in the sentence, which the condition makes narrower, is not said too.
+  static std::string WithCondition(std::string sentence, const std::string& where) {
+    constexpr std::string_view kBound = "where K is more than ";
+    const size_t at = sentence.rfind(kBound);
+    const bool last =
+        at != std::string::npos &&
+        sentence.find_first_not_of("0123456789", at + kBound.size()) == std::string::npos;
+    if (last && where.starts_with("where K is ") && where.ends_with(" or more")) {
+      sentence.resize(at);
+      while (sentence.ends_with(' ') || sentence.ends_with(',')) sentence.pop_back();
+    }
+    return sentence + ", " + where;
   }
 
   const Case& c_;
@@ -1289,7 +1315,9 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
                            of_subject->kind != FindingKind::kPadding;
   if (named && !IsArithmetic(named->causes) && named->causes.front()->stage != CauseStage::kTail &&
       !other_trait) {
-    if (auto shown = misread()) return *shown;
+    constexpr int64_t kManyMore = 24;  // so many that their condition is no chance
+    if (named->borne_out < kManyMore)
+      if (auto shown = misread()) return *shown;
   }
   // A place may say what a condition only comes near to, if it needs none itself.
   const auto placed = examined(CausesInPlaces(evidence, kMostPairs, whole), {});

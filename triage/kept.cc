@@ -22,7 +22,8 @@ namespace {
 void FlipAll(Tensor& codes) {
   if (!IsCode(codes.dtype())) return;
   const CodeRange range = RangeOf(codes.dtype());
-  for (int64_t i = 0; i < codes.size(); ++i) codes.SetInt(i, range.min - codes.IntAt(i) + range.max);
+  for (int64_t i = 0; i < codes.size(); ++i)
+    codes.SetInt(i, range.min - codes.IntAt(i) + range.max);
 }
 
 // A bias for each channel that moves its output by some codes.
@@ -59,9 +60,8 @@ std::vector<Thing> ThingsOf(const Case& c) {
   things.push_back({"the weights", "", changed([](Case& before) { FlipAll(before.w); })});
   for (size_t i = 0; i < ChangesOf(c); ++i) {
     Case named = c;
-    things.push_back({ApplyChange(i, named), "", changed([i](Case& before) {
-                        ApplyChange(i, before);
-                      })});
+    things.push_back(
+        {ApplyChange(i, named), "", changed([i](Case& before) { ApplyChange(i, before); })});
   }
   things.push_back({"the bias", ", where there is none", [](const Case& problem) {
                       Pair pair{problem, problem};
@@ -77,7 +77,9 @@ std::vector<Thing> ThingsOf(const Case& c) {
 // Whether the subject gives the answer of the first problem to the second, if that is wrong.
 // nullopt where it cannot be asked or the second answer is another wrong one.
 std::optional<bool> Keeps(const Pair& pair, Subject& subject) {
-  const auto can = [&](const Case& c) { return Validate(c).empty() && subject.CannotRun(c).empty(); };
+  const auto can = [&](const Case& c) {
+    return Validate(c).empty() && subject.CannotRun(c).empty();
+  };
   if (pair.before == pair.after || !can(pair.before) || !can(pair.after)) return std::nullopt;
   const Convention* const model = ModelOf(subject.contract(pair.after.op));
   const Tensor old = RightOutput(pair.before, model), right = RightOutput(pair.after, model);
@@ -130,7 +132,8 @@ std::optional<KeptFromBefore> FindKept(const Case& c, Subject& subject) {
                            fmt::join(names, more.empty() ? " and " : ", "), more,
                            kept.size() == 1 ? kept.front().where : "");
   found.evidence = fmt::format(
-      "asked in pairs that differ in nothing else, it gave the answer of the first to the second, {} times",
+      "asked in pairs that differ in nothing else, it gave the answer of the first to the second, "
+      "{} times",
       shown);
   found.shows = [pair = kept.front().pair, &subject](const Case& problem) {
     return Keeps(pair(problem), subject);

@@ -50,6 +50,8 @@ struct Attribution {
   // Further questions have shown of which tensor, or at which sizes: the smallest case alone would
   // say less.
   bool asked_on = false;
+  // Further answers that bear the causes out, where none is against them.
+  int64_t borne_out = 0;
   Hypothesis causes;
   Condition where;
   // The case that was looked at, with the answer: a claim may fail on one that it derives.

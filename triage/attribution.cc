@@ -758,9 +758,12 @@ class Decision {
     const Weighed& best = *alike.front();
     const bool one_kind = std::ranges::all_of(
         alike, [&](const Weighed* rule) { return KindOfRule(rule) == KindOfRule(&best); });
-    // Each of several conditions is fitted to the same answers.
-    const bool one_condition = std::ranges::all_of(
-        alike, [&](const Weighed* rule) { return rule->where.text == best.where.text; });
+    // Each of several conditions is fitted to the same answers, and a size that two causes have in
+    // common is that of a third one.
+    const bool one_condition =
+        alike.size() == 1 || std::ranges::all_of(alike, [&](const Weighed* rule) {
+          return rule->where.text == best.where.text && !rule->where.of_size;
+        });
     if (best.bits >= kMargin && one_kind && one_condition && ShownAgain(best)) {
       Attribution attribution = Shown(evidence_, best.causes);
       attribution.where = best.where;

@@ -69,6 +69,10 @@ bool AllWithin(const Tensor& tensor, int32_t low, int32_t high) {
 }
 
 // By what a sum is multiplied, of every channel.
+bool HasMultiplier(const Case& c) {
+  return !c.multiplier.empty() ||
+         (HasSums(c) && !c.x_q.scale.empty() && !c.w_q.scale.empty() && !c.out_q.scale.empty());
+}
 bool AllBelowOne(const Case& c) {
   if (!c.multiplier.empty())
     return std::ranges::all_of(c.multiplier, [](float value) { return value < 1; });
@@ -143,7 +147,9 @@ Shape ShapeOf(const Case& c) {
        whether("no weight is below 0", "a weight is below 0", AllWithin(c.w, 0, 255)),
        whether("no code of x is above 127", "a code of x is above 127", AllWithin(c.x, -128, 127)),
        whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, 255)),
-       whether("the multiplier is below 1", "a multiplier is 1 or more", AllBelowOne(c)),
+       !HasMultiplier(c)
+           ? ""
+           : whether("the multiplier is below 1", "a multiplier is 1 or more", AllBelowOne(c)),
        !pair ? ""
              : whether("the scales of a and b are equal", "the scales of a and b differ",
                        c.x_q.scale == c.w_q.scale),
@@ -199,7 +205,8 @@ struct Candidate {
   std::string text;
   double bits = 0;
   std::function<bool(const Shape&)> holds;
-  int64_t Shape::* size_of = nullptr;  // of a condition on a size
+  int64_t Shape::* size_of = nullptr;  // of a condition on one size
+  bool of_sizes = false;               // of two, one of them or both on a size
 };
 
 // Where no condition separates all answers, two that do together: each holds wherever the cause is
@@ -237,7 +244,8 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
       const Candidate &a = *necessary[i].first, &b = *necessary[j].first;
       pairs.push_back({a.text + " and " + b.text.substr(std::string_view("where ").size()),
                        a.bits + b.bits,
-                       [a = a.holds, b = b.holds](const Shape& s) { return a(s) && b(s); }});
+                       [a = a.holds, b = b.holds](const Shape& s) { return a(s) && b(s); }, nullptr,
+                       a.size_of != nullptr || b.size_of != nullptr});
     }
   }
   candidates.insert(candidates.end(), std::make_move_iterator(pairs.begin()),
@@ -598,6 +606,7 @@ class Examiner {
             (!chance && Log2Choose(in + out, out) < where.bits + kMargin))
           continue;
         weighed.where.text = where.text;
+        weighed.where.of_size = of_size || where.of_sizes;
         weighed.where.holds = [holds = where.holds](const Case& c) { return holds(ShapeOf(c)); };
       }
       weighed.unworded = where.text.empty() && tested.unworded;

@@ -28,9 +28,12 @@ void FlipAll(Tensor& codes) {
 
 // A bias for each channel that moves its output by some codes.
 std::vector<int32_t> BiasOf(const Case& c) {
+  const auto scale = [](const QParams& q, int64_t n) {
+    return q.scale.empty() ? 1.0 : double{q.scale_at(n)};
+  };
   std::vector<int32_t> bias;
   for (int64_t n = 0; n < c.N; ++n) {
-    const double unit = double{c.x_q.scale_at(0)} * c.w_q.scale_at(n) / c.out_q.scale_at(0);
+    const double unit = scale(c.x_q, 0) * scale(c.w_q, n) / scale(c.out_q, 0);
     const double codes = 20 + 7 * static_cast<double>(n % 5);
     bias.push_back(unit > 0 ? static_cast<int32_t>(std::clamp(codes / unit, 1.0, 1e9)) : 1000);
   }

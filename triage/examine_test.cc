@@ -290,6 +290,12 @@ const ConditionOf kConditions[] = {
      [](const Case& c) { return AllZero(c.w_q); }},
     {"where the output zero point is 0", "where the output zero point is not 0",
      [](const Case& c) { return AllZero(c.out_q); }},
+    {"where the multiplier is below 1", "where a multiplier is 1 or more",
+     [](const Case& c) {
+       return std::ranges::all_of(c.w_q.scale, [&](float scale) {
+         return double{c.x_q.scale[0]} * scale < c.out_q.scale[0];
+       });
+     }},
     {"where a weight lies beyond 64", "where no weight lies beyond 64",
      [](const Case& c) {
        return AnyOf(c.w, [](int32_t code) { return code < -64 || code > 64; });
@@ -317,6 +323,18 @@ INSTANTIATE_TEST_SUITE_P(All, ConditionTest, testing::ValuesIn(kConditions), [](
   std::ranges::replace_if(name, [](unsigned char letter) { return !std::isalnum(letter); }, '_');
   return name + "_" + std::to_string(of.index);
 });
+
+TEST_F(ExamineTest, TwoConditionsAreNamedWhereNoneSeparatesAllAnswers) {
+  AskOnly([this](const Case& c) { return !IsNear(c) && c.window != pool_.window; });
+  const auto both = [this](const Case& c) {
+    return c.x.dtype() == base_.x.dtype() && c.relu == base_.relu;
+  };
+  const auto weighed = Ask({cause_}, Balanced(cause_, both), kPatient).weighed.front();
+  const std::string& text = weighed.where.text;
+  EXPECT_TRUE(Has(text, " and ") && Has(text, "x is ") && Has(text, " relu")) << text;
+  EXPECT_TRUE(weighed.where.holds(base_));
+  EXPECT_FALSE(weighed.where.of_size);
+}
 
 // A rule of rounding has to say of each answer how it is rounded, also where it predicts no
 // departure. Any other cause may stand beside another fault.

@@ -79,7 +79,7 @@ std::vector<Thing> ThingsOf(const Case& c) {
 
 // Whether the subject gives the answer of the first problem to the second, if that is wrong.
 // nullopt where it cannot be asked or the second answer is another wrong one.
-std::optional<bool> Keeps(const Pair& pair, Subject& subject) {
+std::optional<bool> KeepsFirst(const Pair& pair, Subject& subject) {
   const auto can = [&](const Case& c) {
     return Validate(c).empty() && subject.CannotRun(c).empty();
   };
@@ -92,6 +92,12 @@ std::optional<bool> Keeps(const Pair& pair, Subject& subject) {
   const std::optional<Tensor> answer = Ask(subject, pair.after);
   if (!answer || (*answer != right && *answer != old)) return std::nullopt;
   return *answer == old;
+}
+
+// The same in either order: what is kept may be older than both.
+std::optional<bool> Keeps(const Pair& pair, Subject& subject) {
+  const std::optional<bool> second = KeepsFirst(pair, subject);
+  return second == true ? second : KeepsFirst({pair.after, pair.before}, subject);
 }
 
 }  // namespace
@@ -135,7 +141,7 @@ std::optional<KeptFromBefore> FindKept(const Case& c, Subject& subject) {
                            fmt::join(names, more.empty() ? " and " : ", "), more,
                            kept.size() == 1 ? kept.front().where : "");
   found.evidence = fmt::format(
-      "asked in pairs that differ in nothing else, it gave the answer of the first to the second, "
+      "asked in pairs that differ in nothing else, it gave one the answer of the other, "
       "{} times",
       shown);
   found.shows = [pair = kept.front().pair, &subject](const Case& problem) {

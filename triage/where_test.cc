@@ -6,10 +6,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "triage/fault_test_util.h"
+#include "triage/kept.h"
 
 namespace qualm::triage {
 namespace {
@@ -30,6 +33,10 @@ TEST(WhereItShows, IsSaidOfOneSize) {
             "where K is above 8 and K % 8 is not 0");
   EXPECT_EQ(WhereIs(Layer(4, 8, 8), [](const Case& c) { return c.M % 3 != 0; }),
             "where M % 3 is not 0");
+  EXPECT_EQ(WhereIs(Layer(3, 7, 8), [](const Case& c) { return c.K % 8 == 0; }),
+            "where K is a multiple of 8");
+  EXPECT_EQ(WhereIs(Layer(3, 8, 9), [](const Case& c) { return c.N >= 8; }),
+            "where N is 8 or more");
 }
 
 TEST(WhereItShows, IsNotSaidOfWhatNoSizeSeparates) {
@@ -78,6 +85,50 @@ TEST(WhereItShows, IsSaidOfGapsByTheirTensor) {
   EXPECT_EQ(Said("linear.layer_strides", Layer(4, 7, 9), subject),
             "the subject computes with what lies in the gaps between the weights of two output "
             "channels");
+}
+
+// Rows of x are taken to lie K apart: from row 1 on, what is read begins in the gap.
+TEST(WhereItShows, IsSaidOfRowsThatAreTakenToLieWithoutGaps) {
+  TestSubject subject = Answers([](const Case& c, const RunContext& context) {
+    Case read = c;
+    for (int64_t i = 0; i < c.x.size() && c.K % 8 == 0; ++i) {
+      const int64_t row = i / (c.K + context.x_row_gap), at = i % (c.K + context.x_row_gap);
+      read.x.SetInt(i, at < c.K ? c.x.IntAt(row * c.K + at) : context.poison);
+    }
+    return Right(read);
+  });
+  EXPECT_EQ(Said("linear.alignment_and_stride", Layer(4, 7, 8), subject),
+            "the subject takes the rows of the input to lie without gaps, where K is a multiple of "
+            "8");
+}
+
+// A member of a problem that is kept until another problem has one.
+TEST(Kept, IsNamedByWhatIsKept) {
+  std::optional<std::vector<int32_t>> bias;
+  TestSubject without_bias = Answers([&](const Case& c) {
+    Case with = c;
+    if (c.bias_i32) bias = c.bias_i32;
+    if (!c.bias_i32 && !c.bias && bias && std::ssize(*bias) == c.N) with.bias_i32 = bias;
+    return Right(with);
+  });
+  const auto kept = FindKept(Layer(3, 5, 8), without_bias);
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->text,
+            "the subject goes on with the bias of an earlier problem, where there is "
+            "none");
+
+  std::map<std::vector<int64_t>, std::vector<int32_t>> by_shape;
+  TestSubject first_zero_point = Answers([&](const Case& c) {
+    Case with = c;
+    with.x_q.zero_point = by_shape.try_emplace({c.M, c.N, c.K}, c.x_q.zero_point).first->second;
+    return Right(with);
+  });
+  const auto zero_point = FindKept(Layer(3, 5, 8), first_zero_point);
+  ASSERT_TRUE(zero_point);
+  EXPECT_EQ(zero_point->text, "the subject goes on with the zero point of x of an earlier problem");
+
+  TestSubject keeps_nothing = Answers([](const Case& c) { return Right(c); });
+  EXPECT_FALSE(FindKept(Layer(3, 5, 8), keeps_nothing));
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ using Hypothesis = std::vector<const Cause*>;
 // bits.
 struct Condition {
   std::string text;  // "where K is 33 or more"; "" for everywhere
-  bool of_size = false;
   std::function<bool(const Case&)> holds = [](const Case&) { return true; };
+  bool of_size = false;
 };
 
 // Attribution by counterfactual: one cause (pair saturation, wrap, other rounding, zero point

@@ -603,9 +603,12 @@ class Speaker {
     if (second.size() != 1) return std::nullopt;
     const bool of_second = *second.begin();
     const int64_t columns = (of_second ? c_.w : c_.x).shape().back();
-    const bool row_0 = OfAll([&](const Reading& reading) {
+    const bool row_0 = std::ranges::all_of(readings_, [&](const auto& each) {
+      const auto& [output, reading] = each;
       const std::vector<Element> more = Without(All(reading.is), All(reading.should));
-      return std::ranges::all_of(more, [&](const Element& e) { return e.index < columns; });
+      return more.empty() || (output >= c_.N && std::ranges::all_of(more, [&](const Element& e) {
+                                return e.index < columns;
+                              }));
     });
     const std::string name = !HasTwoInputs(c_.op) ? "x" : of_second ? "b" : "a";
     return {{FindingKind::kIndex,

@@ -82,7 +82,15 @@ struct FewBits {
 
 // Of codes of 16 bits nothing else is a case.
 constexpr bool TakesWideCodes(Kind kind) {
-  return kind == Kind::kQuantize || kind == Kind::kDequantize;
+  switch (kind) {
+    case Kind::kQuantize:
+    case Kind::kDequantize:
+    case Kind::kMatMul:
+    case Kind::kGemm:
+    case Kind::kFullyConnected:
+    case Kind::kConv: return true;
+    default: return false;
+  }
 }
 
 struct Layer {

@@ -376,7 +376,6 @@ INSTANTIATE_TEST_SUITE_P(
         {"pair-saturation", kLinear, kPairSaturation, 2},
         {"wide-sum-int32", kLinear, kInt32Overflow},
         {"wide-sum-int32", kConv2d, kInt32Overflow},
-        {"wide-sum-int32", kDepthwise, kInt32Overflow},
         {"wide-sum-saturates", kConv2d, kInt32Overflow},
         {"wide-input-int8", kLinear, kIndex, 1},
         {"wide-input-int8", kConv2d, kIndex, 1},

@@ -12,15 +12,15 @@ namespace qualm::gen::internal {
 namespace {
 
 // The themes of the numbers around the sums.
-constexpr std::array<Theme, 9> kThemes{Theme::kUniform,    Theme::kUniform,   Theme::kUniform,
-                                       Theme::kUniform,    Theme::kTies,      Theme::kTies,
+constexpr std::array<Theme, 9> kThemes{Theme::kUniform,    Theme::kUniform,  Theme::kUniform,
+                                       Theme::kUniform,    Theme::kTies,     Theme::kTies,
                                        Theme::kClampEdges, Theme::kNearTies, Theme::kZeroPoints};
 // The themes of the sizes and of the first byte of each code. kWideTerms has sums so long that they
 // leave int32, in convolutions too.
-constexpr std::array<Theme, 10> kSizes{
-    Theme::kUniform,   Theme::kUniform,      Theme::kBoundaryBytes, Theme::kAllExtreme,
-    Theme::kTails,     Theme::kConstantRows, Theme::kWideTerms,     Theme::kWideTerms,
-    Theme::kWideTerms, Theme::kEmpty};
+constexpr std::array<Theme, 10> kSizes{Theme::kUniform,    Theme::kUniform,   Theme::kBoundaryBytes,
+                                       Theme::kAllExtreme, Theme::kTails,     Theme::kConstantRows,
+                                       Theme::kWideTerms,  Theme::kWideTerms, Theme::kWideTerms,
+                                       Theme::kEmpty};
 
 // As a number from -32768 to 32767, of the code of 8 bits.
 enum class Spread : uint8_t { kHighByte, kUniform, kAsBytes, kOneEnd, kEnds };

@@ -381,7 +381,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"wide-input-int8", kConv2d, kIndex, 1},
         {"wide-product-int16", kDepthwise, kInt32Overflow},
         {"wide-product-int16", kLinear, kInt32Overflow, 1},
-        {"wide-bias-int16", kLinear, kInt32Overflow, 0},
+        {"bias-int16", kLinear, kInt32Overflow},
         {"wide-lowest-code", kConv2d, kClamp},
         {"relu-clamp-zero", kLinear, kClamp, 1},
         {"k-tail", kLinear, kTail, 1},

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "core/float_text.h"
 #include "core/io/arrays.h"
@@ -42,6 +43,9 @@ int64_t Axis(int64_t axis, size_t rank, const std::string& what) {
   return axis < 0 ? axis + n : axis;
 }
 
+// What ONNX Runtime takes of weights that have no blocks (session.qdq_matmulnbits_block_size).
+constexpr int32_t kBlockOfCodes = 32;
+
 Shape WithoutLast(const Shape& shape) { return {shape.begin(), shape.end() - 1}; }
 
 class Builder {
@@ -61,6 +65,7 @@ class Builder {
       case Kind::kMul: Pair(Op::kMul); break;
       case Kind::kAveragePool: Pool(Op::kAvgPool); break;
       case Kind::kGlobalAveragePool: Pool(Op::kGlobalAvgPool); break;
+      case Kind::kMean: Mean(); break;
       case Kind::kMaxPool: Pool(Op::kMaxPool); break;
       case Kind::kRelu: Table(Function::kRelu); break;
       case Kind::kLeakyRelu: Table(Function::kLeakyRelu); break;
@@ -76,9 +81,12 @@ class Builder {
       case Kind::kDynamicQuantize: DynamicQuantize(); break;
       case Kind::kDynamicMatMul: DynamicMatMul(); break;
       case Kind::kMatMulNBits: MatMulNBits(); break;
+      case Kind::kWeightOnly: WeightOnly(); break;
     }
-    for (const Part& part : cases_.parts) {
-      if (std::string error = Validate(part.c); !error.empty()) Refuse(error);
+    for (const std::vector<Part>* const parts : {&cases_.parts, &cases_.instead}) {
+      for (const Part& part : *parts) {
+        if (std::string error = Validate(part.c); !error.empty()) Refuse(error);
+      }
     }
     return std::move(cases_);
   }
@@ -401,7 +409,7 @@ class Builder {
   void MatMulNBits() {
     const Tensor& x = Reals(layer_.operands[0].codes);
     const Operand& w = layer_.operands[1];
-    const auto& [bits, size, k, n] = layer_.few_bits;
+    const auto& [bits, size, k, n, level] = layer_.few_bits;
     Case c;
     c.op = Op::kLinear;
     c.K = k;
@@ -437,6 +445,136 @@ class Builder {
     if (!w.zero_point.empty()) c.w_q.zero_point = Unpacked(w.zero_point, c.N, blocks, few);
     SetOut(&c);
     SetBias(&c);
+    TurnBlocks(&c);
+    if (level != kRoundsToCodes) return Add(std::move(c));
+    if (std::optional<Case> rounded = WithCodesOfX(c)) {
+      cases_.instead.push_back({std::move(c), {}});
+      c = std::move(*rounded);
+    }
+    Add(std::move(c));
+  }
+
+  // A block of scale 0 is 0. One of a scale below 0 is turned round: the code w becomes the code
+  // that is as far from the other end, and so does the zero point.
+  void TurnBlocks(Case* c) {
+    const int32_t ends = RangeOf(c->w.dtype()).min + RangeOf(c->w.dtype()).max;
+    for (int64_t i = 0; i < c->N * c->K; ++i) {
+      const size_t entry = WEntry(*c, i / c->K, i % c->K);
+      const float scale = c->w_q.scale[entry];
+      if (scale < 0) c->w.SetInt(i, ends - c->w.IntAt(i));
+      if (scale == 0) c->w.SetInt(i, c->w_q.zero_point[entry]);
+    }
+    for (size_t entry = 0; entry < c->w_q.scale.size(); ++entry) {
+      float& scale = c->w_q.scale[entry];
+      if (scale < 0) {
+        c->w_q.zero_point[entry] = ends - c->w_q.zero_point[entry];
+        cases_.turned = true;
+      }
+      scale = scale == 0 ? 1.0f : std::abs(scale);
+    }
+  }
+
+  // The case with x rounded to codes of 8 bits, in blocks, as MLAS does at accuracy_level 4: scale
+  // max|x|/127, codes by its reciprocal in float32, ties to even. nullopt: no scale of float32.
+  static std::optional<Case> WithCodesOfX(const Case& real) {
+    if (real.M == 0) return std::nullopt;
+    Case c = real;
+    if (c.w_block == 0) InBlocks(kBlockOfCodes, &c);
+    c.x_block = c.w_block;
+    c.x = Tensor(DType::kS8, real.x.shape());
+    c.x_q = {{}, {}};
+    const auto x_at = [&](int64_t i) { return real.x.FloatAt(i); };
+    for (int64_t at = 0; at < real.x.size(); at += c.K) {
+      for (int64_t from = 0; from < c.K; from += c.x_block) {
+        const int64_t end = std::min(c.K, from + c.x_block);
+        float most = 0;
+        for (int64_t k = from; k < end; ++k) most = std::max(most, std::abs(x_at(at + k)));
+        const float scale = most / 127.0f, reciprocal = most == 0 ? 0.0f : 127.0f / most;
+        if ((scale == 0) != (most == 0) || !std::isfinite(reciprocal)) return std::nullopt;
+        c.x_q.scale.push_back(most == 0 ? 1.0f : scale);
+        c.x_q.zero_point.push_back(0);
+        for (int64_t k = from; k < end; ++k)
+          c.x.SetInt(at + k, static_cast<int32_t>(std::nearbyint(x_at(at + k) * reciprocal)));
+      }
+    }
+    return c;
+  }
+
+  // The same weights in blocks of that size.
+  static void InBlocks(int32_t size, Case* c) {
+    const QParams whole = std::exchange(c->w_q, {{}, {}});
+    c->w_block = size;
+    c->per_channel = true;
+    const int64_t blocks = RowBlocks(*c);
+    for (int64_t i = 0; i < c->N * blocks; ++i) {
+      const auto channel = whole.scale.size() == 1 ? 0 : static_cast<size_t>(i / blocks);
+      c->w_q.scale.push_back(whole.scale[channel]);
+      c->w_q.zero_point.push_back(whole.zero_point[channel]);
+    }
+  }
+
+  // f32 x by weights with a scale of their own, or one for each channel or block.
+  void WeightOnly() {
+    const Tensor& x = Reals(layer_.operands[0].codes);
+    const Operand& with = layer_.operands[1];
+    const Tensor& w = Codes(with.codes);
+    Require(w.shape().size() == 2 && !x.shape().empty() && !layer_.a_turned,
+            "it multiplies " + Text(x.shape()) + " by " + Text(w.shape()));
+    const size_t of_n = layer_.b_turned ? 0 : 1, of_k = 1 - of_n;
+    Case c;
+    c.op = Op::kLinear;
+    c.N = w.shape()[of_n];
+    c.K = w.shape()[of_k];
+    Require(c.K > 0 && c.N > 0 && x.shape().back() == c.K,
+            "it multiplies " + Text(x.shape()) + " by " + Text(w.shape()));
+    Shape shape = WithoutLast(x.shape());
+    c.M = CountOf(shape);
+    shape.push_back(c.N);
+    Begin(shape);
+    Limit(c.M * c.N, c.K);
+    c.x = Tensor(DType::kF32, {c.M, c.K});
+    std::ranges::copy(x.bytes(), c.x.bytes().begin());
+    const auto of_channel = [&](const Tensor& matrix) {
+      return of_n == 0 ? matrix
+                       : Gathered(matrix, TransposedPlaces(matrix.shape(), {1, 0}),
+                                  {matrix.shape()[1], matrix.shape()[0]});
+    };
+    c.w = of_channel(w);
+    const int64_t axis = Axis(with.axis, 2, "its scales");
+    if (with.block == 0) {
+      c.w_q = OfChannels(with, c.N, &c.per_channel);
+      Require(!c.per_channel || axis == static_cast<int64_t>(of_n),
+              with.codes + " has a scale for each term of the sums, expected one for each channel");
+    } else {
+      Require(
+          axis == static_cast<int64_t>(of_k) && with.block > 0 && with.block <= int64_t{1} << 28,
+          with.codes + " has blocks across the sums");
+      c.per_channel = true;
+      c.w_block = static_cast<int32_t>(with.block);
+      const Tensor scale = Reals(with.scale);
+      Shape blocks = w.shape();
+      blocks[of_k] = RowBlocks(c);
+      Require(scale.shape() == blocks,
+              with.scale + " has shape " + Text(scale.shape()) + ", expected " + Text(blocks));
+      const Tensor turned = of_channel(scale);
+      c.w_q.scale.assign(turned.as<float>().begin(), turned.as<float>().end());
+      c.w_q.zero_point.assign(c.w_q.scale.size(), 0);
+      if (!with.zero_point.empty()) {
+        const Tensor zeros = of_channel(Codes(with.zero_point));
+        Require(zeros.size() == scale.size(),
+                with.zero_point + " has another shape than its scale");
+        for (int64_t i = 0; i < zeros.size(); ++i)
+          c.w_q.zero_point[static_cast<size_t>(i)] = zeros.IntAt(i);
+      }
+    }
+    SetOut(&c);
+    SetBias(&c);
+    TurnBlocks(&c);
+    if (std::optional<Case> rounded = WithCodesOfX(c)) {
+      cases_.instead.push_back({std::move(*rounded), {}});
+      cases_.instead_is = "x rounded to codes of 8 bits first, in blocks of " +
+                          std::to_string(cases_.instead[0].c.x_block);
+    }
     Add(std::move(c));
   }
 
@@ -580,7 +718,9 @@ class Builder {
   }
 
   void Pool(Op op) {
-    const Images images = ImagesOf(Codes(layer_.operands[0].codes));
+    const Tensor& x = Codes(layer_.operands[0].codes);
+    if (op == Op::kGlobalAvgPool && !IsOverImage(std::ssize(x.shape()))) return Mean();
+    const Images images = ImagesOf(x);
     Case c;
     c.op = op;
     c.N = images.x.shape()[3];
@@ -588,7 +728,6 @@ class Builder {
     Window& v = c.window;
     v.groups = 1;
     if (op == Op::kGlobalAvgPool) {
-      RequireAxesOfImage(images.flat ? 3 : 4);
       v.batch = images.x.shape()[0];
       v.in_h = v.kernel_h = images.x.shape()[1];
       v.in_w = v.kernel_w = images.x.shape()[2];
@@ -620,17 +759,61 @@ class Builder {
     if (op == Op::kMaxPool && !layer_.out.scale.empty()) RescaleLargest();
   }
 
-  // A mean is one over all axes but the first and the last.
-  void RequireAxesOfImage(int64_t rank) const {
-    if (layer_.axes.empty()) return;
+  // Axes that are left before those of the mean number the images, those behind it the channels.
+  void Mean() {
+    const Tensor& x = Codes(layer_.operands[0].codes);
+    const std::vector<int64_t> axes = AxesOfMean();
+    std::vector<bool> over(x.shape().size(), axes.empty());
+    for (const int64_t axis : axes)
+      over[static_cast<size_t>(Axis(axis, x.shape().size(), "its mean"))] = true;
+    Require(std::ranges::find(over, true) != over.end(), "it has no axes");
+    Shape shape, before, along, behind;
+    std::vector<int64_t> order;
+    for (const int part : {0, 1, 2}) {
+      for (size_t i = 0; i < over.size(); ++i) {
+        const bool first = std::ranges::find(over, true) > over.begin() + static_cast<long>(i);
+        if ((over[i] ? 1 : first ? 0 : 2) != part) continue;
+        order.push_back(static_cast<int64_t>(i));
+        (part == 0 ? before : part == 1 ? along : behind).push_back(x.shape()[i]);
+      }
+    }
+    for (size_t i = 0; i < over.size(); ++i) {
+      if (!over[i] || layer_.keeps_axes) shape.push_back(over[i] ? 1 : x.shape()[i]);
+    }
+    Case c;
+    c.op = Op::kGlobalAvgPool;
+    c.N = CountOf(behind);
+    Window& v = c.window;
+    v.groups = v.in_w = v.kernel_w = 1;
+    v.batch = CountOf(before);
+    v.in_h = v.kernel_h = CountOf(along);
+    v.in_c = c.N;
+    Require(v.in_h > 0, "it is a mean of nothing");
+    c.x = Gathered(x, TransposedPlaces(x.shape(), order), {v.batch, v.in_h, 1, v.in_c});
+    c.x_q = OneOf(layer_.operands[0]);
+    Require(WindowWithinLimits(c), "it has more products than a case may have");
+    DeriveSizes(&c);
+    Begin(shape);
+    SetOut(&c);
+    Add(std::move(c));
+  }
+
+  // The axes that the layer names; no image has others than rows and columns between its first and
+  // its last.
+  std::vector<int64_t> AxesOfMean() const {
+    if (layer_.axes.empty()) return layer_.mean_axes;
     const Value& given = Get(layer_.axes);
-    Require(given.type == graph::kInt32,
-            layer_.axes + " is of " + graph::TypeName(given.type) + ", expected int32");
+    Require(given.type == graph::kInt64 || given.type == graph::kInt32,
+            layer_.axes + " is of " + graph::TypeName(given.type) + ", expected integers");
+    if (given.type == graph::kInt64) return given.integers;
+    return {given.tensor.as<int32_t>().begin(), given.tensor.as<int32_t>().end()};
+  }
+  bool IsOverImage(int64_t rank) const {
+    if (layer_.axes.empty()) return true;
     std::set<int64_t> axes, expected;
-    for (const int32_t axis : given.tensor.as<int32_t>())
-      axes.insert(axis < 0 ? axis + rank : axis);
+    for (const int64_t axis : AxesOfMean()) axes.insert(axis < 0 ? axis + rank : axis);
     for (int64_t axis = 1; axis + 1 < rank; ++axis) expected.insert(axis);
-    Require(axes == expected, "its mean is not over rows and columns");
+    return axes == expected;
   }
 
   // MaxPool whose output has another scale or type than its input: the codes that win, rescaled.

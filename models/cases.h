@@ -31,6 +31,11 @@ struct Part {
 
 struct Cases {
   std::vector<Part> parts;
+  // Of a layer that multiplies reals, which a runtime may round to codes first: the other of the
+  // two. `instead_is` says what it is where the model does not permit it.
+  std::vector<Part> instead;
+  std::string instead_is;
+  bool turned = false;  // a block of weights has a scale below 0 in the model
   DType dtype = DType::kU8;
   std::vector<int64_t> shape;  // of the value that the layer makes
   // What the layer makes besides: scale and zero point of DynamicQuantizeLinear.
@@ -41,6 +46,9 @@ struct Cases {
   // What of a whole value is the output of the part.
   Tensor PieceOf(const Tensor& whole, const Part& part) const;
 };
+
+// Whether what somebody gave for the case is judged by the contract sum, or sum+offsets.
+inline bool JudgedBySums(const Case& c) { return HasFloatX(c) || c.x_block != 0; }
 
 // Why a layer or a node is not computed: thrown and caught inside this folder.
 struct NotRun {

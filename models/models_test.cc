@@ -584,7 +584,8 @@ TEST(Models, WhatNobodyComputesIsSaid) {
   const ModelRun run =
       RunOn(EndsInSoftmax(), {{"x", Value::Of(RandomCodes(DType::kU8, {1, 4}, 1))}});
   ASSERT_EQ(run.rows.size(), 3u);
-  EXPECT_EQ(run.rows[0].not_run, "operator Softmax");
+  EXPECT_EQ(run.rows[0].not_run,
+            "softmax has the output scale 0x1p-8 and the lowest code as zero point in qualm");
   EXPECT_EQ(run.rows[0].operators, "Softmax");
   EXPECT_EQ(run.rows[1].not_run, "behind Softmax_p");
   EXPECT_EQ(run.rows[2].not_run, "behind Softmax_p");
@@ -816,8 +817,88 @@ TEST(Models, MatMulNBitsIsALinearOfF32) {
   const ModelRun with = few.Run(true);
   EXPECT_EQ(TensorOf(with, "y"), Reals({1, 2, 2}, {6.5f, 11.25f, 7, 20.5f}));
   EXPECT_EQ(NamesOfLayers(with), (std::vector<std::string>{"linear: MatMulNBits"}));
-  for (const std::string& refused : {few.Model(true, 4), few.Model(true, 0, true)})
+  for (const std::string& refused : {few.Model(true, 2), few.Model(true, 0, true)})
     EXPECT_FALSE(RunOn(refused, {{"x", Value::Of(few.x)}}).rows[0].op);
+}
+
+// Quantizers write blocks of negative scales, and of scale 0 where all weights are 0.
+TEST(Models, BlocksOfMatMulNBitsMayBeTurnedRound) {
+  FewBits few;
+  few.scales = Reals({4}, {-0.5f, 2, 0, -0.25f});
+  // As above, each block times the sign of its scale; the first block of row 1 is 0.
+  EXPECT_EQ(TensorOf(few.Run(false), "y"), Reals({1, 2, 2}, {-0.5f, 1.75f, 1, 1.5f}));
+  EXPECT_EQ(TensorOf(few.Run(true), "y"), Reals({1, 2, 2}, {13.5f, 1.75f, 29, 1.5f}));
+}
+
+// x of one block has its largest magnitude at 127, so that its codes are its reals: all agree. With
+// another x they do not, and either is right.
+TEST(Models, MatMulNBitsOfAccuracyLevel4MayRoundX) {
+  FewBits few;
+  const auto run = [&](const Values& recorded) {
+    return RunOn(few.Model(true, 4), {{"x", Value::Of(few.x)}}, recorded);
+  };
+  few.x = Reals({1, 2, 6}, {127, 0.4f, -0.6f, 3, 0, 127, 0, 0, 0, 0, 0, 0});
+  // Codes 127 0 -1 3: (127(1 - 8) - (3 - 8) + 3(4 - 8))/2 + 127(6 - 1)2; 127(15 - 2) - (8 - 2) +
+  // 3(7 - 2) + 127(1 - 8)/4.
+  const Tensor rounded = Reals({1, 2, 2}, {822, 1437.75f, 0, 0});
+  EXPECT_EQ(TensorOf(run({}), "y"), rounded);
+  const Tensor real = TensorOf(few.Run(true), "y");
+  EXPECT_NE(real, rounded);
+  for (const Tensor& given : {rounded, real}) {
+    const Judged judged = *run({{"y", Value::Of(given)}}).rows[0].judged;
+    EXPECT_TRUE(judged.exact());
+    EXPECT_TRUE(judged.right());
+    EXPECT_TRUE(judged.differing.empty());
+  }
+  Tensor wrong = rounded;
+  wrong.as<float>()[0] += 1;
+  EXPECT_TRUE(run({{"y", Value::Of(wrong)}}).rows[0].judged->is_wrong());
+}
+
+// The same weights, as DequantizeLinear of blocks and MatMul. Nothing there lets x be rounded.
+TEST(Models, RealsByDequantizedWeights) {
+  const FewBits few;
+  const auto model = [&](bool gemm) {
+    ModelWriter writer;
+    writer.Input("x", graph::kFloat, {2, 6});
+    const std::vector<uint8_t> w{1, 2, 3, 4, 5, 6, 15, 0, 8, 7, 9, 1};
+    std::vector<uint8_t> turned(12);
+    for (size_t i = 0; i < 12; ++i) turned[i % 6 * 2 + i / 6] = w[i];
+    writer.Constant("w",
+                    gemm ? Tensor::Of<uint8_t>({2, 6}, w) : Tensor::Of<uint8_t>({6, 2}, turned));
+    writer.Constant("s",
+                    gemm ? Reals({2, 2}, {0.5f, 2, 1, 0.25f}) : Reals({2, 2}, {0.5f, 1, 2, 0.25f}));
+    writer.Constant("z", Tensor::Of<uint8_t>({2, 2}, gemm ? std::vector<uint8_t>{8, 1, 2, 8}
+                                                          : std::vector<uint8_t>{8, 2, 1, 8}));
+    writer.Constant("c", Reals({2}, {1, -1}));
+    writer.Node("DequantizeLinear", {"w", "s", "z"}, {"wr"},
+                {{"axis", int64_t{gemm ? 1 : 0}}, {"block_size", int64_t{4}}});
+    if (gemm)
+      writer.Node("Gemm", {"x", "wr", "c"}, {"y"}, {{"transB", int64_t{1}}});
+    else
+      writer.Node("MatMul", {"x", "wr"}, {"y"});
+    return writer.Output("y").Text();
+  };
+  Tensor x = few.x;
+  x = Tensor::Of<float>({2, 6}, std::vector<float>(x.as<float>().begin(), x.as<float>().end()));
+  const ModelRun plain = RunOn(model(false), {{"x", Value::Of(x)}});
+  EXPECT_EQ(NamesOfLayers(plain), (std::vector<std::string>{"linear: MatMul"}));
+  EXPECT_EQ(TensorOf(plain, "y"), Reals({2, 2}, {6.5f, 11.25f, 7, 20.5f}));
+  EXPECT_EQ(TensorOf(RunOn(model(true), {{"x", Value::Of(x)}}), "y"),
+            Reals({2, 2}, {7.5f, 10.25f, 8, 19.5f}));
+  const Tensor real = Reals({2, 6}, {127, 0.4f, -0.6f, 3, 0, 127, 0, 0, 0, 0, 0, 0});
+  const Tensor rounded = Reals({2, 2}, {822, 1437.75f, 0, 0});
+  const Judged judged =
+      *RunOn(model(false), {{"x", Value::Of(real)}}, {{"y", Value::Of(rounded)}}).rows[0].judged;
+  EXPECT_EQ(judged.instead, "x rounded to codes of 8 bits first, in blocks of 4");
+  EXPECT_FALSE(judged.right());
+  EXPECT_FALSE(judged.is_wrong());
+  EXPECT_EQ(judged.diagnosis, "observed adds float32 sums of " + judged.instead);
+  Tensor wrong = rounded;
+  wrong.as<float>()[0] += 1;
+  EXPECT_TRUE(RunOn(model(false), {{"x", Value::Of(real)}}, {{"y", Value::Of(wrong)}})
+                  .rows[0]
+                  .judged->is_wrong());
 }
 
 // What somebody gave is a float32 sum or not, whatever its last bits.
@@ -946,6 +1027,76 @@ TEST(Models, DamagedModelsAreRunOrRefused) {
   test::ExpectRunOrRefused<onnx::Graph>(
       3000, [&](Rng& /*rng*/, uint64_t seed) { return models[seed % models.size()]; },
       [](const onnx::Graph& /*any*/) { return false; });
+}
+
+// A mean is one over rows and columns, or over other axes, which the node names.
+TEST(Models, MeansAreOverTheAxesThatTheyName) {
+  const Tensor x = RandomCodes(DType::kU8, {2, 3, 4, 5}, 3);
+  const auto mean = [&](const std::string& op, const Shape& axes, bool listed, bool keeps) {
+    ModelWriter model;
+    model.Input("x", graph::kUint8, {2, 3, 4, 5}).Scale("x", 0.5f, DType::kU8, 121);
+    model.Scale("y", 0.25f, DType::kU8, 17).Constant("axes", axes);
+    std::vector<Attribute> more;
+    if (op == "ReduceMean") more = {{"keepdims", int64_t{keeps}}};
+    if (op == "ReduceMean" && !listed) more.push_back({"axes", axes});
+    model.Node("DequantizeLinear", {"x", "x_s", "x_z"}, {"r"});
+    model.Node(op, listed ? std::vector<std::string>{"r", "axes"} : std::vector<std::string>{"r"},
+               {"m"}, more);
+    model.Node("QuantizeLinear", {"m", "y_s", "y_z"}, {"y"}).Output("y");
+    const ModelRun run = RunOn(model.Text(), {{"x", Value::Of(x)}});
+    EXPECT_EQ(NamesOfLayers(run),
+              (std::vector<std::string>{"global_avg_pool: " + op + ", QuantizeLinear"}));
+    return TensorOf(run, "y");
+  };
+  const Tensor image = mean("GlobalAveragePool", {}, false, true);
+  EXPECT_EQ(mean("ReduceMean", {2, 3}, true, true), image);
+  EXPECT_EQ(mean("ReduceMean", {-1, 2}, false, true), image);
+  EXPECT_EQ(mean("ReduceMean", {2, 3}, true, false).shape(), (Shape{2, 3}));
+  // Over the first and the third axis.
+  const Tensor apart = mean("ReduceMean", {0, 2}, true, false);
+  ASSERT_EQ(apart.shape(), (Shape{3, 5}));
+  for (int64_t i = 0; i < 15; ++i) {
+    double sum = 0;
+    for (int64_t k = 0; k < 8; ++k)
+      sum += 0.5 * (x.IntAt(k / 4 * 60 + i / 5 * 20 + k % 4 * 5 + i % 5) - 121);
+    const double code = std::nearbyint(sum / 8 / 0.25) + 17;
+    EXPECT_EQ(apart.IntAt(i), std::clamp(code, 0.0, 255.0)) << i;
+  }
+}
+
+TEST(Models, MaxPoolOfTurnedImages) {
+  const Tensor x = Tensor::Of<uint8_t>({1, 2, 2, 2}, std::vector<uint8_t>{1, 8, 2, 7, 3, 6, 4, 5});
+  ModelWriter model;
+  model.Input("x", graph::kUint8, {1, 2, 2, 2});
+  model.Node("NhwcMaxPool", {"x"}, {"y"}, {{"kernel_shape", Shape{2, 2}}}, "com.microsoft");
+  const ModelRun run = RunOn(model.Output("y").Text(), {{"x", Value::Of(x)}});
+  EXPECT_EQ(TensorOf(run, "y"), Tensor::Of<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{4, 8}));
+}
+
+// The nodes of a group that no case can say: the line of the operator says why.
+TEST(Models, GroupsThatAreNoLayerSayWhy) {
+  ModelWriter model;
+  model.Input("x", graph::kUint16, {2, 4}).Scale("x", 0.5f, DType::kU16, 7);
+  model.Node("DequantizeLinear", {"x", "x_s", "x_z"}, {"r"}).Node("Tanh", {"r"}, {"t"});
+  model.Node("QuantizeLinear", {"t", "x_s", "x_z"}, {"y"}).Output("y");
+  const ModelRun run = RunOn(model.Text(), {{"x", Value::Of(Tensor(DType::kU16, {2, 4}))}});
+  ASSERT_FALSE(run.rows.empty());
+  EXPECT_EQ(run.rows[0].operators, "Tanh");
+  EXPECT_EQ(run.rows[0].not_run, "x is of uint16, expected int8 or uint8");
+}
+
+// As in the tests of ONNX, where all of an operator is an input.
+TEST(Models, DrawnScalesAreScales) {
+  ModelWriter model;
+  model.Input("x", graph::kFloat, {3, 4}).Input("s", graph::kFloat, {4});
+  model.Input("z", graph::kUint8, {4});
+  const std::string text = model.Node("QuantizeLinear", {"x", "s", "z"}, {"y"}).Output("y").Text();
+  const onnx::Graph graph(text, "m.onnx");
+  std::vector<std::string> told;
+  const Values drawn = DrawInputs(graph, {}, 1, &told);
+  EXPECT_EQ(told[1], "s: f32 [4], random, 0.003906 to 0.0625, as it is a scale");
+  EXPECT_EQ(NamesOfLayers(RunOn(text, drawn)),
+            (std::vector<std::string>{"quantize: QuantizeLinear"}));
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ class Plain {
         Row{"BROADCAST_TO", &Plain::Expand},
         Row{"CONCATENATION", &Plain::JoinIntegers},
         Row{"SHAPE", &Plain::ShapeNode},
+        Row{"REDUCE_PROD", &Plain::ProductOfSizes},
         Row{"PAD", &Plain::Pad},
     };
     const auto* const row = std::ranges::find(kRows, node_.op, &Row::op);
@@ -519,6 +520,16 @@ class Plain {
     for (int64_t i = 0; i < rank; ++i)
       sizes.SetInt(i, static_cast<int32_t>(x.shape[static_cast<size_t>(i)]));
     return {Value::Of(std::move(sizes))};
+  }
+
+  // As it stands between SHAPE and RESHAPE.
+  std::vector<Value> ProductOfSizes() {
+    const std::vector<int64_t> sizes = Integers(0), axes = Integers(1);
+    Require(Input(0).shape.size() == 1 && axes.size() == 1 && AxisOf(axes[0], 1) == 0,
+            Operator() + " of more than a list");
+    Tensor product(DType::kS32, node_.Integer("keep_dims", 0) != 0 ? Shape{1} : Shape{});
+    product.SetInt(0, static_cast<int32_t>(CountOf(sizes)));
+    return {Value::Of(std::move(product))};
   }
 
   std::vector<Value> Constant() {

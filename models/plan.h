@@ -16,7 +16,8 @@ namespace qualm::models {
 // A value of codes and the values that say what they stand for. "": not there.
 struct Operand {
   std::string codes, scale, zero_point;
-  int64_t axis = 1;  // of a scale for each channel
+  int64_t axis = 1;   // of a scale for each channel, or of blocks
+  int64_t block = 0;  // how many along the axis share a scale: 0 for all
 
   bool is_there() const { return !codes.empty(); }
 };
@@ -35,6 +36,7 @@ enum class Kind : uint8_t {
   kMul,
   kAveragePool,
   kGlobalAveragePool,
+  kMean,  // over any axes
   kMaxPool,
   kRelu,
   kLeakyRelu,
@@ -50,6 +52,7 @@ enum class Kind : uint8_t {
   kDynamicQuantize,
   kDynamicMatMul,
   kMatMulNBits,
+  kWeightOnly,  // reals by weights that are dequantized
 };
 
 // Where a window goes: a number for each axis of the image, or none for the default of all.
@@ -77,8 +80,11 @@ struct Clip {
 
 // Weights of a few bits, packed in blocks.
 struct FewBits {
-  int64_t bits = 0, block = 0, k = 0, n = 0;
+  int64_t bits = 0, block = 0, k = 0, n = 0, level = 0;
 };
+
+// The accuracy_level of MatMulNBits that lets x be rounded to codes of 8 bits, in blocks.
+inline constexpr int64_t kRoundsToCodes = 4;
 
 // Of codes of 16 bits nothing else is a case.
 constexpr bool TakesWideCodes(Kind kind) {
@@ -112,6 +118,7 @@ struct Layer {
   bool a_turned = false, b_turned = false;  // products: the last two axes
   bool keeps_axes = true;                   // kFullyConnected, and means, whose axes are then 1
   std::string axes;                         // the value with the axes of a mean; "": of the image
+  std::vector<int64_t> mean_axes;           // of kMean without `axes`; none: all
   std::optional<int64_t> axis;              // kSoftmax, kConcat
   float slope = 0.01f;                      // kLeakyRelu
   FewBits few_bits;                         // kMatMulNBits

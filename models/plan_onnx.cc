@@ -67,6 +67,7 @@ constexpr std::array kFloatOperators{
     FloatRow{"Mul", Kind::kMul, 2},
     FloatRow{"AveragePool", Kind::kAveragePool, 1},
     FloatRow{"GlobalAveragePool", Kind::kGlobalAveragePool, 1},
+    FloatRow{"ReduceMean", Kind::kMean, 1},
     FloatRow{"Relu", Kind::kRelu, 1},
     FloatRow{"LeakyRelu", Kind::kLeakyRelu, 1},
     FloatRow{"HardSwish", Kind::kHardSwish, 1},
@@ -75,6 +76,9 @@ constexpr std::array kFloatOperators{
     FloatRow{"Softmax", Kind::kSoftmax, 1},
     FloatRow{"Concat", Kind::kConcat, 0},
 };
+
+// What ONNX Runtime makes of MaxPool where it turns images.
+constexpr std::string_view kNhwcMaxPool = "NhwcMaxPool";
 
 bool IsQuantize(const Node* node) {
   return node != nullptr && node->op == "QuantizeLinear" &&
@@ -107,7 +111,7 @@ std::optional<Layer> OperatorLayer(const Node& node) {
       layer.operands.push_back({node.Input(at), node.Input(at + 1), node.Input(at + 2)});
     return layer;
   }
-  if (node.op == "MaxPool") {
+  if (node.op == "MaxPool" || node.op == kNhwcMaxPool) {
     layer.kind = Kind::kMaxPool;
     layer.operands = {{node.Input(0), "", ""}};
     return layer;
@@ -128,11 +132,11 @@ std::optional<Layer> OperatorLayer(const Node& node) {
   if (layer.kind == Kind::kQuantize && node.Integer("block_size", 0) != 0) return std::nullopt;
   if (layer.kind == Kind::kMatMulNBits) {
     layer.few_bits = {node.Integer("bits", 4), node.Integer("block_size", 0), node.Integer("K", 0),
-                      node.Integer("N", 0)};
-    const int64_t level = node.Integer("accuracy_level", 0);
-    if (level > 1)
+                      node.Integer("N", 0), node.Integer("accuracy_level", 0)};
+    const int64_t level = layer.few_bits.level;
+    if (level > 1 && level != kRoundsToCodes)
       layer.refused = "its accuracy_level is " + std::to_string(level) +
-                      ", which rounds x first, expected float32: 0 or 1";
+                      ", which rounds x to 16 bits, expected 0, 1 or 4";
     if (!node.Input(4).empty()) layer.refused = "it has a g_idx";
   }
   if (layer.kind == Kind::kGemm && layer.out.scale.empty()) layer.result = Result::kReals;
@@ -192,13 +196,13 @@ Places PlacesOf(const Node& node, std::string* refused) {
 Layer WithAttributes(Layer layer) {
   const Node& node = *layer.node;
   layer.window = PlacesOf(node, &layer.refused);
-  layer.channels_last = node.Integer("channels_last", 0) != 0;
+  layer.channels_last = node.Integer("channels_last", 0) != 0 || node.op == kNhwcMaxPool;
   layer.out_type = layer.inside.back()->Integer("output_dtype", graph::kUint8);
-  if (layer.kind == Kind::kGemm) {
+  if (node.Is("Gemm") || node.op == "QGemm") {
     layer.a_turned = node.Integer("transA", 0) != 0;
     layer.b_turned = node.Integer("transB", 0) != 0;
   }
-  if (layer.kind == Kind::kGemm || layer.kind == Kind::kMatMul) {
+  if (layer.kind == Kind::kGemm || layer.kind == Kind::kMatMul || layer.kind == Kind::kWeightOnly) {
     for (const char* const factor : {"alpha", "beta"}) {
       const graph::Attribute* const given = node.Find(factor);
       const bool matters = factor[0] == 'a' || layer.bias.is_there();
@@ -209,6 +213,12 @@ Layer WithAttributes(Layer layer) {
   if (layer.kind == Kind::kSoftmax) layer.axis = node.Integer("axis", -1);
   if (layer.kind == Kind::kConcat && node.Find("axis") != nullptr)
     layer.axis = node.Integer("axis", 0);
+  if (layer.kind == Kind::kMean) {
+    layer.axes = node.Input(1);
+    if (const graph::Attribute* const axes = node.Find("axes")) layer.mean_axes = axes->integers;
+    if (node.Integer("noop_with_empty_axes", 0) != 0) layer.refused = "without axes it is no mean";
+    layer.keeps_axes = node.Integer("keepdims", 1) != 0;
+  }
   if (const graph::Attribute* const alpha = node.Find("alpha"))
     layer.slope = alpha->number.value_or(layer.slope);
   if (layer.kind == Kind::kMaxPool && !node.Output(1).empty())
@@ -232,6 +242,7 @@ class Planner {
     for (const Node& node : graph_.nodes()) {
       std::optional<Layer> layer = DynamicLayer(node);
       if (!layer) layer = FloatLayer(node);
+      if (!layer) layer = WeightOnlyLayer(node);
       if (layer) Take(std::move(*layer), &layers);
     }
     std::vector<Step> steps;
@@ -336,6 +347,24 @@ class Planner {
     AddEnd(node.Output(0), &layer);
     if (layer.out.is_there()) return layer;
     if (!row->without_quantize) return std::nullopt;
+    layer.out.codes = node.Output(0);
+    layer.result = Result::kReals;
+    return layer;
+  }
+
+  // Reals by a matrix that is dequantized.
+  std::optional<Layer> WeightOnlyLayer(const Node& node) const {
+    if (!node.Is("MatMul") && !node.Is("Gemm")) return std::nullopt;
+    const Node* const weights = graph_.MakerOf(node.Input(1));
+    if (!IsDequantize(weights)) return std::nullopt;
+    Layer layer;
+    layer.kind = Kind::kWeightOnly;
+    layer.node = &node;
+    layer.inside = {&node};
+    layer.operands = {{node.Input(0), "", ""},
+                      {weights->Input(0), weights->Input(1), weights->Input(2),
+                       weights->Integer("axis", 1), weights->Integer("block_size", 0)}};
+    layer.bias.codes = node.op == "Gemm" ? node.Input(2) : "";
     layer.out.codes = node.Output(0);
     layer.result = Result::kReals;
     return layer;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 #include <span>
@@ -35,6 +36,7 @@ constexpr double kMostToExplain = 1e6;
 constexpr double kMostForAll = 1e7;
 // The arithmetic of a group that is not fused: float32 sums in some order, quantized at the end.
 constexpr std::string_view kNodeByNode = "torch-decomposed";
+constexpr std::string_view kKept = "what the model keeps between calls, which only a runtime knows";
 
 std::string ShapeText(const Value& value) {
   return fmt::format(
@@ -98,26 +100,70 @@ bool RunsNodeByNode(Judged* judged) {
   return true;
 }
 
+std::vector<Tensor> ExactOf(const Cases& cases) {
+  std::vector<Tensor> outputs;
+  for (const Part& part : cases.parts) outputs.push_back(exact::Evaluate(part.c));
+  return outputs;
+}
+
+void CountDeparting(const Cases& cases, const std::vector<Tensor>& exact, const Tensor& given,
+                    Judged* judged) {
+  const Tensor whole = cases.Assembled(exact);
+  judged->outputs = whole.size();
+  for (int64_t i = 0; i < whole.size(); ++i) {
+    if (whole.SameAt(i, given)) continue;
+    ++judged->departing;
+    judged->worst_lsb = std::max(judged->worst_lsb, DistanceLsb(whole, given, i));
+    if (IsCode(whole.dtype())) ++judged->errors[int64_t{given.IntAt(i)} - whole.IntAt(i)];
+  }
+}
+
 // Asks whether float32 sums of some order give these answers (docs/sums.md).
 void JudgeSums(const Cases& cases, const Tensor& given, const std::string& by, Judged* judged) {
-  static const Contract sum = ParseContract("sum");
+  static const Contract sum = ParseContract("sum"), apart = ParseContract("sum+offsets");
   SumGrades grades;
   judged->differing.clear();  // an answer that is accepted is nobody's mistake
   for (const Part& part : cases.parts) {
-    const Accepted accepted = AcceptedBy(sum, part.c);
+    const Contract& contract = HasFloatX(part.c) ? sum : apart;
+    // The runtime takes zero points of the block as the model has it out of the sum.
+    const Accepted accepted =
+        !HasFloatX(part.c) && cases.turned
+            ? Accepted::Sums(exact::Evaluate(part.c), FloatSums(part.c, Offsets::kApartFromEither))
+            : AcceptedBy(contract, part.c);
     grades.Add(*accepted.grades());
     const Tensor y = cases.PieceOf(given, part);
     const std::optional<Divergence> first = accepted.First(y);
     if (!first) continue;
     Case& c = judged->differing.emplace_back(part.c);
-    c.contract = sum.text();
+    c.contract = contract.text();
     c.observed = Observed{by, y};
     if (judged->diagnosis.empty())
       judged->diagnosis =
-          fmt::format("output {} is not {}", first->index, accepted.What(sum, first->index));
+          fmt::format("output {} is not {}", first->index, accepted.What(contract, first->index));
     judged->outside_sums = true;
   }
   judged->sums = grades;
+}
+
+// Of the cases or, where those do not give the answers, of what may have been computed instead.
+void JudgeSumsOrInstead(const Cases& cases, const Tensor& given, const std::string& by,
+                        Judged* judged) {
+  JudgeSums(cases, given, by, judged);
+  if (!judged->outside_sums || cases.instead.empty()) return;
+  Cases other = cases;
+  other.parts = cases.instead;
+  Judged instead;
+  JudgeSums(other, given, by, &instead);
+  if (instead.outside_sums) return;
+  if (cases.instead_is.empty()) {
+    CountDeparting(other, ExactOf(other), given, &instead);
+    *judged = std::move(instead);
+    return;
+  }
+  judged->outside_sums = false;
+  judged->sums = instead.sums;
+  judged->instead = cases.instead_is;
+  judged->diagnosis = by + " adds float32 sums of " + cases.instead_is;
 }
 
 // Splits the error of the parts that have codes with a scale. `reference`: a whole value, or null.
@@ -134,30 +180,35 @@ void SplitParts(const Cases& cases, const Tensor& given, const Tensor* reference
   if (!splits.empty()) judged->split = triage::Together(splits);
 }
 
+// The likeliest cause of an answer that no convention gives; `subject` is asked further cases.
+std::string CauseOf(const Case& c, Subject* subject) {
+  if (subject == nullptr) return triage::Attribute(c, c.observed->y).diagnosis;
+  const Contracts promised = subject->contracts();
+  subject->set_contract(promised.of(c.op));
+  Case asked = c;
+  asked.observed.reset();
+  const triage::Explained explained = triage::ExplainAnswers(asked, {subject});
+  subject->set_contracts(promised);
+  const triage::Attribution* const told = explained.Of(c.observed->y);
+  return told == nullptr ? triage::Attribute(c, c.observed->y).diagnosis : told->diagnosis;
+}
+
 // `group`: of float nodes, which a runtime may leave as they are. `format`: of the model, if it is
-// a file.
+// a file, and a runtime is judged. `subject`: who is, else null.
 Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, bool group,
-             std::optional<Format> format) {
+             std::optional<Format> format, Subject* subject = nullptr) {
   Judged judged;
-  std::vector<Tensor> exact;
-  for (const Part& part : cases.parts) {
-    exact.push_back(exact::Evaluate(part.c));
-    Tensor y = cases.PieceOf(given, part);
-    if (y == exact.back()) continue;
-    Case c = part.c;
+  const std::vector<Tensor> exact = ExactOf(cases);
+  for (size_t i = 0; i < exact.size(); ++i) {
+    Tensor y = cases.PieceOf(given, cases.parts[i]);
+    if (y == exact[i]) continue;
+    Case c = cases.parts[i].c;
     c.observed = Observed{by, std::move(y)};
     judged.differing.push_back(std::move(c));
   }
-  const Tensor whole = cases.Assembled(exact);
-  judged.outputs = whole.size();
-  for (int64_t i = 0; i < whole.size(); ++i) {
-    if (whole.SameAt(i, given)) continue;
-    ++judged.departing;
-    judged.worst_lsb = std::max(judged.worst_lsb, DistanceLsb(whole, given, i));
-    if (IsCode(whole.dtype())) ++judged.errors[int64_t{given.IntAt(i)} - whole.IntAt(i)];
-  }
-  if (HasFloatX(cases.parts.front().c)) {
-    JudgeSums(cases, given, by, &judged);
+  CountDeparting(cases, exact, given, &judged);
+  if (JudgedBySums(cases.parts.front().c)) {
+    JudgeSumsOrInstead(cases, given, by, &judged);
     return judged;
   }
   if (judged.differing.empty()) return judged;
@@ -169,14 +220,18 @@ Judged Judge(const Cases& cases, const Tensor& given, const std::string& by, boo
     const std::vector<std::string> others = ConventionsOf(judged.differing, format, false);
     judged.conventions.insert(judged.conventions.end(), others.begin(), others.end());
   }
+  if (subject != nullptr) {
+    const auto own = std::ranges::find(judged.conventions,
+                                       subject->contract(cases.parts.front().c.op).convention);
+    if (own != judged.conventions.end()) std::rotate(judged.conventions.begin(), own, own + 1);
+  }
   if (!judged.conventions.empty()) return judged;
   const Case& first = judged.differing.front();
   judged.undefined = std::ranges::all_of(
       triage::AllConventionsAndExact().subspan(1), [&](const triage::ConventionOrExact& known) {
         return known.convention->of_no_library || !known.CannotRun(first).empty();
       });
-  if (WorkOf(first) <= kMostToExplain)
-    judged.diagnosis = triage::Attribute(first, first.observed->y).diagnosis;
+  if (WorkOf(first) <= kMostToExplain) judged.diagnosis = CauseOf(first, subject);
   return judged;
 }
 
@@ -188,6 +243,7 @@ class Runner {
 
   ModelRun Run() {
     RequireWhole();
+    ReadState();
     const std::vector<Step> steps = PlanOf(graph_);
     for (size_t i = 0; i < steps.size(); ++i) {
       if (options_.progress) options_.progress(i, 2 * steps.size());
@@ -197,7 +253,7 @@ class Runner {
         RunNode(*steps[i].node);
       }
     }
-    AskRuntime();
+    options_.subject == nullptr ? AskRuntime() : AskSubject();
     if (!run_.by.empty()) JudgeAll();
     for (const graph::Port& port : graph_.outputs()) run_.ends.push_back(EndOf(port.name));
     return std::move(run_);
@@ -216,6 +272,28 @@ class Runner {
                                "output of a node");
       }
     }
+  }
+
+  // What the model keeps from call to call, as the runtime has it.
+  void ReadState() {
+    std::vector<std::string> wanted;
+    for (const Node& node : graph_.nodes()) {
+      if (node.op == "READ_VARIABLE") wanted.push_back(node.Output(0));
+    }
+    if (wanted.empty() || options_.runtime == nullptr) return;
+    for (const auto& [name, value] :
+         options_.runtime->Run(graph_, options_.inputs, wanted).values) {
+      run_.values[name] = value;
+      run_.state_of = options_.runtime->name();
+    }
+  }
+  // A node that keeps or gives what ReadState has read.
+  bool IsOfState(const Node& node) const {
+    static constexpr std::array<std::string_view, 3> kKeep{"CALL_ONCE", "VAR_HANDLE",
+                                                           "ASSIGN_VARIABLE"};
+    if (graph_.format() != Format::kTflite) return false;
+    return std::ranges::find(kKeep, node.op) != kKeep.end() ||
+           (node.op == "READ_VARIABLE" && run_.values.contains(node.Output(0)));
   }
 
   // ---- Values ----
@@ -277,11 +355,10 @@ class Runner {
 
   // ---- Our own run ----
 
-  // The outputs of a layer, exact.
-  void Keep(const Layer& layer, const Cases& cases) {
-    std::vector<Tensor> outputs;
-    for (const Part& part : cases.parts) outputs.push_back(exact::Evaluate(part.c));
-    run_.values[layer.out.codes] = Value::Of(cases.Assembled(outputs));
+  // The outputs of a layer, exact unless `outputs` are others.
+  void Keep(const Layer& layer, const Cases& cases,
+            const std::optional<std::vector<Tensor>>& outputs = std::nullopt) {
+    run_.values[layer.out.codes] = Value::Of(cases.Assembled(outputs ? *outputs : ExactOf(cases)));
     for (const auto& [name, value] : cases.besides) {
       if (!name.empty()) run_.values[name] = value;
     }
@@ -296,7 +373,7 @@ class Runner {
     try {
       const Cases cases =
           CasesOf(graph_, layer, [&](const std::string& name) { return Ours(name); });
-      Keep(layer, cases);
+      Keep(layer, cases, answers_ ? AnswersTo(layer, cases) : std::nullopt);
       row.op = cases.parts.empty() ? std::nullopt : std::optional(cases.parts.front().c.op);
       row.shape = ShapeText(run_.values.at(layer.out.codes));
       run_.rows.push_back(std::move(row));
@@ -309,7 +386,7 @@ class Runner {
       for (const Node* const node : layer.inside) {
         const std::optional<Layer> alone = LayerOfNode(graph_, *node);
         if (IsDequantize(node)) continue;
-        alone ? RunLayer(*alone) : RunNode(*node);
+        alone ? RunLayer(*alone) : RunNode(*node, node == layer.node ? row.not_run : "");
       }
       return;
     }
@@ -321,6 +398,7 @@ class Runner {
 
   // `reason`: why the node is no layer although its operator is one.
   void RunNode(const Node& node, const std::string& reason = "") {
+    if (IsOfState(node)) return;
     Row row;
     row.name = node.name.empty() ? node.Output(0) : node.name;
     row.operators = node.op;
@@ -335,7 +413,7 @@ class Runner {
       ++run_.moves;
       return;
     } catch (const NotRun& plain) {
-      row.not_run = reason.empty() ? plain.why : reason;
+      row.not_run = !reason.empty() ? reason : node.op == "READ_VARIABLE" ? kKept : plain.why;
       row.no_layer = reason;
     }
     for (const std::string& input : node.inputs) {
@@ -396,6 +474,44 @@ class Runner {
 
   // ---- Their run ----
 
+  // The layers by the subject, one after another. Of one that it does not answer the exact output
+  // goes on.
+  void AskSubject() {
+    ModelOptions options = options_;
+    options.recorded.clear();
+    options.progress = nullptr;
+    Runner chain(graph_, options);
+    chain.ReadState();
+    chain.answers_ = true;
+    for (const Step& step : PlanOf(graph_)) {
+      step.is_layer ? chain.RunLayer(step.layer) : chain.RunNode(*step.node);
+    }
+    recorded_ = std::move(chain.run_.values);
+    run_.unanswered = std::move(chain.run_.unanswered);
+    run_.by = options_.subject->name();
+  }
+
+  // nullopt where it does not answer: run_.unanswered says why.
+  std::optional<std::vector<Tensor>> AnswersTo(const Layer& layer, const Cases& cases) {
+    std::vector<Tensor> outputs;
+    for (const Part& part : cases.parts) {
+      Outcome outcome;
+      outcome.detail = options_.subject->CannotRun(part.c);
+      outcome.status = RunStatus::kSkipped;
+      if (outcome.detail.empty()) outcome = options_.subject->Run(part.c, RunContext{});
+      if (outcome.ok()) {
+        outputs.push_back(std::move(outcome.y));
+        continue;
+      }
+      const bool skipped = outcome.status == RunStatus::kSkipped;
+      const std::string why = skipped ? std::string(options_.subject->name()) + " does not run it"
+                                      : std::string(Name(outcome.status));
+      run_.unanswered[layer.out.codes] = {OneLine(why + ": " + outcome.detail), part.c, outcome};
+      return std::nullopt;
+    }
+    return outputs;
+  }
+
   void AskRuntime() {
     recorded_ = options_.recorded;
     run_.by = options_.recorded.empty() ? "" : options_.by;
@@ -452,6 +568,10 @@ class Runner {
       if (options_.progress) options_.progress(run_.rows.size() + i, 2 * run_.rows.size());
       const auto given = recorded_.find(row.value);
       if (row.layer.node == nullptr || !row.op || given == recorded_.end()) continue;
+      if (const auto none = run_.unanswered.find(row.value); none != run_.unanswered.end()) {
+        row.not_judged = none->second.why;
+        continue;
+      }
       const bool of_user = options_.recorded.contains(row.value);
       try {
         bool all = true;
@@ -471,8 +591,10 @@ class Runner {
           continue;
         }
         const bool group = row.layer.inside.size() > 1 && row.layer.result == Result::kCodes;
-        row.judged =
-            Judge(cases, theirs.tensor, of_user ? options_.by : run_.by, group, graph_.format());
+        const std::string& by = of_user ? options_.by : run_.by;
+        row.judged = options_.subject != nullptr
+                         ? Judge(cases, theirs.tensor, by, false, std::nullopt, options_.subject)
+                         : Judge(cases, theirs.tensor, by, group, graph_.format());
         row.judged->on_own_inputs = all;
         if (options_.split)
           SplitParts(cases, theirs.tensor, ReferenceOf(row.layer, cases), &*row.judged);
@@ -505,6 +627,7 @@ class Runner {
   End EndOf(const std::string& name) {
     End end;
     end.name = name;
+    const bool asked = std::ranges::any_of(run_.rows, [](const Row& row) { return !!row.judged; });
     const auto ours = run_.values.find(name);
     // As the runtime gives it where nothing between layers is shown.
     const bool plain = whole_.contains(name) && !options_.recorded.contains(name);
@@ -512,6 +635,7 @@ class Runner {
     end.known = ours != run_.values.end();
     end.theirs = plain || theirs != recorded_.end();
     if (end.known) end.shape = ShapeText(ours->second);
+    if (options_.subject != nullptr && !asked) end.theirs = false;  // all of it is exact
     if (!end.known || !end.theirs || !ours->second.holds_tensor() ||
         ours->second.shape != theirs->second.shape || ours->second.type != theirs->second.type) {
       end.theirs = false;
@@ -530,7 +654,8 @@ class Runner {
   }
 
   const Graph& graph_;
-  const ModelOptions& options_;
+  ModelOptions options_;
+  bool answers_ = false;  // layers are the subject's, not exact
   ModelRun run_;
   Values constants_;
   Values recorded_;
@@ -619,6 +744,11 @@ Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
                   std::vector<std::string>* told) {
   Values values = given;
   const std::vector<Step> plan = PlanOf(graph);
+  std::set<std::string> scales;
+  for (const Step& one : plan) {
+    for (const Operand& operand : one.layer.operands) scales.insert(operand.scale);
+    scales.insert(one.layer.out.scale);
+  }
   uint64_t number = 0;
   for (const graph::Port& port : graph.inputs()) {
     const uint64_t own = MixSeed(seed, number++);
@@ -646,7 +776,9 @@ Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
     const std::optional<DType> held = graph::HeldBy(port.type);
     if (held == DType::kF32) {
       const auto range = RangeOfReader(graph, plan, port.name);
-      const auto [low, high] = range.value_or(std::pair(-1.0, 1.0));
+      const bool is_scale = !range && scales.contains(port.name);
+      const auto [low, high] =
+          range.value_or(is_scale ? std::pair(0x1p-8, 0x1p-4) : std::pair(-1.0, 1.0));
       Tensor x(DType::kF32, shape);
       for (float& element : x.as<float>()) {
         constexpr int64_t kSteps = int64_t{1} << 24;
@@ -654,7 +786,9 @@ Values DrawInputs(const Graph& graph, const Values& given, uint64_t seed,
             low + (high - low) * static_cast<double>(rng.Between(0, kSteps)) / kSteps);
       }
       kind = fmt::format("{:.4g} to {:.4g}{}", low, high,
-                         range ? ", the range of its QuantizeLinear" : "");
+                         range      ? ", the range of its QuantizeLinear"
+                         : is_scale ? ", as it is a scale"
+                                    : "");
       value = Value::Of(std::move(x));
     } else if (held && IsCode(*held)) {
       Tensor x(*held, shape);

@@ -14,6 +14,7 @@
 #include "core/case.h"
 #include "core/io/model_graph.h"
 #include "core/io/model_runtime.h"
+#include "core/subject.h"
 #include "core/verdict.h"
 #include "models/plan.h"
 #include "oracles/conventions/float_sums.h"
@@ -34,6 +35,7 @@ struct Judged {
   // whether one is refused (docs/sums.md).
   std::optional<SumGrades> sums;
   bool outside_sums = false;
+  std::string instead;     // what they computed that the model does not permit (Cases::instead_is)
   bool undefined = false;  // no convention of a library defines the case
   std::string diagnosis;   // of an answer that no convention gives: one sentence, "" if too large
   std::vector<Case> differing;  // with what they gave as `observed`
@@ -44,8 +46,8 @@ struct Judged {
 
   bool exact() const { return departing == 0; }
   // What is asked of the layer: exact outputs, of f32 x float32 sums.
-  bool right() const { return sums ? !outside_sums : exact(); }
-  bool is_wrong() const { return !right() && conventions.empty() && !undefined; }
+  bool right() const { return sums ? !outside_sums && instead.empty() : exact(); }
+  bool is_wrong() const { return !right() && conventions.empty() && !undefined && instead.empty(); }
 };
 
 struct Row {
@@ -79,6 +81,8 @@ struct ModelOptions {
   std::string by;          // who: "recorded"
   // Runs the nodes that are no layers, and gives its own values. May be null.
   graph::ModelRuntime* runtime = nullptr;
+  // Answers the layers in place of the runtime, each on what it gave for those before. May be null.
+  Subject* subject = nullptr;
   // Each layer's error in parts (Judged::split), which takes as long as the exact run.
   bool split = false;
   // With `split`: float32 outputs of a model before it was quantized, by the names of its values.
@@ -87,13 +91,22 @@ struct ModelOptions {
   std::function<void(size_t, size_t)> progress = nullptr;
 };
 
+// A layer to which the subject gave no answer that counts.
+struct Unanswered {
+  std::string why;  // one line
+  Case c;           // of which it did not
+  Outcome outcome;  // skipped, or what it did
+};
+
 struct ModelRun {
   std::vector<Row> rows;
+  std::map<std::string, Unanswered, std::less<>> unanswered;  // by the values of their layers
   std::vector<End> ends;
   graph::Values values;  // ours
   int64_t moves = 0;     // nodes that are no layers, run here
   std::string by;        // who is judged, "" for nobody
   std::string refused;   // why the runtime did not run the model
+  std::string state_of;  // the runtime whose values are those that the model keeps between calls
   // Outputs that the runtime gives otherwise where values between layers are not shown: it fuses
   // more then.
   std::vector<std::string> changed;
@@ -115,8 +128,9 @@ void FitInput(const graph::Graph& graph, const graph::Port& port, const std::str
               graph::Value* value);
 
 // Random values for the inputs that are not given: codes of every value; reals in the range of the
-// QuantizeLinear that reads them, else -1 to 1; integers 0 and 1. Sizes that the model leaves open
-// are 1 for the first axis, else 8. Says in `*told`, line by line, what was drawn.
+// QuantizeLinear that reads them, scales 2^-8 to 2^-4, else -1 to 1; integers 0 and 1. Sizes that
+// the model leaves open are 1 for the first axis, else 8. Says in `*told`, line by line, what was
+// drawn.
 graph::Values DrawInputs(const graph::Graph& graph, const graph::Values& given, uint64_t seed,
                          std::vector<std::string>* told);
 

@@ -289,6 +289,59 @@ TEST(Tflite, RowsMeansAndConcatenationsHaveTheirShapes) {
   }
 }
 
+// What Keras writes where a Dense has images: the rows of all but the last axis, by SHAPE.
+TEST(Tflite, ProductsOfSizes) {
+  TfliteWriter model;
+  const int32_t x = model.Tensor("x", test::kLiteInt8, {2, 3, 4}, kX);
+  const int32_t all = model.Tensor("all", test::kLiteInt32, {3});
+  const int32_t product = model.Tensor("product", test::kLiteInt32, {1});
+  const int32_t y = model.Tensor("y", test::kLiteInt8, {24}, kX);
+  model.Op(77, {x}, {all})
+      .Op(81, {all, model.Integers("axes", {0})}, {product}, test::kReducerOptions,
+          FlatTable().Number(0, int8_t{1}));
+  model.Op(22, {x, product}, {y}).Inputs({x}).Outputs({y});
+  const Tensor codes = RandomCodes(DType::kS8, {2, 3, 4}, 5);
+  EXPECT_EQ(TensorOf(RunOn(model.Text(), {{"x", Value::Of(codes)}}), "y").shape(), (Shape{24}));
+}
+
+// Gives the variables ones, and runs no node.
+class StatefulRuntime : public graph::ModelRuntime {
+ public:
+  std::string name() const override { return "Fake 2"; }
+  Answer Run(const graph::Graph&, const Values&, const std::vector<std::string>& wanted) override {
+    Answer answer;
+    for (const std::string& name : wanted) {
+      if (name == "kept")
+        answer.values[name] = Value::Of(Tensor::Of<int8_t>({2}, std::vector<int8_t>{1, 1}));
+    }
+    return answer;
+  }
+  Answer RunNode(const graph::Graph&, const graph::Node&, const Values&) override {
+    return {{}, "no"};
+  }
+};
+
+TEST(Tflite, WhatAModelKeepsIsAsTheRuntimeHasIt) {
+  TfliteWriter model;
+  constexpr int8_t kResource = 13;
+  const int32_t x = model.Tensor("x", test::kLiteInt8, {2}, kX);
+  const int32_t handle = model.Tensor("handle", kResource, {});
+  const int32_t kept = model.Tensor("kept", test::kLiteInt8, {2}, kX);
+  const int32_t y = model.Tensor("y", test::kLiteInt8, {4}, kX);
+  model.Op(129, {}, {}).Op(142, {}, {handle}).Op(143, {handle}, {kept});
+  model.Op(2, {kept, x}, {y}, test::kConcatenationOptions, FlatTable().Number(0, int32_t{0}));
+  model.Op(144, {handle, x}, {}).Inputs({x}).Outputs({y});
+  const Values inputs{{"x", Value::Of(Tensor::Of<int8_t>({2}, std::vector<int8_t>{5, 6}))}};
+  StatefulRuntime runtime;
+  const ModelRun run = RunOn(model.Text(), inputs, &runtime);
+  EXPECT_EQ(LayersOf(run), "CONCATENATION: concat");
+  EXPECT_EQ(TensorOf(run, "y"), Tensor::Of<int8_t>({4}, std::vector<int8_t>{1, 1, 5, 6}));
+  EXPECT_EQ(run.state_of, "Fake 2");
+  EXPECT_EQ(LayersOf(RunOn(model.Text(), inputs)),
+            "READ_VARIABLE: what the model keeps between calls, which only a runtime knows, "
+            "CONCATENATION: behind kept");
+}
+
 TEST(Tflite, BatchesAreTurnedAsTheySay) {
   const Tensor a = RandomCodes(DType::kS8, {2, 3, 4}, 7), b = RandomCodes(DType::kS8, {2, 5, 3}, 8);
   TfliteWriter model;

@@ -53,7 +53,10 @@ JsonValue RowJson(const Row& row, const std::vector<std::string>& files) {
 
 std::string WhoseText(const Judged& judged) {
   if (judged.sums) {
-    return (judged.outside_sums ? "NO FLOAT32 SUMS: " : "float32 sums: ") + judged.sums->text();
+    const std::string kind = judged.outside_sums      ? "NO FLOAT32 SUMS: "
+                             : judged.instead.empty() ? "float32 sums: "
+                                                      : "float32 sums of " + judged.instead + ": ";
+    return kind + judged.sums->text();
   }
   if (judged.exact()) return "exact";
   if (judged.node_by_node) return "float32, node by node (" + judged.conventions[0] + ")";
@@ -69,7 +72,8 @@ std::string WhyNotJudged(const Row& row) {
 }
 
 std::string SumText(const ModelRun& run) {
-  int64_t layers = 0, exact = 0, sums = 0, named = 0, undefined = 0, lost = 0, ran = 0;
+  int64_t layers = 0, exact = 0, sums = 0, named = 0, undefined = 0, lost = 0, ran = 0,
+          unjudged = 0;
   std::vector<std::string> wrong;
   for (const Row& row : run.rows) {
     if (!row.op) {
@@ -77,7 +81,10 @@ std::string SumText(const ModelRun& run) {
       continue;
     }
     ++layers;
-    if (!row.judged) continue;
+    if (!row.judged) {
+      ++unjudged;
+      continue;
+    }
     if (row.judged->exact()) {
       ++exact;
     } else if (row.judged->right()) {
@@ -94,6 +101,7 @@ std::string SumText(const ModelRun& run) {
   if (named != 0) text += fmt::format(", {} not exact in a known way", named);
   if (undefined != 0) text += fmt::format(", {} not exact and defined by nobody", undefined);
   if (!wrong.empty()) text += fmt::format(", {} WRONG: {}", wrong.size(), fmt::join(wrong, ", "));
+  if (unjudged != 0 && !run.by.empty()) text += fmt::format(", {} not judged", unjudged);
   if (lost != 0) text += fmt::format("; {} not run", Plural(lost, "node"));
   if (ran != 0) text += fmt::format("; {} ran by the runtime", Plural(ran, "node"));
   return text + ".";
@@ -104,6 +112,14 @@ std::vector<std::string> NotesOf(const ModelRun& run) {
   for (const std::string& name : run.changed) {
     notes.push_back(run.by + " gives another " + OneLine(name) +
                     " where the values between layers are not shown, because it fuses more");
+  }
+  if (!run.unanswered.empty()) {
+    notes.push_back(fmt::format("of the {} that {} did not answer the exact outputs go on",
+                                Plural(std::ssize(run.unanswered), "layer"), run.by));
+  }
+  if (!run.state_of.empty()) {
+    notes.push_back("what the model keeps from call to call is as " + run.state_of +
+                    " has it in a first call");
   }
   return notes;
 }

@@ -75,10 +75,14 @@ Verdict AlignmentAndStride(const Case& c, Subject& subject) {
   RunContext both = Strided(c, hash % 2 == 0);
   both.align_offset = 4 * (1 + static_cast<int>(hash / 64 % 15));
   for (const RunContext& context : {moved, Strided(c, true), both}) {
-    const std::string where = "at offset " + std::to_string(context.align_offset) + " with gaps " +
-                              std::to_string(context.x_row_gap) + " and " +
-                              std::to_string(context.y_row_gap);
-    if (auto verdict = SameBits(c, subject, base.y, context, "the result changes " + where)) {
+    const std::string offset = "at offset " + std::to_string(context.align_offset);
+    const std::string what =
+        context.x_row_gap == 0
+            ? "the result changes " + offset
+            : std::string(relation::kChangesWithGaps) + " of " + std::to_string(context.x_row_gap) +
+                  " and " + std::to_string(context.y_row_gap) +
+                  " between the rows of the input and of the output, " + offset;
+    if (auto verdict = SameBits(c, subject, base.y, context, what)) {
       return AsMemory(*verdict);
     }
   }

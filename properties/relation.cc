@@ -174,13 +174,20 @@ std::optional<Verdict> CompareAlone(const Case& c, const Tensor& whole, const Ca
   return std::nullopt;
 }
 
+namespace {
+
+// "[m,n]"
+std::string PlaceText(const Case& c, int64_t i) {
+  const int64_t columns = std::max<int64_t>(1, c.output_shape().back());
+  return "[" + std::to_string(i / columns) + "," + std::to_string(i % columns) + "]";
+}
+
+}  // namespace
+
 Verdict FailedAt(const Case& c, int64_t i, const std::string& expected, const std::string& actual,
                  double distance_lsb, const std::string& what) {
-  const int64_t columns = std::max<int64_t>(1, c.output_shape().back());
-  const std::string place =
-      "[" + std::to_string(i / columns) + "," + std::to_string(i % columns) + "]";
   return Verdict::Failed(
-      what + ": expected " + expected + " at output " + place + ", got " + actual,
+      what + ": expected " + expected + " at output " + PlaceText(c, i) + ", got " + actual,
       Divergence{i, expected, actual, distance_lsb});
 }
 
@@ -197,6 +204,18 @@ std::optional<Verdict> Difference(const Case& c, const Tensor& expected, const T
   return FailedAt(c, first->index, first->expected, first->actual, first->distance_lsb, what);
 }
 
+std::optional<Verdict> Changed(const Case& c, const Tensor& before, const Tensor& after,
+                               const std::string& what) {
+  const std::optional<Divergence> first = FirstDivergence(before, after);
+  if (!first) return std::nullopt;
+  Verdict verdict = Verdict::Failed(what + ": first " + first->expected + " at output " +
+                                        PlaceText(c, first->index) + ", then " + first->actual,
+                                    *first);
+  if (ExactOf(c).SameAt(first->index, after, first->index))
+    std::swap(verdict.divergence->expected, verdict.divergence->actual);
+  return verdict;
+}
+
 std::optional<Verdict> AnswersByChance(const Case& c, Subject& subject, const RunContext& context) {
   constexpr int kTimes = 6;
   RunContext fresh = context;  // not one from which a MemoSubject answers
@@ -206,7 +225,7 @@ std::optional<Verdict> AnswersByChance(const Case& c, Subject& subject, const Ru
     const Answer again = Ask(subject, c, fresh);
     if (again.verdict) return std::nullopt;
     auto differs =
-        Difference(c, first.y, again.y, "the same question, asked again, gets another answer");
+        Changed(c, first.y, again.y, "the same question, asked again, gets another answer");
     if (!differs) continue;
     differs->kind = FindingKind::kNondeterminism;
     return differs;
@@ -235,7 +254,7 @@ std::optional<Verdict> ChangedIn(const RunContext& context, const Case& c, const
   const Answer again = Ask(subject, c, fresh);
   if (!again.verdict && !SameButUnwritten(base, RunContext{}.poison, again.y, fresh.poison)) {
     auto differs =
-        Difference(c, base, again.y, "the same question, asked after others, gets another answer");
+        Changed(c, base, again.y, "the same question, asked after others, gets another answer");
     differs->kind = FindingKind::kNondeterminism;
     return differs;
   }

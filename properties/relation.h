@@ -68,9 +68,16 @@ std::optional<Verdict> CompareAlone(const Case& c, const Tensor& whole, const Ca
                                     const std::function<int64_t(int64_t i)>& place,
                                     const std::string& what);
 
+// Begins the reason of a verdict that a subject answers otherwise where there are gaps.
+inline constexpr std::string_view kChangesWithGaps = "the result changes with gaps";
+
 // Failed with the first difference if the two differ: "WHAT: expected E at [m,n], got A".
 std::optional<Verdict> Difference(const Case& c, const Tensor& expected, const Tensor& actual,
                                   const std::string& what);
+// The same of two answers to one question, of which nobody has said that the first is right: "WHAT:
+// first B at output [m,n], then A". The right one counts as expected, if one of them is.
+std::optional<Verdict> Changed(const Case& c, const Tensor& before, const Tensor& after,
+                               const std::string& what);
 // The verdict if the same question, asked several times in a row, gets several answers: the control
 // of an experiment, without which a difference that comes by chance is put down to it.
 std::optional<Verdict> AnswersByChance(const Case& c, Subject& subject,

@@ -12,6 +12,7 @@
 
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
+#include "properties/changes.h"
 #include "properties/list.h"
 #include "properties/relation.h"
 
@@ -28,180 +29,6 @@ Verdict As(FindingKind kind, Verdict verdict) {
 
 constexpr int kThreads = 3;
 
-// One change of a case with outputs. Where there is nothing to change, it changes nothing; the
-// changed case may be invalid. Parameters that are a number, a flag or a choice have no row:
-// AlterParameter changes them.
-struct Change {
-  const char* what;
-  void (*apply)(Case& c);
-};
-
-void Double(std::vector<float>& scales) {
-  if (scales.empty()) return;
-  float& last = scales.back();
-  last = std::isfinite(2 * last) ? 2 * last : last / 2;
-}
-
-void Move(std::vector<int32_t>& zero_points, DType dtype) {
-  if (!IsCode(dtype)) return;
-  const CodeRange range = RangeOf(dtype);
-  int32_t& last = zero_points.back();
-  last += last == range.max || last == INT32_MAX ? -1 : 1;
-}
-
-void DropLastRow(Case& c) {
-  if (!HasWindow(c.op)) {
-    if (c.M > 1) c = slice::Rows(c, slice::Range(0, c.M - 1));
-  } else if (c.window.batch > 1) {
-    c = slice::Batches(c, slice::Range(0, c.window.batch - 1));
-  }
-}
-
-// The highest bit of the last element, where a key made of the first ones does not look.
-void FlipLast(Tensor& tensor) {
-  if (tensor.empty()) return;
-  const int64_t last = tensor.size() - 1;
-  const int bits = BitsOf(tensor.dtype());
-  if (bits < 8)
-    return tensor.SetInt(
-        last, RangeOf(tensor.dtype()).min - tensor.IntAt(last) + RangeOf(tensor.dtype()).max);
-  tensor.bytes().back() ^= 0x80;
-}
-
-// The same bytes, as codes of the other type.
-void Retype(Tensor& codes) {
-  if (IsCode(codes.dtype())) codes = OtherSign(codes);
-}
-
-// Two groups where there was one, over the leading half of each channel's weights.
-void SplitIntoGroups(Case& c) {
-  Window& v = c.window;
-  if (c.op != Op::kConv2d || v.groups != 1 || v.in_c % 2 != 0 || c.N % 2 != 0 || c.w.empty())
-    return;
-  v.groups = 2;
-  Tensor half(c.w.dtype(), {c.N, v.kernel_h, v.kernel_w, v.in_c / 2});
-  const int64_t depth = v.in_c / 2;
-  for (int64_t at = 0; at < half.size(); at += depth) half.CopyFrom(c.w, 2 * at, depth, at);
-  c.w = std::move(half);
-  DeriveSizes(&c);
-}
-
-constexpr std::array<Change, 19> kChanges{
-    {{"the scale of x",
-      [](Case& c) {
-        if (HasXQParams(c)) Double(c.x_q.scale);
-      }},
-     {"the zero point of x",
-      [](Case& c) {
-        if (HasXQParams(c)) Move(c.x_q.zero_point, c.x.dtype());
-      }},
-     {"the scale of w",
-      [](Case& c) {
-        if (HasW(c.op)) Double(c.w_q.scale);
-      }},
-     {"the zero point of w",
-      [](Case& c) {
-        if (HasW(c.op)) Move(c.w_q.zero_point, c.w.dtype());
-      }},
-     {"the multiplier", [](Case& c) { Double(c.multiplier); }},
-     {"the output scale",
-      [](Case& c) {
-        if (HasOutQParams(c.op)) Double(c.out_q.scale);
-      }},
-     {"the output zero point",
-      [](Case& c) {
-        if (HasOutQParams(c.op)) Move(c.out_q.zero_point, c.out_dtype);
-      }},
-     {"the bias",
-      [](Case& c) {
-        if (c.bias) c.bias->back() = -c.bias->back();
-        if (c.bias_i32) c.bias_i32->back() = -1 - c.bias_i32->back();
-      }},
-     {"the clamp",
-      [](Case& c) {
-        if (!RowOf(c.op).clamp || c.out_dtype == DType::kF32) return;
-        c.out_max = static_cast<int32_t>((int64_t{c.out_min} + c.out_max) / 2);
-      }},
-     {"the lower clamp",
-      [](Case& c) {
-        if (!RowOf(c.op).clamp || c.out_dtype == DType::kF32) return;
-        c.out_min = static_cast<int32_t>((int64_t{c.out_min} + c.out_max + 1) / 2);
-      }},
-     {"the last element of x", [](Case& c) { FlipLast(c.x); }},
-     {"the last element of w", [](Case& c) { FlipLast(c.w); }},
-     {"the type of x",
-      [](Case& c) {
-        if (!HasTwoInputs(c.op)) Retype(c.x);
-      }},
-     {"the type of w",
-      [](Case& c) {
-        if (HasWeights(c.op)) Retype(c.w);
-      }},
-     {"the padding",  // moved from one side to the other, so that all sizes stay
-      [](Case& c) {
-        Window& v = c.window;
-        if (v.pad_top + v.pad_left == 0) return;
-        const bool rows = v.pad_top > 0;
-        --(rows ? v.pad_top : v.pad_left);
-        ++(rows ? v.pad_bottom : v.pad_right);
-      }},
-     {"the dilation",
-      [](Case& c) {
-        Window& v = c.window;
-        if (!RowOf(c.op).dilation || v.kernel_h * v.kernel_w == 1) return;
-        // Room behind the image for what the kernel is longer by: all sizes stay.
-        const bool rows = v.kernel_h > 1;
-        ++(rows ? v.dilation_h : v.dilation_w);
-        (rows ? v.pad_bottom : v.pad_right) += (rows ? v.kernel_h : v.kernel_w) - 1;
-        DeriveSizes(&c);
-      }},
-     {"the stride",
-      [](Case& c) {
-        if (!HasWindow(c.op) || c.op == Op::kGlobalAvgPool) return;
-        ++(c.window.out_h() > 1 ? c.window.stride_h : c.window.stride_w);
-        DeriveSizes(&c);
-      }},
-     {"the groups", SplitIntoGroups},
-     {"the number of rows", DropLastRow}}};
-
-void Alter(bool& flag) { flag = !flag; }
-void Alter(int32_t& number) { number /= 2; }
-void Alter(float& number) { number /= 2; }
-void Alter(DType& codes) { codes = OtherSign(codes); }
-template <NamedEnum E>
-void Alter(E& choice) {
-  choice = static_cast<E>((static_cast<size_t>(choice) + 1) % CountOf<E>());
-}
-// Lists have rows in kChanges.
-template <class T>
-void Alter(std::vector<T>& /*list*/) {}
-template <class T>
-void Alter(std::optional<std::vector<T>>& /*list*/) {}
-
-// With another number of blocks the lists of w, or of x, would need another length.
-bool IsAltered(const Case& c, const Field& field) {
-  return RowOf(c.op).*field.has && field.has != &OpRow::blocks && field.has != &OpRow::x_blocks;
-}
-
-size_t ParametersOf(const Case& c) {
-  size_t count = 0;
-  ForEachParameter(
-      c, [&](const Field& field, const auto& /*value*/) { count += IsAltered(c, field) ? 1 : 0; });
-  return count;
-}
-
-// Alters one of those parameters and returns its name.
-std::string AlterParameter(Case& c, size_t number) {
-  std::string name;
-  size_t at = 0;
-  ForEachParameter(c, [&](const Field& field, auto& value) {
-    if (!IsAltered(c, field) || at++ != number) return;
-    Alter(value);
-    name = field.name;
-  });
-  return name;
-}
-
 // The case with one thing changed, and its output by the subject's contract; nullopt if nothing
 // changes or the subject cannot run the case.
 struct Changed {
@@ -212,12 +39,7 @@ struct Changed {
 std::optional<Changed> Apply(size_t change, const Case& c, const Convention* convention,
                              const Subject& subject) {
   Changed changed{"", ProblemOf(c), {}};
-  if (change < kChanges.size()) {
-    changed.what = kChanges[change].what;
-    kChanges[change].apply(changed.c);
-  } else {
-    changed.what = AlterParameter(changed.c, change - kChanges.size());
-  }
+  changed.what = ApplyChange(change, changed.c);
   if (changed.c == ProblemOf(c) || !Validate(changed.c).empty()) return std::nullopt;
   if (convention != nullptr && !convention->cannot_run(changed.c).empty()) return std::nullopt;
   if (!subject.CannotRun(changed.c).empty()) return std::nullopt;
@@ -260,14 +82,14 @@ Verdict OneThingChanged(const Case& c, Subject& subject) {
     }
     const Answer again = Ask(subject, c, context);
     if (again.verdict) return *again.verdict;
-    failed = relation::Difference(c, base.y, again.y,
-                                  "the first problem, asked again after one with " + changed.what +
-                                      " changed, gets another answer");
+    failed = relation::Changed(c, base.y, again.y,
+                               "the first problem, asked again after one with " + changed.what +
+                                   " changed, gets another answer");
     if (!failed) return std::nullopt;
     return As(FindingKind::kNondeterminism,
               relation::AnswersByChance(c, subject).value_or(*failed));
   };
-  const size_t changes = kChanges.size() + ParametersOf(c);
+  const size_t changes = ChangesOf(c);
   const uint64_t first = relation::Hash(c) % changes;
   constexpr int kTried = 2, kLookedAt = 4;
   for (const bool must_tell : {true, false}) {
@@ -396,7 +218,8 @@ Verdict LayerStrides(const Case& c, Subject& subject) {
     context.x_line_gap = gap;
     if (HasWindow(c.op)) contexts.push_back(context);
   }
-  return SameIn(c, subject, contexts, "the result changes with gaps of " + std::to_string(gap),
+  return SameIn(c, subject, contexts,
+                std::string(relation::kChangesWithGaps) + " of " + std::to_string(gap),
                 FindingKind::kMemory);
 }
 

@@ -333,6 +333,37 @@ Blocks HazardMatrix(const ResultRecord& record) {
   return blocks;
 }
 
+Blocks CourseOf(const ResultRecord& record) {
+  constexpr size_t kFewest = 4;
+  if (record.course.size() < kFewest) return {};
+  const RecordedMoment& last = record.course.back();
+  const std::pair<const char*, double> unit = last.seconds < 300    ? std::pair("seconds", 1.0)
+                                              : last.seconds < 7200 ? std::pair("minutes", 60.0)
+                                                                    : std::pair("hours", 3600.0);
+  Blocks blocks{Heading{2, "This campaign over time", "course"}};
+  const auto draw = [&](const char* what, const char* style, int64_t RecordedMoment::* member) {
+    Svg::Points points;
+    double most = 1;
+    for (const RecordedMoment& one : record.course) {
+      const auto value = static_cast<double>(one.*member);
+      // As it was until then: a step.
+      if (!points.empty()) points.emplace_back(one.seconds / unit.second, points.back().second);
+      points.emplace_back(one.seconds / unit.second, value);
+      most = std::max(most, value);
+    }
+    const std::string says = fmt::format("{} after {:.3g} {}", Count(last.*member, what),
+                                         last.seconds / unit.second, unit.first);
+    Chart chart({unit.first, 0, std::max(last.seconds / unit.second, 1e-3)},
+                {fmt::format("{}s", what), 0, most}, says);
+    chart.Curve(points, style);
+    blocks.push_back(Picture{chart.svg(), says + ".", "course"});
+  };
+  draw("fault", "q-bad", &RecordedMoment::faults);
+  draw("kept input", "q-a", &RecordedMoment::inputs);
+  draw("execution", "q-a", &RecordedMoment::executions);
+  return blocks;
+}
+
 Blocks RunsOf(const OutputFolder& folder) {
   Blocks blocks;
   const std::vector<RecordedRun>& history = folder.record.history;

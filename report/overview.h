@@ -23,6 +23,9 @@ Blocks AgreementOf(const ResultRecord& record);
 // Operations by hazards, as dark as the share of cases that reach them.
 Blocks HazardMatrix(const ResultRecord& record);
 
+// What a campaign had when; nothing of a short one.
+Blocks CourseOf(const ResultRecord& record);
+
 // The runs that wrote into this folder, and the findings of earlier runs that still lie there.
 Blocks RunsOf(const OutputFolder& folder);
 

@@ -66,6 +66,7 @@ std::string PageOf(const OutputFolder& folder, const std::vector<Fault>& faults,
   if (folder.record.has_documented_cases) Append(rest, ForumSections(corpus, folder.record));
   Append(rest, AgreementOf(folder.record));
   Append(rest, HazardMatrix(folder.record));
+  Append(rest, CourseOf(folder.record));
   Append(rest, RunsOf(folder));
   return Html(FirstScreen(folder.record, faults), rest);
 }

@@ -19,6 +19,7 @@
 #include "exporters/exporter.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
+#include "report/certify_page.h"
 #include "report/escape.h"
 #include "report/faults.h"
 #include "report/forum.h"
@@ -370,6 +371,23 @@ TEST(Pictures, ErrorsAreCountedWithTheirSign) {
 
 // The distance of two floats is the number of representable steps between them. A NaN has no
 // distance and is not counted.
+TEST(Pictures, ACampaignOverTime) {
+  ResultRecord record = ParseResult(
+      R"({"schema": "qualm.result/1", "command": "", "seconds": 0, "totals": {}, "campaign": {
+         "faults": [], "course": [
+         {"seconds": 0, "executions": 0, "inputs": 0, "faults": 0},
+         {"seconds": 3600, "executions": 10, "inputs": 4, "faults": 0},
+         {"seconds": 7200, "executions": 30, "inputs": 5, "faults": 2}]}})",
+      "r.json");
+  ASSERT_EQ(record.course.size(), 3u);
+  EXPECT_TRUE(CourseOf(record).empty()) << "too short";
+  record.course.push_back({36'000, 31, 6, 2});
+  const std::string page = Html({}, CourseOf(record));
+  EXPECT_TRUE(Has(page, "2 faults after 10 hours."));
+  EXPECT_TRUE(Has(page, "6 kept inputs after 10 hours."));
+  EXPECT_TRUE(Has(page, "31 executions after 10 hours."));
+}
+
 TEST(Pictures, ErrorsOfFloats) {
   const Tensor exact = Tensor::Of<float>({4}, std::vector<float>{1, 1, -1, 1});
   const Tensor answer =
@@ -418,6 +436,28 @@ models::Row JudgedRow(const std::string& name, double quantization, double kerne
 }
 
 // The axis is logarithmic and begins at a hundredth of a code. An error of 0 has no bar.
+TEST(CertifyPage, ABarForEachUnsafeChannel) {
+  proofs::Proof proof;
+  proof.channels = 300;
+  proof.sums = 900;
+  const std::string safe = CertifyPage({{"a.npy", "linear", "pairs", proof}});
+  EXPECT_TRUE(Has(safe, "No: proven for every input"));
+  EXPECT_TRUE(UnsafeChannels(proof).empty());
+  proof.unsafe = {{.n = 3, .sums = 2}, {.n = 5, .sums = 1}, {.n = 299, .sums = 4}};
+  proof.unsafe_sums = 7;
+  // Of 300 channels three share a bar.
+  const std::string bars = UnsafeChannels(proof).Inline();
+  EXPECT_TRUE(Has(bars, "channels 3 to 5: 3 unsafe sums"));
+  EXPECT_TRUE(Has(bars, "channels 297 to 299: 4 unsafe sums"));
+  EXPECT_TRUE(Has(bars, "3 of 300 channels with sums that may overflow"));
+  const std::string page = CertifyPage({{"a.npy", "linear", "pairs", proof}});
+  EXPECT_TRUE(Has(page, "Yes: 1 of the 1 proof below fails."));
+  EXPECT_TRUE(Has(page, "pairs: 3 of 300 channels, 7 of 900 sums may overflow"));
+  proof.unsafe.clear();
+  proof.most = int64_t{1} << 40;
+  EXPECT_TRUE(Has(CertifyPage({{"a.npy", "linear", "pairs", proof}}), "beyond int32"));
+}
+
 TEST(ModelPage, BarsGrowWithTheErrorOfALayer) {
   models::ModelRun run;
   run.rows = {JudgedRow("a", 0.25, 0), JudgedRow("a<b", 0.25, 2.5), JudgedRow("c", 25, 0)};

@@ -16,6 +16,7 @@
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "proofs/layer_certificate.h"
+#include "report/certify_page.h"
 #include "tools/layer_options.h"
 #include "tools/session.h"
 
@@ -28,7 +29,7 @@ using proofs::UnsafeChannel;
 using proofs::Witness;
 
 struct Options : LayerOptions {
-  std::string witnesses, certificate, verify;
+  std::string witnesses, certificate, verify, page;
 };
 
 // How a kernel's answers to the witnesses compare with the exact ones.
@@ -81,7 +82,8 @@ class Certify {
     session_.Open(SubjectNames(options_.subjects, {}), "");
     std::vector<std::string> read;
     for (const Layer& layer : layers) read.push_back(layer.file);
-    RequireWritable(options_, {{"--certificate", options_.certificate}}, read);
+    RequireWritable(options_, {{"--certificate", options_.certificate}, {"--page", options_.page}},
+                    read);
     RequireFolder("--witnesses", options_.witnesses);
     // A certificate that does not hold is bad input: nothing is said before that is known.
     if (options_.verify.empty()) session_.Begin();
@@ -94,6 +96,17 @@ class Certify {
     if (!options_.certificate.empty()) {
       session_.deferred.Try("--certificate", [&] {
         WriteTextFile(options_.certificate, proofs::CertificateText(certificates_));
+      });
+    }
+    if (!options_.page.empty()) {
+      session_.deferred.Try("--page", [&] {
+        std::vector<report::ProvenLayer> proven;
+        for (const auto& [layer, scheme, proof] : judged_) {
+          proven.push_back({ShortPath(layer.title()),
+                            fmt::format("{}, {}", Describe(layer.layer), RangeText(layer.x)),
+                            SchemeText(scheme), proof});
+        }
+        WriteTextFile(options_.page, report::CertifyPage(proven));
       });
     }
     session_.document.extra.emplace_back("certify", json_);
@@ -261,6 +274,7 @@ void AddCertify(CLI::App& app, Run* run) {
   AddSubjectOption(verb, *options, false);
   verb.Text("--witnesses", options->witnesses, "folder for a case file of each witness");
   verb.Text("--certificate", options->certificate, "write what was proven to FILE");
+  verb.Text("--page", options->page, "FILE.html, the unsafe channels of each layer as a page");
   verb.Text("--verify", options->verify,
             "prove again, and refuse a certificate that says something else");
   verb.Does([options] { return Certify(*options).Run(); });

@@ -176,11 +176,10 @@ std::string AskText(const Options& options, const Case& c, const triage::Explain
 int RunExplain(const Options& options) {
   if (graph::FormatOfFile(options.path)) {
     if (options.at >= 0 || !options.ask.empty() || !options.emit.empty() ||
-        !options.contract.empty() || !options.reference.empty() || !options.subjects.empty() ||
-        options.as_printed) {
+        !options.contract.empty() || !options.reference.empty() || options.as_printed) {
       throw InputError(
-          "--at, --ask, --emit, --contract, --reference, --subject and --as-printed are about "
-          "cases, expected those that -o FOLDER writes of a model");
+          "--at, --ask, --emit, --contract, --reference and --as-printed are about cases, expected "
+          "those that -o FOLDER writes of a model");
     }
     return RunExplainGraph(options, options.model, options.path);
   }

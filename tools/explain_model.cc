@@ -23,6 +23,7 @@
 #include "models/run.h"
 #include "models/told.h"
 #include "oracles/exact/exact.h"
+#include "properties/property.h"
 #include "report/model_page.h"
 #include "tools/progress.h"
 #include "tools/recorded_text.h"
@@ -135,7 +136,7 @@ std::string FileName(size_t number, const std::string& name, size_t part, size_t
 
 // Why no layer was judged.
 std::string WhyNothing(const ModelRun& run, const std::string& absent) {
-  if (!absent.empty()) return absent + " (--no-runtime: exact results alone)";
+  if (!absent.empty() && run.by.empty()) return absent + " (--no-runtime: exact results alone)";
   if (!run.refused.empty()) return "the runtime does not run this model: " + run.refused;
   for (const Row& row : run.rows) {
     if (!row.not_judged.empty()) return OneLine(row.not_judged);
@@ -179,6 +180,15 @@ void AddModelOptions(Verb& verb, ModelOptions& options) {
 int RunExplainGraph(const CommonOptions& common, const ModelOptions& options,
                     const std::string& path) {
   Session session(common);
+  const std::vector<std::string> names = SubjectNames(common.subjects, {});
+  if (names.size() > 1) {
+    throw InputError(fmt::format("--subject: are {}, expected one to answer the layers of a model",
+                                 names.size()));
+  }
+  if (!names.empty() && !options.observed.empty()) {
+    throw InputError(
+        "--observed: is what somebody gave, expected no --subject, which is asked for it");
+  }
   const graph::ModelFile file_of_model = graph::ReadModelFile(path);
   const graph::Graph& graph = *file_of_model.graph;
   models::ModelOptions run_options;
@@ -206,6 +216,8 @@ int RunExplainGraph(const CommonOptions& common, const ModelOptions& options,
     }
   }
   run_options.runtime = runtime.get();
+  session.Open(names, "");
+  if (!names.empty()) run_options.subject = session.subjects.front().get();
   run_options.split = !common.json.empty() || !options.page.empty();
   RequireFolder("--output", common.output);
   RequireWritable(common, {{"--page", options.page}}, {path});
@@ -224,6 +236,13 @@ int RunExplainGraph(const CommonOptions& common, const ModelOptions& options,
   for (size_t i = 0; i < run.rows.size(); ++i) {
     const Row& row = run.rows[i];
     ++session.totals.cases;
+    if (const auto none = run.unanswered.find(row.value);
+        none != run.unanswered.end() && row.op && !row.judged) {
+      const std::optional<Verdict> bad = BadOutcome(none->second.outcome);
+      session.totals.Add(bad->judgement);
+      if (bad->failed())
+        session.document.findings.emplace_back(none->second.c, "matches_exact", run.by, *bad, path);
+    }
     if (!row.judged) continue;
     session.totals.Add(row.judged->right() ? Judgement::kPassed : Judgement::kFailed);
     const std::vector<Case>& differing = row.judged->differing;
@@ -249,15 +268,16 @@ int RunExplainGraph(const CommonOptions& common, const ModelOptions& options,
     if (!row.judged->diagnosis.empty())
       details += fmt::format("  {}: {}\n", OneLine(row.name), row.judged->diagnosis);
     if (!files[i].empty())
-      details += fmt::format("  {}: qualm explain {}\n", OneLine(row.name),
-                             ShellWord(ShortPath(files[i].front())));
+      details += fmt::format("  {}: qualm explain {}{}\n", OneLine(row.name),
+                             ShellWord(ShortPath(files[i].front())),
+                             names.empty() ? "" : " --subject " + ShellWord(names.front()));
   }
 
   session.Print("{}: {}\n", ShortPath(path),
                 fmt::format("{} in the graph", Plural(std::ssize(graph.nodes()), "node")));
   for (const std::string& line : told)
     session.Print("  input {} (--seed {})\n", line, options.seed);
-  if (!absent.empty()) session.Print("  exact results alone: {}\n", absent);
+  if (!absent.empty() && names.empty()) session.Print("  exact results alone: {}\n", absent);
   if (!run.refused.empty())
     session.Print("  {} does not run this model: {}\n", runtime->name(), run.refused);
   session.Print("{}", TableText(run));
@@ -269,7 +289,7 @@ int RunExplainGraph(const CommonOptions& common, const ModelOptions& options,
     std::vector<std::string> said;
     for (const std::string& line : told)
       said.push_back(fmt::format("input {} (--seed {})", line, options.seed));
-    if (!absent.empty()) said.push_back("exact results alone: " + absent);
+    if (!absent.empty() && names.empty()) said.push_back("exact results alone: " + absent);
     said.insert(said.end(), notes.begin(), notes.end());
     WriteTextFile(options.page, report::ModelPage(run, path, said));
     session.Print("  page: {}\n", ShellWord(ShortPath(options.page)));
@@ -277,7 +297,7 @@ int RunExplainGraph(const CommonOptions& common, const ModelOptions& options,
   session.document.extra.emplace_back("model", models::ModelJson(run, path, told, files));
   session.Write();
   // Exact results alone are what --no-runtime asks for.
-  const bool asks = !options.no_runtime || !options.observed.empty();
+  const bool asks = !options.no_runtime || !options.observed.empty() || !names.empty();
   if (asks && !session.Judged(WhyNothing(run, absent))) return kBadInput;
   return session.document.findings.empty() ? kClean : kFindings;
 }

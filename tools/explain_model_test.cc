@@ -189,6 +189,49 @@ TEST_F(ExplainModel, OnnxruntimeIsJudgedLayerByLayer) {
   EXPECT_EQ(model["outputs"][0]["compared"], true);
 }
 
+// Each layer on what the subject gave for those before.
+TEST_F(ExplainModel, ASubjectAnswersTheLayers) {
+  Write("net.onnx", Qdq().Text());
+  const auto explain = [&](int status, const std::string& subject) {
+    return Qualm(status, {"explain", "net.onnx", "--no-runtime", "--subject", subject, "--json",
+                          "r.json", "-o", "cases"});
+  };
+  const Ran ours = explain(0, "native");
+  EXPECT_TRUE(Has(ours.out, "native, layer by layer, each on its own inputs"));
+  EXPECT_TRUE(Has(ours.out, "of 8 layers: 8 exact; 1 node not run.")) << ours.out;
+  EXPECT_EQ(ReadJson("r.json")["model"]["by"], "native");
+
+  // Pairs saturate in the convolutions; of the rest the exact outputs go on.
+  const Ran theirs = explain(1, "model:fbgemm@avx2");
+  const Json model = ReadJson("r.json")["model"];
+  EXPECT_EQ(Layer(model, "c1")["arithmetic"][0], "fbgemm@avx2");
+  EXPECT_GT(Layer(model, "c1")["not_exact"], 0);
+  EXPECT_EQ(Layer(model, "c2")["on_own_inputs"], true);
+  EXPECT_EQ(Layer(model, "a")["not_judged"],
+            "model:fbgemm@avx2 does not run it: this convention has no avg_pool");
+  EXPECT_TRUE(Has(theirs.out, "did not answer the exact outputs go on"));
+  EXPECT_TRUE(Has(theirs.out, " not judged; 1 node not run."));
+  const std::string file = Layer(model, "c1")["cases"][0];
+  EXPECT_TRUE(Has(theirs.out, "qualm explain " + file + " --subject model:fbgemm@avx2"));
+  EXPECT_TRUE(Has(Qualm(1, {"explain", file, "--subject", "model:fbgemm@avx2"}).out, "* pair k="));
+
+  // A mistake that no convention makes is explained.
+  const Ran wrong = explain(1, "faulty:padding-is-code-zero");
+  EXPECT_TRUE(Has(wrong.out, "NO KNOWN ARITHMETIC"));
+  EXPECT_TRUE(Has(wrong.out, "Conv_conv1c: the subject fills the padding with code 0"));
+
+  // Whoever answers nothing is not judged, end to end neither.
+  const Ran none = explain(2, "faulty:taps-int16");
+  EXPECT_FALSE(Has(none.out, "end to end")) << none.out;
+  EXPECT_TRUE(Has(Lines(none.err).back(), "nothing was judged: faulty:taps-int16 does not run it"));
+
+  Write("s.npy", NpyOf(Tensor(DType::kU8, {1, 4, 8, 8})));
+  ExpectBadInput({"explain", "net.onnx", "--subject", "native", "--subject", "model:fbgemm@avx2"},
+                 "--subject: are 2, expected one to answer the layers of a model");
+  ExpectBadInput({"explain", "net.onnx", "--subject", "native", "--observed", "s=s.npy"},
+                 "--observed: is what somebody gave, expected no --subject");
+}
+
 // A convolution, a depthwise one with a residual, a pool, a dense layer and a softmax of s8 codes;
 // and a sum of 16 bits, which no case says.
 std::string LiteNet() {
@@ -268,7 +311,7 @@ TEST_F(ExplainModel, RefusesInOneLine) {
                  "net.onnx: --observed s: is f32 [1,3,8,9], expected u8 [1,4,8,8]");
   ExpectBadInput({"explain", "net.onnx", "--observed", "x=x.npy"},
                  "--observed: the model has no value \"x\"");
-  ExpectBadInput({"explain", "net.onnx", "--subject", "native"}, "--at, --ask, --emit");
+  ExpectBadInput({"explain", "net.onnx", "--at", "3"}, "--at, --ask, --emit");
   ExpectBadInput({"explain", Corpus("forum/004-add.case.json"), "--no-runtime"},
                  "--input, --observed, --runtime, --page and --no-runtime are about a model");
   ExpectBadInput({"explain", Corpus("forum/004-add.case.json"), "-o", "x"},

@@ -16,6 +16,8 @@
 #include "core/executable.h"
 #include "core/io/case_json.h"
 #include "core/io/fault_row.h"
+#include "core/io/json_writer.h"
+#include "core/io/result_reader.h"
 #include "core/io/short_path.h"
 #include "core/rng.h"
 #include "core/status.h"
@@ -221,6 +223,43 @@ campaign::CampaignOptions CampaignOf(const Options& options, std::vector<Aim> ai
   return run;
 }
 
+// What a campaign had when. Where there are too many moments every other one is dropped.
+class Course {
+ public:
+  void Add(const campaign::Progress& progress) {
+    if (progress.seconds < next_) return;
+    Keep(progress);
+    if (std::ssize(moments_) > kMost) {
+      std::vector<RecordedMoment> fewer;
+      for (size_t i = 0; i < moments_.size(); i += 2) fewer.push_back(moments_[i]);
+      moments_ = std::move(fewer);
+      step_ *= 2;
+    }
+    next_ = progress.seconds + step_;
+  }
+  JsonList Json(const campaign::Progress& last) {
+    Keep(last);
+    JsonList list;
+    for (const RecordedMoment& one : moments_) {
+      list.Add(JsonObject{{"seconds", one.seconds},
+                          {"executions", one.executions},
+                          {"inputs", one.inputs},
+                          {"faults", one.faults}});
+    }
+    return list;
+  }
+
+ private:
+  void Keep(const campaign::Progress& progress) {
+    moments_.push_back(
+        {progress.seconds, progress.executions, progress.corpus, std::ssize(progress.rows)});
+  }
+
+  static constexpr int64_t kMost = 200;
+  std::vector<RecordedMoment> moments_;
+  double step_ = 0.25, next_ = 0;
+};
+
 int RunFuzz(Options options) {
   Session session(options);
   AddSkipped(options.skip, options.property_glob);
@@ -241,7 +280,11 @@ int RunFuzz(Options options) {
   FuzzStatus status([&](const FaultRow& row) {
     return session.known.IsNew(FindingOf(row, state, session.known));
   });
-  run.tell = [&](const campaign::Progress& progress) { status.Tell(progress); };
+  Course course;
+  run.tell = [&](const campaign::Progress& progress) {
+    status.Tell(progress);
+    course.Add(progress);
+  };
   run.say = [&](const std::string& text) { status.Say(text); };
   const campaign::Progress progress = campaign::RunCampaign(engine, state, run);
   status.End();
@@ -267,6 +310,7 @@ int RunFuzz(Options options) {
                               {"corpus", progress.corpus},
                               {"deaths", progress.deaths},
                               {"waiting", progress.waiting},
+                              {"course", course.Json(progress)},
                               {"faults", RowsJson(progress.rows, findings, session.known)}}}};
   session.deferred.Try([&] {
     session.Complete();

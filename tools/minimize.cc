@@ -79,19 +79,17 @@ int RunMinimize(const Options& options) {
   RequireEmittable(options, {options.path});
   RequireRegressionFile(options.to_corpus);
   session.Begin();
-  int64_t calls = 0;
   Progress progress("minimizing: ", 0, "subject calls at most");
-  const auto stop = [&] {
-    progress(calls++, options.max_calls);
-    return Stopped();
-  };
   Subject& subject = *session.subjects.front();
   const Outcome first = subject.CannotRun(c).empty() ? subject.Run(c, RunContext{}) : Outcome{};
   const std::optional<triage::Attribution> kept =
       first.ok() ? triage::Kept(c, first.y, &subject) : std::nullopt;
-  const triage::MinimizeResult result = triage::Minimize(
-      c, subject, property,
-      {.max_calls = options.max_calls, .stop = stop, .attribution = kept ? &*kept : nullptr});
+  const triage::MinimizeResult result =
+      triage::Minimize(c, subject, property,
+                       {.max_calls = options.max_calls,
+                        .stop = Stopped,
+                        .progress = [&](int64_t calls) { progress(calls, options.max_calls); },
+                        .attribution = kept ? &*kept : nullptr});
 
   session.totals.cases = 1;
   session.totals.Add(result.verdict.judgement);

@@ -19,6 +19,7 @@
 #include "core/slice.h"
 #include "core/subject.h"
 #include "oracles/exact/exact.h"
+#include "properties/relation.h"
 #include "properties/sweep.h"
 #include "triage/ask.h"
 #include "triage/causes.h"
@@ -26,6 +27,7 @@
 #include "triage/cover.h"
 #include "triage/examine.h"
 #include "triage/influence.h"
+#include "triage/kept.h"
 #include "triage/reads.h"
 #include "triage/traits.h"
 #include "triage/triage.h"
@@ -756,8 +758,12 @@ class Decision {
     const Weighed& best = *alike.front();
     const bool one_kind = std::ranges::all_of(
         alike, [&](const Weighed* rule) { return KindOfRule(rule) == KindOfRule(&best); });
-    // Each of several conditions is fitted to the same answers.
-    const bool one_condition = best.where.text.empty() || alike.size() == 1;
+    // Each of several conditions is fitted to the same answers, and a size that two causes have in
+    // common is that of a third one.
+    const bool one_condition =
+        alike.size() == 1 || std::ranges::all_of(alike, [&](const Weighed* rule) {
+          return rule->where.text == best.where.text && !rule->where.of_size;
+        });
     if (best.bits >= kMargin && one_kind && one_condition && ShownAgain(best)) {
       Attribution attribution = Shown(evidence_, best.causes);
       attribution.where = best.where;
@@ -781,7 +787,10 @@ class Decision {
     const auto taken = std::ranges::find(all_, attribution.causes, &Weighed::causes);
     if (taken != all_.end()) {
       text += fmt::format(": {} bear it out", taken->bearing_out);
-      if (taken->against > 0) text += fmt::format(", {} do not", taken->against);
+      if (taken->against > 0)
+        text += fmt::format(", {} do not", taken->against);
+      else
+        attribution.borne_out = taken->bearing_out;
     }
     for (const Weighed& each : all_) {
       if (!IsConvention(each.causes) && !Holds(each))
@@ -851,9 +860,31 @@ class Decision {
       sentences.push_back(
           Sentence(c_.op, each->causes).substr(std::string_view("the subject ").size()));
       if (const std::string where = ShareText(*each); !where.empty())
-        sentences.back() += ", " + where;
+        sentences.back() = WithCondition(std::move(sentences.back()), where);
     }
-    return ListOf(sentences, 3, ", or ");
+    // What they all end with is said once.
+    std::string_view end = sentences.front();
+    end.remove_prefix(std::min(end.find(", "), end.size()));
+    const auto all_end = [&] {
+      return std::ranges::all_of(sentences, [&](const std::string& s) { return s.ends_with(end); });
+    };
+    while (!end.empty() && !all_end()) end.remove_prefix(std::min(end.find(", ", 1), end.size()));
+    const std::string once(end);
+    for (std::string& sentence : sentences) sentence.resize(sentence.size() - once.size());
+    return ListOf(sentences, 3, ", or ") + once;
+  }
+  // A bound on K in the sentence, which the condition makes narrower, is not said too.
+  static std::string WithCondition(std::string sentence, const std::string& where) {
+    constexpr std::string_view kBound = "where K is more than ";
+    const size_t at = sentence.rfind(kBound);
+    const bool last =
+        at != std::string::npos &&
+        sentence.find_first_not_of("0123456789", at + kBound.size()) == std::string::npos;
+    if (last && where.starts_with("where K is ") && where.ends_with(" or more")) {
+      sentence.resize(at);
+      while (sentence.ends_with(' ') || sentence.ends_with(',')) sentence.pop_back();
+    }
+    return sentence + ", " + where;
   }
 
   const Case& c_;
@@ -1287,7 +1318,9 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
                            of_subject->kind != FindingKind::kPadding;
   if (named && !IsArithmetic(named->causes) && named->causes.front()->stage != CauseStage::kTail &&
       !other_trait) {
-    if (auto shown = misread()) return *shown;
+    constexpr int64_t kManyMore = 24;  // so many that their condition is no chance
+    if (named->borne_out < kManyMore)
+      if (auto shown = misread()) return *shown;
   }
   // A place may say what a condition only comes near to, if it needs none itself.
   const auto placed = examined(CausesInPlaces(evidence, kMostPairs, whole), {});
@@ -1307,8 +1340,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   Attribution attribution = Unexplained(c.op, evidence);
   if (!told.empty()) {
     const bool undecided = told.front().starts_with("not enough");
-    attribution.diagnosis =
-        undecided ? told.front() : "no known cause gives this and what was asked besides";
+    attribution.diagnosis = undecided ? told.front() : "no known cause gives every answer asked";
     attribution.evidence.assign(told.begin() + (undecided ? 1 : 0), told.end());
   }
   attribution.open = open;
@@ -1604,18 +1636,20 @@ std::optional<Attribution> ChangedByGaps(const Case& c, const Verdict& verdict, 
   constexpr int64_t kGap = 5;
   const std::optional<Tensor> dense = Ask(subject, c);
   if (!dense || Ask(subject, c, kSecondPoison) != dense) return std::nullopt;
+  const auto with = [&](const Case& problem, const Gap& gap, uint8_t poison) {
+    RunContext context;
+    context.poison = poison;
+    context.*gap.size = kGap;
+    return Ask(subject, problem, context);
+  };
   std::vector<std::string_view> where;
+  const Gap* first_gap = nullptr;
   bool read = true;
   for (const Gap& gap : kGaps) {
-    const auto with = [&](uint8_t poison) {
-      RunContext context;
-      context.poison = poison;
-      context.*gap.size = kGap;
-      return Ask(subject, c, context);
-    };
-    const std::optional<Tensor> first = with(kPoison), second = with(kSecondPoison);
+    const std::optional<Tensor> first = with(c, gap, kPoison), second = with(c, gap, kSecondPoison);
     if (!first || !second || (first == dense && second == dense)) continue;
     where.push_back(gap.where);
+    if (first_gap == nullptr) first_gap = &gap;
     read &= first != second;
   }
   if (where.empty()) return std::nullopt;
@@ -1627,6 +1661,28 @@ std::optional<Attribution> ChangedByGaps(const Case& c, const Verdict& verdict, 
       true);
   gaps.evidence.push_back(verdict.reason);
   gaps.asked_on = true;
+  if (where != std::vector{kGaps.front().where} || HasWindow(c.op) || !IsCode(c.x.dtype()) ||
+      BitsOf(c.x.dtype()) < 8)
+    return gaps;
+  // Does it take the rows of x to lie without gaps? Then what it computes is known.
+  const auto shows = [&](const Case& problem) -> std::optional<bool> {
+    Case dense_rows = ProblemOf(problem);
+    // Bytes of kPoison, a positive code of each type.
+    const uint32_t poison = 0x01010101u * kPoison >> (32 - BitsOf(c.x.dtype()));
+    for (int64_t i = 0; i < dense_rows.x.size(); ++i) {
+      const int64_t row = i / (problem.K + kGap), at = i % (problem.K + kGap);
+      dense_rows.x.SetBits(i, at < problem.K ? problem.x.BitsAt(row * problem.K + at) : poison);
+    }
+    const Convention* const model = ModelOf(subject.contract(c.op));
+    const Tensor right = RightOutput(problem, model), wrong = RightOutput(dense_rows, model);
+    if (right == wrong) return std::nullopt;
+    const std::optional<Tensor> answer = with(problem, kGaps.front(), kPoison);
+    if (!answer || (*answer != right && *answer != wrong)) return std::nullopt;
+    return *answer == wrong;
+  };
+  if (shows(c) != true) return gaps;
+  gaps.diagnosis = "the subject takes the rows of the input to lie without gaps";
+  AddWhere(c, subject, shows, gaps);
   return gaps;
 }
 
@@ -1654,6 +1710,17 @@ std::optional<Attribution> UnwrittenByThreads(const Recorded& asked, const Verdi
   return unwritten;
 }
 
+// What is left of an earlier problem.
+std::optional<Attribution> Kept(const Case& c, const Verdict& verdict, Subject& subject) {
+  const std::optional<KeptFromBefore> found = FindKept(c, subject);
+  if (!found) return std::nullopt;
+  Attribution kept = Stated(*verdict.kind, found->text, true);
+  kept.evidence = {verdict.reason, found->evidence};
+  kept.asked_on = true;
+  AddWhere(ProblemOf(c), subject, found->shows, kept);
+  return kept;
+}
+
 // What further questions say of a finding about memory or threads, whose property has said what is
 // wrong.
 std::optional<Attribution> OfMemory(const Case& c, const Verdict& verdict, const Recorder& recorder,
@@ -1661,12 +1728,13 @@ std::optional<Attribution> OfMemory(const Case& c, const Verdict& verdict, const
   if (verdict.kind == FindingKind::kMemory) {
     if (verdict.reason.starts_with(Name(RunStatus::kTouchedOutside)))
       return TouchedOutside(c, verdict, subject);
-    if (verdict.reason.starts_with("the result changes with gaps"))
+    if (verdict.reason.starts_with(relation::kChangesWithGaps))
       return ChangedByGaps(ProblemOf(c), verdict, subject);
   }
   if (verdict.kind == FindingKind::kNondeterminism) {
     for (const Recorded& asked : recorder.recorded())
       if (asked.context.threads > 1) return UnwrittenByThreads(asked, verdict, subject);
+    return Kept(c, verdict, subject);
   }
   return std::nullopt;
 }

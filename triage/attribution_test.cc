@@ -1042,7 +1042,7 @@ TEST(Examined, ACauseThatOtherAnswersContradictIsNotNamed) {
   const Attribution found = Found(AskOnce, c, subject, kExamines);
   EXPECT_EQ(found.kind, Kind::kUnknown);
   EXPECT_FALSE(found.complete);
-  EXPECT_EQ(found.diagnosis, "no known cause gives this and what was asked besides");
+  EXPECT_EQ(found.diagnosis, "no known cause gives every answer asked");
   EXPECT_EQ(found.contradicted.front(), Zero());
   EXPECT_EQ(std::ranges::count(found.contradicted, Zero()), 1);
   EXPECT_TRUE(found.open.empty());

@@ -274,10 +274,10 @@ int64_t Dot(Codes x, Codes w) {
                                [](int64_t a, int64_t b) { return a * b; });
 }
 
-int64_t AddInFloat(size_t lanes, Codes x, Codes w) {
+int64_t AddInFloat(size_t lanes, Codes x, Codes w, int64_t zx = 0, int64_t zw = 0) {
   std::array<float, 16> sums{};
   for (size_t k = 0; k < x.size(); ++k)
-    sums[k % lanes] += static_cast<float>(x[k]) * static_cast<float>(w[k]);
+    sums[k % lanes] += static_cast<float>(x[k] - zx) * static_cast<float>(w[k] - zw);
   float sum = 0;
   for (const float each : std::span(sums).first(lanes)) sum += each;
   return static_cast<int64_t>(sum);
@@ -339,6 +339,17 @@ void AddSums(std::vector<Cause>& rows) {
              [lanes](SumSteps& steps, const Case&) {
                steps.add = [lanes](DType, Codes x, Codes w) { return AddInFloat(lanes, x, w); };
              });
+    products(
+        Kind::kRounding, "float32 sum of differences" + in,
+        "keeps the sum of products, of codes less their zero points, in float32" + in,
+        [lanes](SumSteps& steps, const Case&) {
+          steps.add_differences = [lanes](const SumTerms& t) -> __int128 {
+            return AddInFloat(lanes, t.x, t.w, t.zx, t.zw);
+          };
+        },
+        [](const Case& c) {
+          return SumsOfCodes(c) && !(AllZero(c.x_q) && AllZero(c.w_q));  // else as above
+        });
   }
   for (const int64_t step : {2, 1}) {
     for (const bool wraps : {false, true}) {
@@ -790,6 +801,13 @@ bool IsBelow(const Window& v, int64_t y, int64_t) { return y >= v.in_h; }
 bool IsLeft(const Window&, int64_t, int64_t x) { return x < 0; }
 bool IsRight(const Window& v, int64_t, int64_t x) { return x >= v.in_w; }
 
+// One line of taps is not read. What it would add is 0, as padding does.
+template <bool kRow, bool kLast>
+int64_t WithoutTaps(const Window& v, int64_t, const Tap& tap) {
+  const int64_t at = kRow ? tap.r : tap.s, last = (kRow ? v.kernel_h : v.kernel_w) - 1;
+  return at == (kLast ? last : 0) ? -1 : tap.x_row;
+}
+
 void AddLines(std::vector<Cause>& rows) {
   const auto line = [&](std::string name, std::string sentence,
                         int64_t (*x_row)(const Window&, int64_t, const Tap&),
@@ -840,6 +858,14 @@ void AddLines(std::vector<Cause>& rows) {
   side("below", NearestOnSide<IsBelow>);
   side("to the left of", NearestOnSide<IsLeft>);
   side("to the right of", NearestOnSide<IsRight>);
+  line("last row of the kernel left out", "leaves out the last row of the kernel",
+       WithoutTaps<true, true>, [](const Window& v) { return v.kernel_h > 1; });
+  line("first row of the kernel left out", "leaves out the first row of the kernel",
+       WithoutTaps<true, false>, [](const Window& v) { return v.kernel_h > 1; });
+  line("last column of the kernel left out", "leaves out the last column of the kernel",
+       WithoutTaps<false, true>, [](const Window& v) { return v.kernel_w > 1; });
+  line("first column of the kernel left out", "leaves out the first column of the kernel",
+       WithoutTaps<false, false>, [](const Window& v) { return v.kernel_w > 1; });
   line("inside without dilation",
        "reads past the right edge where the window would lie inside without its dilation",
        InsideWithoutDilation, [](const Window& v) { return v.pad_right > 0 && v.dilation_w > 1; });
@@ -971,19 +997,28 @@ void AddElements(std::vector<Cause>& rows) {
                   "negates the codes of b in an int8 that wraps: -128 stays -128",
                   [](const Case& c) { return c.op == Op::kSub; },
                   Sets([](Stages& s) { s.codes.round = NegatedOperandWraps; })});
-  rows.push_back(
-      {Stage::kOperands, Kind::kZeroPoint, "copied where scales are equal",
-       "copies the codes of an input that has the output's scale, whatever its zero point",
-       [](const Case& c) { return c.op == Op::kConcat || c.op == Op::kRescale; },
-       [](Stages& s) {
-         bool changes = false;
-         for (QParams* const q : {&s.c.x_q, &s.c.w_q}) {
-           if (q->scale != s.c.out_q.scale) continue;
-           changes |= q->zero_point != s.c.out_q.zero_point;
-           q->zero_point = s.c.out_q.zero_point;
-         }
-         return changes;
-       }});
+  const auto copied = [&](std::string name, std::string_view which,
+                          std::vector<QParams Case::*> inputs, Applies applies) {
+    rows.push_back({Stage::kOperands, Kind::kZeroPoint, std::move(name),
+                    fmt::format("copies the codes of {} that has the output's scale, whatever its "
+                                "zero point",
+                                which),
+                    std::move(applies), [inputs](Stages& s) {
+                      bool changes = false;
+                      for (QParams Case::* const input : inputs) {
+                        QParams& q = s.c.*input;
+                        if (q.scale != s.c.out_q.scale) continue;
+                        changes |= q.zero_point != s.c.out_q.zero_point;
+                        q.zero_point = s.c.out_q.zero_point;
+                      }
+                      return changes;
+                    }});
+  };
+  const auto concat = [](const Case& c) { return c.op == Op::kConcat; };
+  copied("copied where scales are equal", "an input", {&Case::x_q, &Case::w_q},
+         [](const Case& c) { return c.op == Op::kConcat || c.op == Op::kRescale; });
+  copied("a copied where scales are equal", "a first input", {&Case::x_q}, concat);
+  copied("b copied where scales are equal", "a second input", {&Case::w_q}, concat);
   edited(
       Kind::kClamp, "saturating sum of codes",
       "adds codes of one scale in 8 bits that saturate, before the zero points are taken out",

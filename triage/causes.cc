@@ -456,12 +456,15 @@ bool NarrowDifference(Stages& s) {
   const Tensor codes = s.c.*kTensor;
   std::vector<int32_t>& zero_points = (s.c.*kQ).zero_point;
   if (!IsCode(codes.dtype()) || zero_points.empty()) return false;
-  const int64_t of_channel = codes.size() / std::ssize(zero_points);
+  // Of weights a channel is a row, of all else a column.
+  const int64_t channels = std::ssize(zero_points), of_channel = codes.size() / channels;
+  const bool rows = &(s.c.*kTensor) == &s.c.w && HasWeights(s.c.op);
   Tensor differences(std::is_signed_v<Narrow> ? DType::kS8 : DType::kU8, codes.shape());
   bool changes = false;
   for (int64_t i = 0; i < codes.size(); ++i) {
     const int64_t difference =
-        int64_t{codes.IntAt(i)} - zero_points[static_cast<size_t>(i / of_channel)];
+        int64_t{codes.IntAt(i)} -
+        zero_points[static_cast<size_t>(rows ? i / of_channel : i % channels)];
     const int64_t kept = kWraps
                              ? int64_t{static_cast<Narrow>(difference)}
                              : std::clamp<int64_t>(difference, std::numeric_limits<Narrow>::min(),
@@ -1811,6 +1814,20 @@ const Cause kMistakes[] = {
          const int64_t channel = i % v.in_c;
          return i - channel + (channel + v.in_c / v.groups) % v.in_c;
        });
+     },
+     Cause::kBitsOfFamily},
+    {Stage::kGeometry, Kind::kIndex, "group step of outputs",
+     "begins the input channels of group g at g times the outputs of a group", IsGrouped,
+     [](Stages& s) {
+       const Tensor old = s.c.x;
+       const int64_t channels = s.c.window.in_c, of_group = channels / s.c.window.groups;
+       const int64_t outputs = s.c.N / s.c.window.groups;
+       for (int64_t i = 0; i < old.size(); ++i) {
+         const int64_t channel = i % channels, group = channel / of_group;
+         const int64_t first = std::min(group * outputs, channels - of_group);
+         s.c.x.CopyFrom(old, i - channel + first + channel % of_group, 1, i);
+       }
+       return s.c.x != old;
      },
      Cause::kBitsOfFamily},
     {Stage::kGeometry, Kind::kIndex, "stride of columns for both",

@@ -11,6 +11,7 @@
 #include <ranges>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "core/rng.h"
@@ -38,15 +39,22 @@ struct Shape {
   int64_t k = 0, n = 0, m = 0;
   int64_t channels = 0, width = 0;  // of an image, and of its output
   int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
-  std::array<std::string, 35> modes;
+  int64_t kernel_h = 0, stride_h = 0;
+  std::array<std::string, 38> modes;
 };
-constexpr std::array<std::pair<const char*, int64_t Shape::*>, 6> kSizes{
-    {{"K", &Shape::k},
-     {"N", &Shape::n},
-     {"M", &Shape::m},
-     {"C", &Shape::channels},
-     {"the width of the output", &Shape::width},
-     {"the number of taps", &Shape::taps}}};
+struct Size {
+  const char* name;
+  int64_t Shape::* of;
+  bool in_lanes = true;  // a loop over it may go by vectors or blocks; else a few values are usual
+};
+constexpr std::array kSizes{Size{"K", &Shape::k},
+                            Size{"N", &Shape::n},
+                            Size{"M", &Shape::m},
+                            Size{"C", &Shape::channels},
+                            Size{"the width of the output", &Shape::width},
+                            Size{"the number of taps", &Shape::taps},
+                            Size{"the height of the kernel", &Shape::kernel_h, false},
+                            Size{"the stride of rows", &Shape::stride_h, false}};
 bool AllZero(const std::vector<int32_t>& list) {
   return std::ranges::all_of(list, [](int32_t value) { return value == 0; });
 }
@@ -58,6 +66,19 @@ bool AllWithin(const Tensor& tensor, int32_t low, int32_t high) {
     if (tensor.IntAt(i) < low || tensor.IntAt(i) > high) return false;
   }
   return true;
+}
+
+// By what a sum is multiplied, of every channel.
+bool HasMultiplier(const Case& c) {
+  return !c.multiplier.empty() ||
+         (HasSums(c) && !c.x_q.scale.empty() && !c.w_q.scale.empty() && !c.out_q.scale.empty());
+}
+bool AllBelowOne(const Case& c) {
+  if (!c.multiplier.empty())
+    return std::ranges::all_of(c.multiplier, [](float value) { return value < 1; });
+  return std::ranges::all_of(c.w_q.scale, [&](float scale) {
+    return double{c.x_q.scale_at(0)} * scale < c.out_q.scale_at(0);
+  });
 }
 
 Shape ShapeOf(const Case& c) {
@@ -80,6 +101,8 @@ Shape ShapeOf(const Case& c) {
       HasWindow(c.op) ? v.in_c : 0,
       HasWindow(c.op) ? v.out_w() : 0,
       c.op == Op::kConv2d ? v.kernel_h * v.kernel_w : 0,
+      HasWindow(c.op) ? v.kernel_h : 0,
+      HasWindow(c.op) ? v.stride_h : 0,
       {type(x.c_str(), c.x),
        type(w.c_str(), c.w),
        fmt::format("where the output is {}", Name(c.out_dtype)),
@@ -124,7 +147,16 @@ Shape ShapeOf(const Case& c) {
        whether("no weight is below 0", "a weight is below 0", AllWithin(c.w, 0, 255)),
        whether("no code of x is above 127", "a code of x is above 127",
                AllWithin(c.x, INT32_MIN, 127)),
-       whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, INT32_MAX))}};
+       whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, INT32_MAX)),
+       !HasMultiplier(c)
+           ? ""
+           : whether("the multiplier is below 1", "a multiplier is 1 or more", AllBelowOne(c)),
+       !pair ? ""
+             : whether("the scales of a and b are equal", "the scales of a and b differ",
+                       c.x_q.scale == c.w_q.scale),
+       !pair ? ""
+             : whether("a has the scale of the output", "a has another scale than the output",
+                       c.x_q.scale == c.out_q.scale)}};
 }
 
 // One further answer, beside what a hypothesis says of it.
@@ -174,20 +206,65 @@ struct Candidate {
   std::string text;
   double bits = 0;
   std::function<bool(const Shape&)> holds;
-  int64_t Shape::* size_of = nullptr;  // of a condition on a size
+  int64_t Shape::* size_of = nullptr;  // of a condition on one size
+  bool of_sizes = false;               // of two, one of them or both on a size
 };
+
+// Where no condition separates all answers, two that do together: each holds wherever the cause is
+// borne out, and neither is idle.
+void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
+  constexpr size_t kMostOfThem = 24;
+  const auto excluded = [&](const Candidate& where) {
+    std::vector<bool> out;
+    for (const Answered& each : tested.answers)
+      if (each.against) out.push_back(!where.holds(each.shape));
+    return out;
+  };
+  std::vector<std::pair<const Candidate*, std::vector<bool>>> necessary;
+  for (const Candidate& where : candidates) {
+    const bool holds = std::ranges::all_of(tested.answers, [&](const Answered& each) {
+      return !each.bears_out || where.holds(each.shape);
+    });
+    if (where.text.empty() || !holds) continue;
+    std::vector<bool> out = excluded(where);
+    if (std::ranges::all_of(out, std::identity())) return;  // one is enough
+    if (std::ranges::any_of(out, std::identity())) necessary.emplace_back(&where, std::move(out));
+  }
+  // First those that say most.
+  std::ranges::sort(necessary, {}, [](const auto& each) {
+    return std::tuple(-std::ranges::count(each.second, true), each.first->bits, each.first);
+  });
+  if (necessary.size() > kMostOfThem) necessary.resize(kMostOfThem);
+  std::vector<Candidate> pairs;
+  for (size_t i = 0; i < necessary.size(); ++i) {
+    for (size_t j = i + 1; j < necessary.size(); ++j) {
+      bool all = true;
+      for (size_t at = 0; at < necessary[i].second.size(); ++at)
+        all &= necessary[i].second[at] || necessary[j].second[at];
+      if (!all) continue;
+      const Candidate &a = *necessary[i].first, &b = *necessary[j].first;
+      pairs.push_back({a.text + " and " + b.text.substr(std::string_view("where ").size()),
+                       a.bits + b.bits,
+                       [a = a.holds, b = b.holds](const Shape& s) { return a(s) && b(s); }, nullptr,
+                       a.size_of != nullptr || b.size_of != nullptr});
+    }
+  }
+  candidates.insert(candidates.end(), std::make_move_iterator(pairs.begin()),
+                    std::make_move_iterator(pairs.end()));
+}
 
 // The conditions among which one is chosen. A size is bounded where no answer in between leaves the
 // bound open, so that the sentence says no more than was asked.
 std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
-  constexpr double kBitsOfMode = 5;  // one of 35, few of which differ among cases of an operation
+  constexpr double kBitsOfMode = 5;  // one of 38, few of which differ among cases of an operation
   for (size_t i = 0; i < base.modes.size(); ++i) {
+    if (base.modes[i].empty()) continue;
     candidates.push_back({base.modes[i], kBitsOfMode, [i, mode = base.modes[i]](const Shape& s) {
                             return s.modes[i] == mode;
                           }});
   }
-  for (const auto& [name, size_of] : kSizes) {
+  for (const auto& [name, size_of, in_lanes] : kSizes) {
     std::set<int64_t> in{base.*size_of}, out;
     for (const Answered& each : tested.answers) {
       if (each.bears_out) in.insert(each.shape.*size_of);
@@ -207,7 +284,13 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
                             bits_of_bound + kBitsOfUpper,
                             [=](const Shape& s) { return s.*size_of <= most; }, size_of});
     }
+    if (!in_lanes && in.size() == 1) {
+      candidates.push_back({fmt::format("where {} is {}", name, least),
+                            bits_of_bound + kBitsOfUpper,
+                            [=](const Shape& s) { return s.*size_of == least; }, size_of});
+    }
     for (const int64_t lanes : {2, 4, 8, 16, 32, 64}) {
+      if (!in_lanes) break;
       const int64_t rest = base.*size_of % lanes;
       candidates.push_back({fmt::format("where {} % {} is {}", name, lanes, rest), kBitsOfRest,
                             [=](const Shape& s) { return s.*size_of % lanes == rest; }, size_of});
@@ -226,6 +309,7 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
            [=](const Shape& s) { return s.*size_of > lanes && s.*size_of % lanes != 0; }, size_of});
     }
   }
+  AddPairs(tested, candidates);
   return candidates;
 }
 
@@ -523,6 +607,7 @@ class Examiner {
             (!chance && Log2Choose(in + out, out) < where.bits + kMargin))
           continue;
         weighed.where.text = where.text;
+        weighed.where.of_size = of_size || where.of_sizes;
         weighed.where.holds = [holds = where.holds](const Case& c) { return holds(ShapeOf(c)); };
       }
       weighed.unworded = where.text.empty() && tested.unworded;
@@ -580,6 +665,12 @@ class Examiner {
       const uint64_t seed = MixSeed(kSeed + 1, i);
       std::optional<Case> c = i % 4 == 3 ? Drawn(kMostTries + i) : Varied(base_, seed);
       if (c && i % 2 == 1) c = Reduced(*c, seed);
+      // Other types of the same bits are seldom drawn.
+      Tensor* const retyped = !c ? nullptr : i % 8 == 2 ? &c->w : i % 8 == 6 ? &c->x : nullptr;
+      if (retyped != nullptr && IsCode(retyped->dtype())) {
+        *retyped = OtherSign(*retyped);
+        if (!Validate(*c).empty()) continue;
+      }
       if (!c || Refused(*c)) continue;
       const Shape shape = ShapeOf(*c);
       const auto conditions = rivals | std::views::drop(1);  // behind the one that always holds

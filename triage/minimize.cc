@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Greedy descent in the order of Complexity: a candidate is taken if it is simpler, still fails the
 // same property, and fails by a cause that was named for the given case, or left open there.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -8,6 +10,9 @@
 #include <string>
 #include <utility>
 
+#include "core/rng.h"
+#include "properties/adapt.h"
+#include "properties/gen/gen.h"
 #include "triage/causes.h"
 #include "triage/complexity.h"
 #include "triage/passes.h"
@@ -24,12 +29,14 @@ class CountingSubject : public ForwardingSubject {
   CountingSubject(Subject& inner, const MinimizeOptions& options)
       : ForwardingSubject(inner),
         limit_(options.max_calls - Reserve(options.max_calls)),
-        stop_(options.stop) {}
+        stop_(options.stop),
+        told_(options.progress) {}
   // Raises the limit for the questions about the smallest case.
   void SpendReserve(int64_t max_calls) { limit_ = max_calls; }
   Outcome Run(const Case& c, const RunContext& context) override {
     if (spent()) return {RunStatus::kSkipped, "the call budget is spent", {}, {}};
     ++calls_;
+    if (told_) told_(calls_);
     return inner().Run(c, context);
   }
   // Each case is a call.
@@ -44,6 +51,7 @@ class CountingSubject : public ForwardingSubject {
 
   int64_t limit_;
   std::function<bool()> stop_;
+  std::function<void(int64_t)> told_;
   int64_t calls_ = 0;
 };
 
@@ -103,6 +111,25 @@ class Descent {
   int64_t calls() const { return counting_.calls(); }
   // Whether every pass has tried to get below the remaining sizes.
   bool ended() const { return tried_below_ == SizesOf(best_); }
+
+  // Sizes below which no candidate failed, nor any drawn case of these types. A size of one or two
+  // is not worth a word.
+  std::vector<std::string> Needs() {
+    constexpr int64_t kFew = 2;
+    struct Size {
+      const char* name;
+      int64_t Case::* of;
+    };
+    std::vector<std::string> needs;
+    if (HasWindow(best_.op) || RowOf(best_.op).qparams) return needs;
+    counting_.SpendReserve(options_.max_calls);
+    for (const Size size : {Size{"K", &Case::K}, Size{"N", &Case::N}, Size{"M", &Case::M}}) {
+      if (best_.*size.of > kFew && !FailsBelow(size.of))
+        needs.push_back(fmt::format("{} >= {}", size.name, best_.*size.of));
+    }
+    if (counting_.spent()) needs.clear();
+    return needs;
+  }
 
   // Does `candidate` fail the same property for the same reason? A subject that answers by chance
   // is asked several times.
@@ -224,6 +251,24 @@ class Descent {
     attribution_ = std::move(judged.attribution);
   }
 
+  // Whether a drawn case that is smaller in one size fails too: the passes do not try all.
+  bool FailsBelow(int64_t Case::* size) {
+    constexpr uint64_t kSeed = 20261129, kMostDrawn = 400;
+    constexpr int kMostJudged = 16;
+    int judged = 0;
+    for (uint64_t i = 0; i < kMostDrawn && judged < kMostJudged && !counting_.spent(); ++i) {
+      const std::optional<Case> drawn = AdaptTo(memo_, gen::Draw(best_.op, MixSeed(kSeed, i)));
+      if (!drawn) continue;
+      const Case& c = *drawn;
+      if (c.*size >= best_.*size || c.M * c.N == 0 || c.x.dtype() != best_.x.dtype() ||
+          c.w.dtype() != best_.w.dtype() || c.out_dtype != best_.out_dtype)
+        continue;
+      ++judged;
+      if (Judge(property_, c, memo_).failed()) return true;
+    }
+    return false;
+  }
+
   using Sizes = std::array<int64_t, 3>;
   static Sizes SizesOf(const Case& c) { return {c.M, c.N, c.K}; }
 
@@ -265,23 +310,15 @@ std::vector<std::string> Irrelevant(const Case& original, const Case& best) {
     return false;
   };
   if (nonzero(original.x_q) && !nonzero(best.x_q)) list.push_back("input zero point");
-  if (nonzero(original.w_q) && !nonzero(best.w_q)) list.push_back("weight zero point");
+  if (nonzero(original.w_q) && !nonzero(best.w_q))
+    list.push_back(HasTwoInputs(best.op) ? "zero point of the second operand"
+                                         : "weight zero point");
   if (nonzero(original.out_q) && !nonzero(best.out_q)) list.push_back("output zero point");
   if (original.M > best.M) list.push_back("other rows");
   if (original.N > best.N) list.push_back("other channels");
-  if (original.K > best.K) list.push_back("other terms of the sum");
+  if (original.K > best.K)
+    list.push_back(HasSums(best) ? "other terms of the sum" : "other values of the input");
   return list;
-}
-
-// Sizes below which no candidate failed. A size of one or two is not worth a word.
-std::vector<std::string> Needs(const Case& best) {
-  constexpr int64_t kFew = 2;
-  std::vector<std::string> needs;
-  if (HasWindow(best.op) || RowOf(best.op).qparams) return needs;
-  if (best.K > kFew) needs.push_back("K >= " + std::to_string(best.K));
-  if (best.N > kFew) needs.push_back("N >= " + std::to_string(best.N));
-  if (best.M > kFew) needs.push_back("M >= " + std::to_string(best.M));
-  return needs;
 }
 
 }  // namespace
@@ -330,7 +367,11 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
       result.attribution = begun;
   }
   result.irrelevant = Irrelevant(c, result.minimized);
-  if (ended) result.needs = Needs(result.minimized);
+  if (ended) {
+    const int64_t before = descent->calls();
+    result.needs = descent->Needs();
+    result.calls += descent->calls() - before;
+  }
 
   result.minimized.property = FullName(c.op, property);
   const Contract& contract = subject.contract(c.op);
@@ -362,7 +403,7 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
       told = std::move(own);
     } else {
       told = {};
-      told.diagnosis = "no known cause gives this and what was asked besides";
+      told.diagnosis = "no known cause gives every answer asked";
     }
   }
   result.minimized.note = result.attribution.diagnosis;

@@ -27,6 +27,7 @@ using Hypothesis = std::vector<const Cause*>;
 // bits.
 struct Condition {
   std::string text;  // "where K is 33 or more"; "" for everywhere
+  bool of_size = false;
   std::function<bool(const Case&)> holds = [](const Case&) { return true; };
 };
 
@@ -50,6 +51,8 @@ struct Attribution {
   // Further questions have shown of which tensor, or at which sizes: the smallest case alone would
   // say less.
   bool asked_on = false;
+  // Further answers that bear the causes out, where none is against them.
+  int64_t borne_out = 0;
   Hypothesis causes;
   Condition where;
   // The case that was looked at, with the answer: a claim may fail on one that it derives.
@@ -124,6 +127,8 @@ struct MinimizeOptions {
   int64_t max_calls = 2000;  // subject runs
   // Asked before each run: true ends the search with the smallest case so far. May be null.
   std::function<bool()> stop = nullptr;
+  // Told before each run of the subject how many there were. May be null.
+  std::function<void(int64_t calls)> progress = nullptr;
   // Never slip to a finding of another cause. An unknown cause binds nothing: the smallest case may
   // show its cause.
   bool keep_kind = true;
@@ -137,7 +142,8 @@ struct MinimizeResult {
   Attribution attribution;
   int64_t calls = 0;
   std::vector<std::string> irrelevant;  // what does not matter: "bias", "relu", "zero points"
-  // Sizes that the failure needs, of a search that came to its end: "K >= 257", "N >= 5".
+  // Sizes that the failure needs, of a search that came to its end; no smaller drawn case fails
+  // either: "K >= 257", "N >= 5".
   std::vector<std::string> needs;
   bool reproduced = true;  // false: the given case does not fail at all
 };

@@ -29,27 +29,32 @@ constexpr std::array kSizes{Size{"K", [](const Case& c) { return HasWindow(c.op)
                                    return HasWindow(c.op) ? c.window.in_w : 0;
                                  }}};
 
+// What is asked of a size n, with a number of lanes.
+struct Form {
+  const char* text;
+  bool (*holds)(int64_t n, int64_t lanes);
+};
+constexpr std::array kForms{
+    Form{"where {0} % {1} is not 0", [](int64_t n, int64_t lanes) { return n % lanes != 0; }},
+    Form{"where {0} is above {1} and {0} % {1} is not 0",
+         [](int64_t n, int64_t lanes) { return n > lanes && n % lanes != 0; }},
+    Form{"where {0} is a multiple of {1}",
+         [](int64_t n, int64_t lanes) { return n > 0 && n % lanes == 0; }},
+    Form{"where {0} is {1} or more", [](int64_t n, int64_t lanes) { return n >= lanes; }}};
+
 struct Condition {
-  std::string text;
+  const Form* form;
   const Size* size;
   int64_t lanes;
-  bool above;
-  bool Holds(const Case& c) const {
-    const int64_t value = size->of(c);
-    return value % lanes != 0 && (!above || value > lanes);
-  }
+  bool Holds(const Case& c) const { return form->holds(size->of(c), lanes); }
+  std::string text() const { return fmt::format(fmt::runtime(form->text), size->name, lanes); }
 };
 
 std::vector<Condition> ConditionsOf(const Case& c) {
   std::vector<Condition> all;
-  for (const Size& size : kSizes) {
-    for (const int64_t lanes : {2, 3, 4, 8, 16, 32, 64}) {
-      const std::string rest = fmt::format("{} % {} is not 0", size.name, lanes);
-      all.push_back({"where " + rest, &size, lanes, false});
-      all.push_back(
-          {fmt::format("where {} is above {} and {}", size.name, lanes, rest), &size, lanes, true});
-    }
-  }
+  for (const Size& size : kSizes)
+    for (const int64_t lanes : {2, 3, 4, 8, 16, 32, 64})
+      for (const Form& form : kForms) all.push_back({&form, &size, lanes});
   std::erase_if(all, [&](const Condition& each) { return !each.Holds(c); });
   return all;
 }
@@ -90,7 +95,7 @@ std::optional<WhereShown> FindWhereItShows(const Case& c, Subject& subject, cons
     std::erase_if(left, [&](const Condition& each) { return each.Holds(*next) != *is; });
   }
   if (left.size() != 1 || seen[0] < kLeast || seen[1] < kLeast) return std::nullopt;
-  return WhereShown{left.front().text,
+  return WhereShown{left.front().text(),
                     fmt::format("so in each of {} further cases that show it, and in none of {} "
                                 "that do not",
                                 seen[1], seen[0])};

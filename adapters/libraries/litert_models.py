@@ -23,10 +23,12 @@ class Runtime:
         from importlib import metadata
 
         import flatbuffers
+        import numpy
         from ai_edge_litert import interpreter
         from ai_edge_litert import schema_py_generated as schema
 
         self.flatbuffers, self.schema, self.interpreter = flatbuffers, schema, interpreter
+        self.numpy = numpy
         self.keeps = option != "xnnpack"
         self.resolver = getattr(interpreter.OpResolverType, RESOLVERS[option])
         self.name = "LiteRT " + metadata.version("ai-edge-litert") + KERNELS[option]
@@ -67,10 +69,9 @@ class Runtime:
         interpreter.invoke()
         return [self.value(interpreter, index) for index in wanted]
 
-    @staticmethod
-    def value(interpreter, index):
+    def value(self, interpreter, index):
         try:
-            return interpreter.get_tensor(index)
+            return self.numpy.asarray(interpreter.get_tensor(index))  # scalars are arrays too
         except ValueError:  # of a type that the caller cannot hold, or not there
             return None
 

@@ -183,6 +183,10 @@ ResultRecord ParseResult(std::string_view text, std::string_view name) {
   if (top.Has("campaign")) {
     const JsonNode campaign = top.At("campaign", "an object");
     campaign.RequireObject("an object");
+    ForEachEntry(campaign, "course", [&](const JsonNode& node) {
+      record.course.push_back({NumberAt(node, "seconds"), CountAt(node, "executions"),
+                               CountAt(node, "inputs"), CountAt(node, "faults")});
+    });
     ForEachEntry(campaign, "faults", [&](const JsonNode& node) {
       ++record.campaign_faults;
       if (const std::string why = TextAt(node, "known"); !why.empty())

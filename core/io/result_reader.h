@@ -81,6 +81,12 @@ struct RecordedChange {
   std::vector<std::string> appeared, gone;  // fingerprints
 };
 
+// What a campaign had after so long.
+struct RecordedMoment {
+  double seconds = 0;
+  int64_t executions = 0, inputs = 0, faults = 0;
+};
+
 // One of the runs that wrote into a folder, oldest first.
 struct RecordedRun {
   std::string date, commit;
@@ -106,6 +112,7 @@ struct ResultRecord {
   std::vector<RecordedRepair> repairs;
   std::optional<RecordedChange> since;
   int64_t campaign_faults = 0;
+  std::vector<RecordedMoment> course;               // of a campaign, in the order of time
   std::map<std::string, std::string> known_faults;  // of a campaign: fault -> why it is known
   std::vector<RecordedRun> history;                 // this run is the last one
   bool has_documented_cases = false;

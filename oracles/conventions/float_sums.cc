@@ -65,7 +65,7 @@ Terms TermsOf(const Case& c, Offsets offsets) {
   Terms terms;
   std::vector<int64_t> x(lists.x.size()), w(lists.w.size());
   const int64_t depth = lists.taps == 0 ? c.K : c.K / lists.taps;
-  const int64_t lowest = RangeOf(c.w.dtype()).min;
+  const auto [lowest, highest] = RangeOf(c.w.dtype());
   for (size_t i = 0; i < x.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
     const bool inside =
@@ -83,6 +83,8 @@ Terms TermsOf(const Case& c, Offsets offsets) {
       const int64_t zw = c.w_q.zero_point[entry];
       w[at] = offsets == Offsets::kFirst ? std::abs(lists.w[at] - zw)
                                          : lists.w[at] - lowest + std::abs(zw - lowest);
+      if (offsets == Offsets::kApartFromEither)
+        w[at] = std::max(w[at], highest - lists.w[at] + std::abs(zw - highest));
       most = std::max(most, w[at]);
     }
   }
@@ -190,7 +192,7 @@ class Channel {
     if (codes_) roundings += 2 + (DividesBias() ? 2 : 0);
     // A block's sum of x is converted, and so is its zero point; then there are two scales as
     // above, and one term more of each block.
-    if (offsets_ == Offsets::kApart) roundings += 2 + RowBlocks(c_);
+    if (offsets_ != Offsets::kFirst) roundings += 2 + RowBlocks(c_);
     return roundings;
   }
 
@@ -502,7 +504,7 @@ std::string WhyNoFloatSums(const Case& c, Offsets offsets) {
   if (c.out_dtype == DType::kS32) return "sum judges f32 outputs and codes; an s32 sum is exact";
   if (c.requant != Requant::kExact)
     return "sum judges no requantization mode, which says the bits itself";
-  if (offsets == Offsets::kApart && HasFloatX(c))
+  if (offsets != Offsets::kFirst && HasFloatX(c))
     return "sum+offsets judges codes of x; f32 x has no sum that is exact";
   return "";
 }

@@ -4,6 +4,7 @@
 #ifndef QUALM_ORACLES_CONVENTIONS_FLOAT_SUMS_H_
 #define QUALM_ORACLES_CONVENTIONS_FLOAT_SUMS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,11 @@ enum class SumGrade : uint8_t {
 
 // How zero points of weights are taken out: of each weight, exactly; or of the sums, in float32
 // too: then x * w and x * zw, with codes without a sign, are terms of their own.
-enum class Offsets : bool { kFirst, kApart };
+enum class Offsets : uint8_t {
+  kFirst,
+  kApart,
+  kApartFromEither,  // w0 is the lowest code of the weights' type or, if that is more, the highest
+};
 Offsets OffsetsOf(const Contract& contract);
 
 struct FloatSum {

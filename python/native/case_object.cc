@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/native/case_object.h"
 
+#include <array>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -46,6 +47,40 @@ std::vector<int64_t> ShapeOfList(const Case& c, size_t entries, bool of_x = fals
   if (c.w_block != 0 && count != c.N) return {c.N, RowBlocks(c)};
   return {count};
 }
+
+// A size under its key in case files; -1 where the operation lacks it. N is in BindCase.
+struct SizeOf {
+  const char* name;
+  int64_t (*of)(const Case& c);
+  const char* doc;
+};
+template <int64_t Window::* kMember>
+int64_t OfImage(const Case& c) {
+  return HasWindow(c.op) ? c.window.*kMember : -1;
+}
+template <int64_t Window::* kMember>
+int64_t OfKernel(const Case& c) {
+  return c.op == Op::kGlobalAvgPool ? -1 : OfImage<kMember>(c);
+}
+constexpr std::array kSizes{
+    SizeOf{"H", &OfImage<&Window::in_h>, "Rows of an input image."},
+    SizeOf{"W", &OfImage<&Window::in_w>, "Columns of an input image."},
+    SizeOf{"R", &OfKernel<&Window::kernel_h>, "Rows of the window."},
+    SizeOf{"S", &OfKernel<&Window::kernel_w>, "Columns of the window."},
+    SizeOf{"IC", [](const Case& c) { return IsConv(c.op) ? c.window.in_c : -1; },
+           "Input channels of a convolution."},
+    SizeOf{"OC", [](const Case& c) { return IsConv(c.op) ? c.N : -1; },
+           "Output channels of a convolution."},
+    SizeOf{"C", [](const Case& c) { return IsPool(c.op) ? c.window.in_c : -1; },
+           "Channels of a pool."},
+    SizeOf{"NA", [](const Case& c) { return c.op == Op::kConcat ? c.x.shape()[1] : -1; },
+           "Columns of a."},
+    SizeOf{"NB", [](const Case& c) { return c.op == Op::kConcat ? c.w.shape()[1] : -1; },
+           "Columns of b."},
+    SizeOf{"batches",
+           [](const Case& c) { return c.op == Op::kChooseQParams ? c.x.shape()[0] : -1; },
+           "Of choose_qparams: M rows of N values each."},
+};
 
 // The value of a parameter (FieldsOf in core/case.h).
 struct ValueOf {
@@ -195,7 +230,19 @@ void BindCase(py::module_& module) {
   };
   get("op", [](const Object& o) { return std::string(Name(o.problem().op)); }, "\"conv2d\"");
   get("M", [](const Object& o) { return o.problem().M; }, "Rows of the output.");
-  get("N", [](const Object& o) { return o.problem().N; }, "Channels of the output.");
+  get(
+      "N", [](const Object& o) { return o.problem().N; },
+      "Channels of the output, of images too, where N of a case file numbers the images.");
+  for (const SizeOf& size : kSizes) {
+    get(
+        size.name,
+        [size](const Object& o) {
+          const int64_t value = size.of(o.problem());
+          if (value < 0) Lacks(o.problem(), size.name);
+          return value;
+        },
+        size.doc);
+  }
   get("K", [](const Object& o) { return o.problem().K; }, "Terms of one sum, else 0.");
   get(
       "shape", [](const Object& o) { return py::tuple(py::cast(o.problem().output_shape())); },
@@ -232,8 +279,22 @@ void BindCase(py::module_& module) {
       "out_type", [](const Object& o) { return std::string(Name(o.problem().out_dtype)); },
       "The element type of the output.");
   get(
+      "x_dtype", [](const Object& o) { return NumpyType(o.problem().x.dtype()); },
+      "The NumPy type of x.");
+  get(
+      "w_dtype",
+      [](const Object& o) {
+        if (!HasW(o.problem().op)) Lacks(o.problem(), "w");
+        return NumpyType(o.problem().w.dtype());
+      },
+      "The NumPy type of w.");
+  get(
       "out_dtype", [](const Object& o) { return NumpyType(o.problem().out_dtype); },
       "The NumPy type of the output.");
+  get(
+      "gran",
+      [](const Object& o) { return std::string(o.problem().per_channel ? "channel" : "tensor"); },
+      "As in case files: \"channel\" where per_channel, else \"tensor\".");
   get(
       "per_channel", [](const Object& o) { return o.problem().per_channel; },
       "Whether parameters are arrays with an entry per channel.");

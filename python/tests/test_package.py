@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases, exact results, explanations, and what a function may answer."""
 import importlib.metadata
+import json
 import math
 import re
 from pathlib import Path
@@ -42,6 +43,25 @@ def test_a_case_is_the_same_from_its_text_and_from_its_arrays(op):
         case = qualm.draw(op, seed)
         assert qualm.Case.parse(case.json()) == case
     assert case != qualm.draw(op, 99)
+
+
+@pytest.mark.parametrize("op", qualm.ops())
+def test_a_case_has_the_keys_of_its_file_as_attributes(op):
+    images = op in ("conv2d", "depthwise", "max_pool", "avg_pool", "global_avg_pool")
+    for seed in range(30):
+        case = qualm.draw(op, seed)
+        keys = json.loads(case.json())
+        for key in keys.keys() - {"qualm_case"}:
+            value = getattr(case, key)
+            if key in ("M", "K", "H", "W", "R", "S", "IC", "OC", "C", "NA", "NB", "batches", "gran"):
+                assert value == keys[key], key
+            elif key == "N":
+                assert value == (case.shape[-1] if images else keys[key])
+            elif key.endswith("_dtype"):
+                assert value == {"x_dtype": lambda: case.x.dtype, "w_dtype": lambda: case.w.dtype,
+                                 "out_dtype": lambda: qualm.exact(case).y.dtype}[key]()
+    with pytest.raises(AttributeError, match=f"{op} has no "):
+        case.NA if images else case.R  # pylint: disable=pointless-statement
 
 
 def test_a_case_of_arrays_in_any_order(tmp_path):

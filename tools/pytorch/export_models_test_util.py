@@ -153,6 +153,11 @@ def main(eager_folder, fx_folder, channels_folder, others_folder, exported_folde
     model = convert_fx(model)
     with record(model, fx_folder) as fx:
         model(x)
+    unlike = Fx().eval()  # other weights, as before a BatchNorm is folded in
+    with record(model, fx_folder + "-unlike", reference=unlike) as compared:
+        model(x)
+        unlike(x)
+    print("unlike: %s" % sorted({layer for layer, what, _ in compared.left_out if what == "reference"}))
     x = torch.randn(2, 3, 5, 5)
     model = Channels().eval()
     model.qconfig = get_default_qconfig("fbgemm")

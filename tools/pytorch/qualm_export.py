@@ -188,6 +188,29 @@ def _linear(writer, limit, args, y, relu):
     return _codes(kept_y[:M, :N])
 
 
+def _linear_dynamic(writer, limit, args, y, relu):
+    """float32 x, of which the operator chooses scale and zero point: all of x."""
+    x, packed, reduce_range = args[:3]
+    w, bias = packed.unpack()
+    rows, kept = _matrix(x), _matrix(y)
+    (M, K), N = rows.shape, w.shape[0]
+    limit = min(limit, MAX_PRODUCTS // max(1, K))
+    N = _first_rows(writer, N, limit // max(1, M), "channels")
+    if N == 0 < w.shape[0]:
+        raise _Cannot("more rows than a file takes, all of which decide about the scale")
+    # QNNPACK takes no notice of it, as it warns.
+    reduce_range = bool(reduce_range) and torch.backends.quantized.engine != "qnnpack"
+    writer.put(op="dynamic_linear", M=M, N=N, K=K, w_dtype=_dtype(w), qparams_rule="aten",
+               reduce_range=reduce_range, relu=relu, x=_reals(rows), w=_weights(w, N))
+    writer.qparams("w", w, 0)
+    for key in ("w_scale", "w_zp"):
+        if isinstance(writer.case[key], list):
+            writer.case[key] = writer.case[key][:N]
+    if bias is not None:
+        writer.put(bias=_reals(bias[:N]))
+    return _reals(kept[:, :N])
+
+
 def _images(tensor):
     """NHWC"""
     if tensor.dim() not in (3, 4):
@@ -232,6 +255,7 @@ def _operands(writer, limit, args, y, op, relu):
     a, b = args[:2]
     if not isinstance(b, torch.Tensor) or not b.is_quantized:
         raise _Cannot("a second operand that is no quantized tensor")
+    a, b = a.expand(y.shape), b.expand(y.shape)
     flat_a, flat_b, flat_y = _in_memory_order(writer, limit, a, b, y)
     writer.put(op=op, x_dtype=_dtype(a), out_dtype=_dtype(y), relu=relu, a=_codes(flat_a),
                b=_codes(flat_b))
@@ -507,14 +531,11 @@ class _Decomposed:
 def _torchao_linear(writer, limit, layer, x, y):
     """nn.Linear whose weight is torchao's Int8Tensor."""
     w, how = layer.weight, layer.weight.act_quant_kwargs
-    if how is None:
-        raise _Cannot("only its weights are int8: their codes are multiplied and added in floating "
-                      "point, in an order that PyTorch leaves open")
-    rows = type(how.granularity).__name__
+    rows = type(how.granularity).__name__ if how is not None else "PerRow"
     if w.act_quant_scale is not None or getattr(w, "act_pre_scale", None) is not None:
         raise _Cannot("activations that were scaled before")
-    if how.mapping_type.name != "SYMMETRIC" or how.reduce_range or rows not in ("PerRow",
-                                                                                "PerTensor"):
+    if how is not None and (how.mapping_type.name != "SYMMETRIC" or how.reduce_range
+                            or rows not in ("PerRow", "PerTensor")):
         raise _Cannot("activations other than symmetric ones of 8 bits")
     if x.dtype != torch.float or y.dtype != torch.float:
         raise _Cannot("activations of %s" % x.dtype)
@@ -528,8 +549,12 @@ def _torchao_linear(writer, limit, layer, x, y):
     M = _first_rows(writer, x.shape[0], limit // max(1, N)) if cut is not None else x.shape[0]
     scales = w.scale.reshape(-1).tolist()
     per_channel = len(scales) > 1
-    writer.put(op="dynamic_linear", M=M, N=N, K=K, w_dtype="s8", qparams_rule="observer",
-               symmetric=True, dtype="s8", x_gran="row" if rows == "PerRow" else "tensor",
+    if how is None:  # x is multiplied as it is, in an order that PyTorch leaves open
+        writer.put(op="linear", x_dtype="f32", out_dtype="f32", contract="sum")
+    else:
+        writer.put(op="dynamic_linear", qparams_rule="observer", symmetric=True, dtype="s8",
+                   x_gran="row" if rows == "PerRow" else "tensor")
+    writer.put(M=M, N=N, K=K, w_dtype="s8",
                gran="channel" if per_channel else "tensor",
                w_scale=[writer.scale(s) for s in scales[:N]] if per_channel
                else writer.scale(scales[0]),
@@ -551,6 +576,8 @@ _OPERATORS = {
     "aten::dequantize": _dequantize,
     "quantized::linear": lambda *a: _linear(*a, relu=False),
     "quantized::linear_relu": lambda *a: _linear(*a, relu=True),
+    "quantized::linear_dynamic": lambda *a: _linear_dynamic(*a, relu=False),
+    "quantized::linear_relu_dynamic": lambda *a: _linear_dynamic(*a, relu=True),
     "quantized::conv2d": lambda *a: _conv2d(*a, relu=False),
     "quantized::conv2d_relu": lambda *a: _conv2d(*a, relu=True),
     "quantized::add": lambda *a: _operands(*a, op="add", relu=False),
@@ -604,6 +631,7 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
         self._model = model
         self._reference = reference
         self._floats = {}  # layer -> outputs of the reference
+        self._modules = {}  # of the reference
         self._written = {}  # layer -> (file, case, full shape) of what it wrote
         self._layers = []
         self._hooks = []
@@ -636,7 +664,8 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
                         self._floats.setdefault(name, []).append(output.detach())
                 return hook
 
-            for name, module in self._reference.named_modules():
+            self._modules = dict(self._reference.named_modules())
+            for name, module in self._modules.items():
                 if name:
                     self._hooks.append(module.register_forward_hook(keep(name)))
         self._decomposed = _Decomposed(self, names)
@@ -657,9 +686,13 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
             outputs = self._floats.get(layer, [])
             if len(written) != 1 or len(outputs) != 1:
                 continue  # which output belongs to which file nobody can tell
-            path, shape, count, relu, images = written[0]
+            path, shape, count, relu, images, weights = written[0]
             values = outputs[0].to(torch.float32)
             if list(values.shape) != shape:
+                continue
+            if not _has_weights(self._modules.get(layer), weights):
+                self.leave_out("reference", "its weights are others, as where a BatchNorm was folded "
+                               "in: expected the model that was prepared, before convert()", layer)
                 continue
             rows = (values.permute(0, 2, 3, 1) if images else values).reshape(-1)[:count]
             if relu:
@@ -678,7 +711,7 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
         if not is_quantized and isinstance(y, torch.Tensor) and self._decomposed.see(
                 name, func, _positional(func, args, kwargs or {}), y):
             return y
-        if name in _OPERATORS and is_quantized:
+        if name in _OPERATORS and (is_quantized or name.endswith("_dynamic")):
             positional = _positional(func, args, kwargs or {})
             self.write(name, lambda writer: _OPERATORS[name](writer, self.limit, positional, y), y)
         elif (is_quantized or "quantized" in name) and not _only_moves(func):
@@ -722,7 +755,25 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
         cut = any(note.endswith((" channels", " groups")) for note in writer.notes)
         if y.is_quantized and not cut and (images or y.dim() <= 3):
             self._written.setdefault(layer, []).append(
-                (path, list(y.shape), len(observed), bool(writer.case.get("relu")), images))
+                (path, list(y.shape), len(observed), bool(writer.case.get("relu")), images,
+                 {key: writer.case[key] for key in ("w", "w_scale", "w_zp") if key in writer.case}))
+
+
+def _has_weights(module, case):
+    """Whether the codes are the module's weights, but for a step in a few of them."""
+    weight = getattr(module, "weight", None)
+    if not case or not isinstance(weight, torch.Tensor) or weight.is_quantized:
+        return True
+    real = weight.detach().to(torch.double)
+    real = (real.permute(0, 2, 3, 1) if real.dim() == 4 else real).reshape(-1)[:len(case["w"])]
+    codes = torch.tensor(case["w"], dtype=torch.double)
+    if len(real) != len(codes) or not len(codes):
+        return True
+    scales, zeros = ([v] if not isinstance(v, list) else v for v in (case["w_scale"], case["w_zp"]))
+    scales = torch.tensor([float.fromhex(s) for s in scales], dtype=torch.double).reshape(-1, 1)
+    zeros = torch.tensor(zeros, dtype=torch.double).reshape(-1, 1)
+    steps = real.reshape(len(scales), -1) / scales - (codes.reshape(len(scales), -1) - zeros)
+    return bool((steps.abs() > 1).double().mean() < 0.05)
 
 
 def _npy(values):

@@ -115,7 +115,8 @@ inline constexpr DTypeList kCodes{{DType::kU8, DType::kS8}, 2};
 inline constexpr DTypeList kWideCodes{{DType::kU8, DType::kS8, DType::kS16, DType::kU16}, 4};
 inline constexpr DTypeList kWeightCodes{
     {DType::kS8, DType::kU8, DType::kS4, DType::kU4, DType::kS2, DType::kU2}, 6};
-inline constexpr DTypeList kCodesOrFloat{{DType::kU8, DType::kS8, DType::kF32}, 3};
+inline constexpr DTypeList kCodesOrFloat{
+    {DType::kU8, DType::kS8, DType::kF32, DType::kS16, DType::kU16}, 5};
 inline constexpr DTypeList kReals{{DType::kF32}, 1};
 inline constexpr DTypeList kSums{{DType::kS32}, 1};
 inline constexpr DTypeList kFloats{
@@ -123,7 +124,8 @@ inline constexpr DTypeList kFloats{
      DType::kF8E5M2FNUZ, DType::kF8E4M3, DType::kF8E3M4, DType::kF8E4M3B11FNUZ, DType::kF6E2M3FN,
      DType::kF6E3M2FN, DType::kF4E2M1FN, DType::kF8E8M0FNU, DType::kUE4M3},
     15};
-inline constexpr DTypeList kAnyOutput{{DType::kU8, DType::kS8, DType::kS32, DType::kF32}, 4};
+inline constexpr DTypeList kAnyOutput{
+    {DType::kU8, DType::kS8, DType::kS32, DType::kF32, DType::kS16, DType::kU16}, 6};
 
 struct OpRow {
   Op op;
@@ -164,6 +166,7 @@ namespace internal {
 constexpr OpRow SumOfProducts(OpRow row) {
   row.second = Second::kWeights;
   row.response = Response::kNone;
+  row.x_types = kWideCodes;
   row.out_types = kAnyOutput;
   row.per_channel = PerChannel::kW;
   row.bias = row.bias_i32 = row.requant = true;

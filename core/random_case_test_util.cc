@@ -271,8 +271,8 @@ void RandomCase::DrawPool(Case* c) {
 void RandomCase::DrawTypes(Case* c) {
   const OpRow& row = RowOf(c->op);
   const auto pick = [&](const DTypeList& types) {
-    const bool bytes = !wide_codes_ && types.contains(DType::kS16);  // which come behind
-    return types.list.at(rng_.Below(bytes ? kCodes.count : types.count));
+    const bool bytes = !wide_codes_ && types.contains(DType::kS16);  // s16 and u16 are the last
+    return types.list.at(rng_.Below(types.count - (bytes ? 2 : 0)));
   };
   const DType x = pick(row.x_types);
   c->x = Tensor(x, ShapeOfX(*c));

@@ -49,6 +49,9 @@ bool NeedsTheSizesOfALayer(const std::string& name) {
   return names.contains(name);
 }
 
+// Bytes say no activations of 16 bits. Drawn cases find these faults too (triage/triage_test.cc).
+bool NeedsWideCodes(const std::string& name) { return name.starts_with("faulty:wide-"); }
+
 class Canaries : public testing::TestWithParam<Op> {};
 
 TEST_P(Canaries, AreFoundForEverySeed) {
@@ -56,7 +59,7 @@ TEST_P(Canaries, AreFoundForEverySeed) {
   const SubjectRegistry& registry = SubjectRegistry::Get();
   int canaries = 0;
   for (const std::string& name : registry.Expand("faulty:*")) {
-    if (NeedsTheSizesOfALayer(name)) continue;
+    if (NeedsTheSizesOfALayer(name) || NeedsWideCodes(name)) continue;
     const auto subject = registry.Make(name);
     if (!subject->CannotRun(DecodeCase(GetParam(), {})).empty()) continue;
     ++canaries;

@@ -50,7 +50,7 @@ TEST_P(CaseCodec, CasesWithinTheLimitsComeBack) {
   for (int i = 0; i < 5000; ++i) {
     const Case c = draw.DrawWhole(GetParam());
     if (!IsSmall(c)) continue;
-    if (IsWideCode(c.x.dtype())) {  // bytes have none
+    if (IsWideCode(c.x.dtype()) || (HasSums(c) && HasWideCodes(c))) {  // bytes have none
       EXPECT_FALSE(EncodeCase(c).has_value());
       continue;
     }
@@ -234,6 +234,7 @@ void ComeBack(const std::function<Case()>& draw) {
   int within = 0;
   for (int i = 0; i < 1000; ++i) {
     const Case c = draw();
+    if (HasWideCodes(c) && HasSums(c)) continue;  // bytes have none
     if (!IsSmall(c)) continue;
     ++within;
     Case fitted = c;

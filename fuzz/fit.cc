@@ -93,7 +93,7 @@ void FitTypes(Case* c) {
   const auto fitted = [](const DTypeList& types, DType dtype) {
     return types.contains(dtype) ? dtype : types.front();
   };
-  // Bytes say of x no codes of 16 bits.
+  // Bytes say of x, and of sums, no codes of 16 bits.
   const DType x = HasFloatX(*c)              ? DType::kF32
                   : IsWideCode(c->x.dtype()) ? row.x_types.front()
                                              : fitted(row.x_types, c->x.dtype());
@@ -106,6 +106,7 @@ void FitTypes(Case* c) {
     case Second::kInput: c->w = Reshaped(c->w, x, ShapeOfW(*c)); break;
   }
   c->out_dtype = KeepsType(c->op) ? x : fitted(row.out_types, c->out_dtype);
+  if (HasSums(c->op) && IsWideCode(c->out_dtype)) c->out_dtype = row.out_types.front();
   if (HasFloatX(*c)) c->out_dtype = DType::kF32;
 }
 

@@ -105,7 +105,8 @@ class Builder {
   const Tensor& Codes(const std::string& name) const {
     const Value& value = Get(name);
     Require(value.holds_tensor() && IsCodeHere(value.tensor.dtype()),
-            name + " is of " + graph::TypeName(value.type) + ", expected int8 or uint8");
+            name + " is of " + graph::TypeName(value.type) + ", expected " +
+                (TakesWideCodes(layer_.kind) ? "int8, uint8, int16 or uint16" : "int8 or uint8"));
     return value.tensor;
   }
   const Tensor& Reals(const std::string& name) const {
@@ -221,10 +222,24 @@ class Builder {
             "it has more products than a case may have");
   }
 
-  // int32 in units of the product of the scales, or float.
+  // Integers of 64 bits as a case has them.
+  Value InInt32(const Value& value) const {
+    Tensor codes(DType::kS32, value.shape);
+    for (int64_t i = 0; i < codes.size(); ++i) {
+      const int64_t code = value.integers[static_cast<size_t>(i)];
+      Require(code >= INT32_MIN && code <= INT32_MAX,
+              layer_.bias.codes + " has " + std::to_string(code) + ", expected numbers of int32");
+      codes.SetInt(i, static_cast<int32_t>(code));
+    }
+    return Value::Of(std::move(codes));
+  }
+
+  // int32, or int64 that int32 holds, in units of the product of the scales, or float.
   void SetBias(Case* c) const {
     if (!layer_.bias.is_there()) return;
-    const Value& value = Get(layer_.bias.codes);
+    const Value& given = Get(layer_.bias.codes);
+    const Value value =
+        given.type == graph::kInt64 && IsWideCode(c->x.dtype()) ? InInt32(given) : given;
     const int64_t n = c->N;
     Require(value.holds_tensor() && (value.size() == n || value.size() == 1) &&
                 (value.shape.empty() || value.shape.back() == value.size()),

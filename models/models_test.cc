@@ -985,6 +985,41 @@ TEST(Models, CodesOfSixteenBits) {
   }
 }
 
+// A MatMul of such codes between DequantizeLinear and QuantizeLinear is one layer, exact.
+TEST(Models, ProductsOfCodesOfSixteenBits) {
+  for (const auto& [type, dtype, zero] : {std::tuple{graph::kInt16, DType::kS16, 0},
+                                          std::tuple{graph::kUint16, DType::kU16, 40000}}) {
+    Tensor x(dtype, {1, 700}), w(DType::kS8, {700, 2});
+    for (int64_t k = 0; k < 700; ++k) {
+      x.SetInt(k, k % 7 == 0 ? zero + 3 : RangeOf(dtype).max);
+      w.SetInt(2 * k, 127), w.SetInt(2 * k + 1, k % 7 == 0 ? 1 : 0);
+    }
+    const auto at = static_cast<uint16_t>(zero);
+    const std::string zero_point(reinterpret_cast<const char*>(&at), 2);
+    const ModelRun run =
+        RunOn(ModelWriter()
+                  .Constant("s", Tensor::Of<float>({}, std::vector<float>{1}))
+                  .Constant("sy", Tensor::Of<float>({}, std::vector<float>{131072}))
+                  .Packed("z", type, {}, zero_point)
+                  .Constant("zw", Tensor(DType::kS8, {}))
+                  .Input("x", type, {1, 700})
+                  .Constant("w", w)
+                  .Node("DequantizeLinear", {"x", "s", "z"}, {"dx"})
+                  .Node("DequantizeLinear", {"w", "s", "zw"}, {"dw"})
+                  .Node("MatMul", {"dx", "dw"}, {"m"})
+                  .Node("QuantizeLinear", {"m", "sy", "z"}, {"y"})
+                  .Output("y")
+                  .Text(),
+              {{"x", Value::Of(x)}});
+    ASSERT_EQ(run.rows.size(), 1u);
+    EXPECT_EQ(run.rows[0].op, Op::kLinear) << run.rows[0].not_run << run.rows[0].no_layer;
+    // 600 of the 700 codes are the largest, and 100 are 3 from the zero point.
+    const double sum = 127.0 * (600.0 * (RangeOf(dtype).max - zero) + 300);
+    EXPECT_EQ(TensorOf(run, "y").IntAt(0), zero + std::nearbyint(sum / 131072));
+    EXPECT_EQ(TensorOf(run, "y").IntAt(1), zero);
+  }
+}
+
 TEST(Models, DamagedModelsAreRunOrRefused) {
   const ConvModel conv;
   const std::vector<std::string> models{conv.Fused(), conv.Qdq(true), EndsInSoftmax(),

@@ -88,7 +88,15 @@ inline constexpr int64_t kRoundsToCodes = 4;
 
 // Of codes of 16 bits nothing else is a case.
 constexpr bool TakesWideCodes(Kind kind) {
-  return kind == Kind::kQuantize || kind == Kind::kDequantize;
+  switch (kind) {
+    case Kind::kQuantize:
+    case Kind::kDequantize:
+    case Kind::kMatMul:
+    case Kind::kGemm:
+    case Kind::kFullyConnected:
+    case Kind::kConv: return true;
+    default: return false;
+  }
 }
 
 struct Layer {

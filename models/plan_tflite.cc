@@ -118,7 +118,9 @@ class Reader {
     const bool wide = type == graph::kInt16 && TakesWideCodes(layer_.kind);
     if (codes ? !IsCodeType(type) && !wide : type != graph::kFloat) {
       Refuse(operand.codes + " is of " + graph::TypeName(type) + ", expected " +
-             (codes ? "int8 or uint8" : "float"));
+             (!codes                        ? "float"
+              : TakesWideCodes(layer_.kind) ? "int8, uint8 or int16"
+                                            : "int8 or uint8"));
     }
     if (graph_.Find(operand.codes)->sparse) Refuse(operand.codes + " is sparse");
     if (codes && operand.scale.empty()) Refuse(operand.codes + " has no scale");
@@ -138,8 +140,10 @@ class Reader {
     layer_.clip = ClipOf(node_, &layer_.refused);
     if (const std::string bias = node_.Input(2); !bias.empty() && HasBias()) {
       layer_.bias = OperandOf(bias);
-      if (TypeOf(bias) != graph::kInt32)
-        Refuse(bias + " is of " + graph::TypeName(TypeOf(bias)) + ", expected int32");
+      const bool wide = TypeOf(layer_.operands[0].codes) == graph::kInt16;
+      if (TypeOf(bias) != graph::kInt32 && !(wide && TypeOf(bias) == graph::kInt64))
+        Refuse(bias + " is of " + graph::TypeName(TypeOf(bias)) + ", expected int32" +
+               (wide ? " or int64" : ""));
     }
     switch (layer_.kind) {
       case Kind::kConv:

@@ -469,6 +469,38 @@ TEST(Tflite, WeightsOfFourBits) {
   EXPECT_EQ(TensorOf(run, "y"), TensorOf(eight, "y"));
 }
 
+// 16x8: sums leave int32, and a bias of int64 is one of int32, or no case.
+TEST(Tflite, SixteenByEight) {
+  const Tensor codes = RandomCodes(DType::kS16, {2, 600}, 1);
+  Tensor w = RandomCodes(DType::kS8, {3, 600}, 2);
+  for (int64_t k = 0; k < 600; ++k) w.SetInt(k, codes.IntAt(k) < 0 ? -128 : 127);
+  for (const int64_t bias : {int64_t{INT32_MAX}, int64_t{INT32_MAX} + 1}) {
+    const std::vector<int64_t> biases{bias, -1, 7};
+    TfliteWriter model;
+    const int32_t x = model.Tensor("x", test::kLiteInt16, {2, 600}, {{0.5f}, {0}});
+    const int32_t weights = model.Constant("w", w, {{0.25f, 0.5f, 1}, {0, 0, 0}});
+    const int32_t b = model.Tensor("b", test::kLiteInt64, {3}, {}, test::Raw(biases));
+    const int32_t y = model.Tensor("y", test::kLiteInt16, {2, 3}, {{32768}, {0}});
+    const std::string text = model.Op(9, {x, weights, b}, {y}).Inputs({x}).Outputs({y}).Text();
+    const ModelRun run = RunOn(text, {{"x", Value::Of(codes)}});
+    if (bias > INT32_MAX) {
+      EXPECT_EQ(LayersOf(run), "FULLY_CONNECTED: b has 2147483648, expected numbers of int32");
+      continue;
+    }
+    EXPECT_EQ(LayersOf(run), "FULLY_CONNECTED: linear");
+    const Tensor given = TensorOf(run, "y");
+    for (int64_t i = 0; i < given.size(); ++i) {
+      const int64_t n = i % 3;
+      int64_t sum = biases[static_cast<size_t>(n)];
+      for (int64_t k = 0; k < 600; ++k)
+        sum += int64_t{codes.IntAt(i / 3 * 600 + k)} * w.IntAt(n * 600 + k);
+      const double code = std::nearbyint(static_cast<double>(sum << n) / 8 / 32768);
+      EXPECT_EQ(given.IntAt(i), std::clamp(code, -32768.0, 32767.0)) << i;
+    }
+    EXPECT_GT(given.IntAt(0), 10000) << "2^31 bias, and more from products";
+  }
+}
+
 TEST(Tflite, WhatNoCaseSaysTheRuntimeRuns) {
   TfliteWriter model;
   const int32_t x = model.Tensor("x", test::kLiteFloat, {1, 2});
@@ -488,12 +520,12 @@ TEST(Tflite, WhatNoCaseSaysTheRuntimeRuns) {
   FakeRuntime runtime;
   EXPECT_EQ(LayersOf(RunOn(text, inputs, &runtime)),
             "QUANTIZE: quantize, ADD: q is of int16, expected int8 or uint8, "
-            "FULLY_CONNECTED: x is of float, expected int8 or uint8, "
+            "FULLY_CONNECTED: x is of float, expected int8, uint8 or int16, "
             "QUANTIZE: packed is of int4, expected int8 or uint8, ADD: ");
   EXPECT_EQ(runtime.asked, "ADD q; FULLY_CONNECTED x; QUANTIZE z; ADD hybrid; ");
   EXPECT_EQ(LayersOf(RunOn(text, inputs)),
             "QUANTIZE: quantize, ADD: q is of int16, expected int8 or uint8, "
-            "FULLY_CONNECTED: x is of float, expected int8 or uint8, "
+            "FULLY_CONNECTED: x is of float, expected int8, uint8 or int16, "
             "QUANTIZE: packed is of int4, expected int8 or uint8");
 }
 

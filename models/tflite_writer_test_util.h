@@ -126,6 +126,7 @@ class FlatWriter {
 enum LiteType : int8_t {
   kLiteFloat = 0,
   kLiteInt32 = 2,
+  kLiteInt64 = 4,
   kLiteUint8 = 3,
   kLiteInt16 = 7,
   kLiteInt4 = 17,

@@ -2,6 +2,7 @@
 #include "properties/adapt.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <functional>
@@ -166,6 +167,9 @@ std::vector<Change> ChangesOfAll() {
         OtherCodes(c.x, c.x_q);
         OutputAs(c, OtherSign(c.out_dtype));
       },
+      [](Case& c) {
+        if (IsWideCode(c.x.dtype())) OutputAs(c, c.x.dtype());
+      },
       [](Case& c) { OutputAs(c, DType::kU8); },
       [](Case& c) { OutputAs(c, DType::kS8); },
       [](Case& c) { OutputAs(c, DType::kS32); },
@@ -254,6 +258,15 @@ Case LeastLinear(DType x) {
   return c;
 }
 
+// Whether the subject refuses codes of 16 bits in the place of those of x, or does not say.
+bool RefusesWideX(const Subject& subject, const Case& drawn) {
+  return std::ranges::all_of(std::array{DType::kS16, DType::kU16}, [&](DType wide) {
+    Case asked = ProblemOf(drawn);
+    asked.x = Tensor(wide, drawn.x.shape());
+    return SaysOneOf(WhyNot(subject, asked), {kOfWideCodes, "x of type"});
+  });
+}
+
 // Whether the subject refuses every linear of f32 x, or with x in blocks: then none is drawn, which
 // would take longer.
 bool RefusesFloatX(const Subject& subject) {
@@ -285,6 +298,13 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
     return TakenWith(subject, gen::XInBlocks(drawn, seed, as_stored), {kInBlocks, kXInBlocks},
                      [](const Case& c) { return c.x_block != 0; });
   };
+  // Draw has none of these.
+  const bool may_be_wide = HasSums(drawn) && drawn.w_block == 0 && !HasWideCodes(drawn);
+  if (may_be_wide && seed % 8 == 0 && !RefusesWideX(subject, drawn)) {
+    std::optional<Case> wide =
+        TakenWith(subject, gen::WithWideCodes(drawn.op, seed / 8), {}, HasWideCodes);
+    if (wide) return wide;
+  }
   if (std::optional<Case> floats = with_floats(seed)) return floats;
   if (std::optional<Case> both = with_x_blocks(false)) return both;
   std::optional<Case> taken = TakenWith(subject, gen::InBlocks(drawn, seed), {kInBlocks},
@@ -294,7 +314,7 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
   if (!taken) taken = with_x_blocks(/*as_stored=*/true);
   for (uint64_t turn = 1; !taken && may_be_floats && turn < 8; ++turn)
     taken = with_floats(seed + turn);
-  if (const auto wide = taken ? std::nullopt : gen::WithWideCodes(drawn.op, seed))
+  if (const auto wide = taken ? std::nullopt : gen::WithWideCodes(drawn.op, seed + 1))
     taken = AdaptTo(subject, *wide);
   return taken;
 }

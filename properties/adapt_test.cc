@@ -46,6 +46,7 @@ TEST(TakenBy, DrawsBlocksForThoseWhoTakeThem) {
   TestSubject all, s8, none;
   all.takes_blocks = s8.takes_blocks = true;
   s8.cannot_run = [](const Case& c) { return c.x.dtype() == DType::kU8 ? "x" : ""; };
+  none.cannot_run = [](const Case& c) { return HasWideCodes(c) ? kOfWideCodes.data() : ""; };
   int of_all = 0, of_s8 = 0;
   for (const Op op : {Op::kLinear, Op::kDynamicLinear, Op::kConv2d}) {
     for (uint64_t seed = 0; seed < 300; ++seed) {
@@ -115,18 +116,19 @@ TEST(TakenBy, DrawsBlocksOfBothForThoseWhoTakeNothingElse) {
 TEST(Adapt, MakesBytesOfCodesOfSixteenBits) {
   TestSubject bytes;
   bytes.cannot_run = [](const Case& c) { return HasWideCodes(c) ? "wide" : ""; };
-  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kRequantize}) {
+  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d,
+                      Op::kDepthwise}) {
     int wide = 0;
-    for (uint64_t seed = 0; seed < 400; ++seed) {
-      const Case c = gen::Draw(op, seed);
+    for (uint64_t seed = 0; seed < (HasSums(op) ? 100 : 400); ++seed) {
+      const Case c = HasSums(op) ? *gen::WithWideCodes(op, seed) : gen::Draw(op, seed);
       const std::optional<Case> adapted = AdaptTo(bytes, c);
       ASSERT_TRUE(adapted) << Describe(c);
       EXPECT_EQ(Validate(*adapted), "") << Describe(c);
       if (!HasWideCodes(c)) continue;
       ++wide;
-      for (int64_t i = 0; op == Op::kDequantize && i < c.x.size(); ++i)
+      for (int64_t i = 0; IsWideCode(c.x.dtype()) && i < c.x.size(); ++i)
         EXPECT_EQ(adapted->x.IntAt(i), c.x.IntAt(i) >> 8);
-      if (IsCode(c.out_dtype)) EXPECT_EQ(adapted->out_max, c.out_max >> 8);
+      if (IsWideCode(c.out_dtype)) EXPECT_EQ(adapted->out_max, c.out_max >> 8);
     }
     EXPECT_GT(wide, 20) << Name(op);
   }
@@ -140,13 +142,26 @@ TEST(TakenBy, DrawsCodesOfSixteenBitsForThoseWhoTakeNothingElse) {
            : HasWideCodes(c)                                        ? ""
                                                                     : "bytes";
   };
-  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kRequantize}) {
+  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kRequantize, Op::kLinear, Op::kConv2d,
+                      Op::kDepthwise}) {
     for (uint64_t seed = 0; seed < 100; ++seed) {
       const Case c = gen::Draw(op, seed);
       const std::optional<Case> taken = TakenBy(wide, c);
       ASSERT_TRUE(taken) << Describe(c);
       EXPECT_EQ(WhyNot(wide, *taken), "");
     }
+  }
+}
+
+// Whoever has bytes too gets one sum of 16 bits in eight.
+TEST(TakenBy, DrawsSumsOfSixteenBitsForThoseWhoTakeThem) {
+  TestSubject all;
+  for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
+    int wide = 0;
+    for (uint64_t seed = 0; seed < 800; ++seed)
+      wide += HasWideCodes(*TakenBy(all, gen::Draw(op, seed)));
+    EXPECT_GT(wide, 60) << Name(op);
+    EXPECT_LT(wide, 140) << Name(op);
   }
 }
 

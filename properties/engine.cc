@@ -292,8 +292,10 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
     if (judging.adapt) {
       adapted = TakenBy(*subject, drawn);
       if (adapted == drawn) adapted.reset();
-      if (adapted && adapted->w_block == drawn.w_block && HasFloatX(*adapted) == HasFloatX(drawn))
-        ++result.adapted[subject_name][WhyNot(*subject, drawn)];
+      if (adapted && adapted->w_block == drawn.w_block && HasFloatX(*adapted) == HasFloatX(drawn)) {
+        const std::string why = WhyNot(*subject, drawn);
+        if (!why.empty()) ++result.adapted[subject_name][why];
+      }
     }
     const Case& c = adapted ? *adapted : drawn;
     MemoSubject memo(*subject);

@@ -90,7 +90,7 @@ Case OneRow(const Case& c) {
 }
 
 Case Expand(const Case& base, const std::vector<int32_t>& codes) {
-  QUALM_CHECK(HasSums(base));  // so x holds codes, a byte each
+  QUALM_CHECK(HasSums(base));  // so x holds codes
   Case expanded = ProblemOf(base);
   const auto count = static_cast<int64_t>(codes.size());
   if (IsConv(base.op)) {
@@ -104,11 +104,12 @@ Case Expand(const Case& base, const std::vector<int32_t>& codes) {
     expanded.x = Tensor(base.x.dtype(), {count, base.K});
   }
   const auto row = count == 0 ? 0 : static_cast<size_t>(expanded.x.size() / count);
+  const size_t bytes = SizeOf(base.x.dtype());
   uint8_t* to = expanded.x.bytes().data();
   for (const int32_t code : codes) {
     QUALM_CHECK(code >= RangeOf(base.x.dtype()).min && code <= RangeOf(base.x.dtype()).max);
-    std::fill_n(to, row, static_cast<uint8_t>(code));
-    to += row;
+    for (size_t i = 0; i < row * bytes; ++i)
+      *to++ = static_cast<uint8_t>(static_cast<uint32_t>(code) >> (i % bytes * 8));
   }
   return expanded;
 }

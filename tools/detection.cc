@@ -117,7 +117,8 @@ class Search {
     int64_t searched = 0;
     while (searched < asked_.cases && Seconds() < asked_.seconds && !Done(free_too)) {
       Fed fed = next();
-      if (std::optional<Case> taken = TakenBy(subject_, fed.c); taken && taken->w_block != 0)
+      if (std::optional<Case> taken = TakenBy(subject_, fed.c);
+          taken && (taken->w_block != 0 || HasWideCodes(*taken)))
         fed.c = std::move(*taken);
       const bool before = any_.cases == 0;
       Judge(fed, ++searched);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@
 #include "core/status.h"
 #include "core/subject.h"
 #include "oracles/golden/judge.h"
+#include "properties/adapt.h"
+#include "properties/gen/gen.h"
+#include "properties/property.h"
 #include "tools/drawn_contract_test_util.h"
 
 namespace qualm {
@@ -62,6 +66,25 @@ TEST_F(Litert, SaysWhatItIs) {
 TEST_F(Litert, ReferenceKeepsItsConvention) { CheckDrawn("tflite@reference"); }
 TEST_F(Litert, BuiltinKeepsItsConvention) { CheckDrawn("tflite@builtin"); }
 TEST_F(Litert, XnnpackKeepsItsConvention) { CheckDrawn("tflite"); }
+
+// 16x8, of which the drawn cases above have few.
+TEST_F(Litert, SixteenByEightKeepsItsConvention) {
+  const Property& model = *FindProperty("matches_model");
+  for (const char* name : {"tflite@reference", "tflite@builtin"}) {
+    const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
+    for (const Op op : {Op::kLinear, Op::kConv2d, Op::kDepthwise}) {
+      int judged = 0;
+      for (uint64_t seed = 0; seed < 60; ++seed) {
+        const std::optional<Case> c = AdaptTo(*subject, *gen::WithWideCodes(op, seed));
+        if (!c || !HasWideCodes(*c)) continue;
+        const Verdict verdict = Judge(model, *c, *subject);
+        EXPECT_FALSE(verdict.failed()) << name << " " << Describe(*c) << ": " << verdict.reason;
+        judged += verdict.judgement == Judgement::kPassed ? 1 : 0;
+      }
+      EXPECT_GE(judged, 30) << name << " " << Name(op);
+    }
+  }
+}
 
 // The forum's question: no output turns back.
 TEST_F(Litert, TheSweepOfTheForumIsMonotone) {

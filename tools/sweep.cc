@@ -22,8 +22,7 @@ namespace {
 
 struct Options : CommonOptions {
   std::string path;
-  std::optional<int32_t> from, to;
-  int32_t step = 1;
+  std::optional<int32_t> from, to, step;
   std::string plot;
 };
 
@@ -248,7 +247,7 @@ int RunSweep(const Options& options) {
   const auto refuse = [&](const std::string& what) {
     throw InputError(options.path + ": " + what + " for a sweep");
   };
-  if (HasFloatX(base)) refuse("x_dtype: is f32, expected u8 or s8");
+  if (HasFloatX(base)) refuse("x_dtype: is f32, expected codes");
   if (!HasSums(base))
     refuse("op: is " + std::string(Name(base.op)) + ", expected linear, conv2d or depthwise");
   if (base.w_block != 0) refuse("w_block: is " + std::to_string(base.w_block) + ", expected none");
@@ -260,8 +259,9 @@ int RunSweep(const Options& options) {
   if (base.N == 0) refuse("there is no output channel, expected one");
   if (base.K == 0) refuse("the sums have no term, expected one");
   const CodeRange range = RangeOf(base.x.dtype());
-  const std::vector<int32_t> codes = sweep::Codes(base, options.from.value_or(range.min),
-                                                  options.to.value_or(range.max), options.step);
+  const int32_t step = options.step.value_or(sweep::StepOf(base.x.dtype()));
+  const std::vector<int32_t> codes =
+      sweep::Codes(base, options.from.value_or(range.min), options.to.value_or(range.max), step);
   session.Open(SubjectNames(options.subjects, {}), options.contract);
   if (!options.plot.empty() && !options.plot.ends_with(".svg"))
     throw InputError("--plot: '" + options.plot + "' is no FILE.svg, plots are written as SVG");
@@ -311,7 +311,7 @@ void AddSweep(CLI::App& app, Run* run) {
   };
   code("--from", options->from, "first code");
   code("--to", options->to, "last code");
-  code("--step", options->step, "distance of codes");
+  code("--step", options->step, "distance of codes: 1, of 16 bits 257");
   verb.Text("--plot", options->plot, "draw the curves into FILE.svg");
   verb.Does([options] { return RunSweep(*options); });
 }

@@ -164,7 +164,8 @@ TEST_F(Verbs, TakeEveryOperation) {
     const Case c = ReadCaseFile((folder() / file).string());
     EXPECT_EQ(c.op, op);
     Qualm(1, {"replay", file, "-s", subject});
-    Qualm(0, {"replay", file, "-s", "native"});
+    // Our kernels take no codes of 16 bits.
+    Qualm(0, {"replay", file, "-s", HasWideCodes(c) ? "faulty:none" : "native"});
     const Ran small = Qualm(1, {"minimize", file, "-s", subject, "-o", "small.case.json"});
     const Ran explained = Qualm({"explain", "small.case.json", "-s", subject});
     // 1 where the answer itself departs, 0 where only two answers disagree.

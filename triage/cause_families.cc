@@ -1339,6 +1339,61 @@ void AddChannels(std::vector<Cause>& rows) {
   });
 }
 
+// ---- Input codes of 16 bits, and their products.
+
+bool HasWideX(const Case& c) { return IsWideCode(c.x.dtype()); }
+
+int64_t BytesSwapped(int64_t code) {
+  const auto bits = static_cast<uint16_t>(code);
+  return static_cast<uint16_t>(bits << 8 | bits >> 8);
+}
+
+void AddWideCodes(std::vector<Cause>& rows) {
+  // What is kept is read as a code of the type again.
+  const auto codes = [&](std::string name, std::string sentence, auto keep) {
+    rows.push_back({Stage::kOperands, Kind::kIndex, std::move(name), std::move(sentence), HasWideX,
+                    [keep](Stages& s) {
+                      const bool is_signed = RangeOf(s.c.x.dtype()).min < 0;
+                      bool changes = false;
+                      for (int64_t i = 0; i < s.c.x.size(); ++i) {
+                        const int32_t code = s.c.x.IntAt(i);
+                        const int64_t kept = keep(code);
+                        s.c.x.SetInt(i, static_cast<int32_t>(is_signed ? Wrapped<int16_t>(kept)
+                                                                       : Wrapped<uint16_t>(kept)));
+                        changes |= s.c.x.IntAt(i) != code;
+                      }
+                      return changes;
+                    }});
+  };
+  const auto narrow = [&](const std::string& how, auto keep) {
+    codes("input codes in " + how, "keeps the input codes of 16 bits in " + how, keep);
+  };
+  narrow("an int8 that wraps", Wrapped<int8_t>);
+  narrow("an int8 that saturates", Saturated<int8_t>);
+  narrow("a uint8 that wraps", Wrapped<uint8_t>);
+  narrow("a uint8 that saturates", Saturated<uint8_t>);
+  codes("high byte of input codes", "reads the high byte of the input codes alone",
+        [](int64_t code) { return code >> 8; });
+  codes("low byte of input codes lost", "takes the low byte of the input codes for 0",
+        [](int64_t code) { return code & ~int64_t{0xFF}; });
+  codes("bytes of input codes swapped", "reads the two bytes of the input codes in reverse order",
+        BytesSwapped);
+  const auto products = [&](const std::string& how, auto keep) {
+    rows.push_back({Stage::kAccumulate, Kind::kInt32Overflow, "products in " + how,
+                    "keeps each product in " + how,
+                    [](const Case& c) { return HasWideX(c) && SumsOfCodes(c); },
+                    Sets([keep](Stages& s) {
+                      s.Sums().add = [keep](DType /*x_dtype*/, Codes x, Codes w) {
+                        int64_t sum = 0;
+                        for (size_t k = 0; k < x.size(); ++k) sum += keep(int64_t{x[k]} * w[k]);
+                        return sum;
+                      };
+                    })});
+  };
+  products("an int16 that wraps", Wrapped<int16_t>);
+  products("an int16 that saturates", Saturated<int16_t>);
+}
+
 // ---- Rounding and clamp.
 
 double WithBits(double value, int bits, bool nearest) {
@@ -1588,6 +1643,10 @@ void AddRounding(std::vector<Cause>& rows) {
       [](const Case& c) { return c.out_dtype == DType::kS8 && c.out_max >= -127; },
       [](Case& c) { c.out_min = std::max(c.out_min, -127); });
   clamp(
+      "lower bound -32767", "never gives code -32768",
+      [](const Case& c) { return c.out_dtype == DType::kS16 && c.out_max >= -32767; },
+      [](Case& c) { c.out_min = std::max(c.out_min, -32767); });
+  clamp(
       "upper bound 127", "never gives a code above 127",
       [](const Case& c) { return c.out_dtype == DType::kU8 && c.out_min <= 127; },
       [](Case& c) { c.out_max = std::min(c.out_max, 127); });
@@ -1611,6 +1670,7 @@ std::vector<Cause> CausesOfFamilies() {
   AddChannels(rows);
   AddRounding(rows);
   AddSums(rows);
+  AddWideCodes(rows);
   return rows;
 }
 

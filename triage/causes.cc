@@ -557,7 +557,10 @@ __int128 ClampToCodes(__int128 value) {
 }
 
 bool ClampSumFirst(Stages& s) {
-  s.integer = s.c.out_dtype == DType::kS8 ? ClampToCodes<int8_t> : ClampToCodes<uint8_t>;
+  s.integer = s.c.out_dtype == DType::kS8    ? ClampToCodes<int8_t>
+              : s.c.out_dtype == DType::kU8  ? ClampToCodes<uint8_t>
+              : s.c.out_dtype == DType::kS16 ? ClampToCodes<int16_t>
+                                             : ClampToCodes<uint16_t>;
   return true;
 }
 
@@ -1083,12 +1086,18 @@ double KeepLowByte(DType dtype, double code) {
   return dtype == DType::kS8 ? static_cast<int8_t>(whole) : static_cast<uint8_t>(whole);
 }
 
+double KeepLow16Bits(DType dtype, double code) {
+  const auto whole = static_cast<int64_t>(std::clamp(code, -0x1p62, 0x1p62));
+  return dtype == DType::kS16 ? static_cast<int16_t>(whole) : static_cast<uint16_t>(whole);
+}
+
 // The value reaches the narrow in a lane of int32, where it saturates.
 double SaturateAtInt32(double rounded) { return std::clamp(rounded, -0x1p31, 0x1p31 - 1); }
 
-bool NarrowToLowByte(Stages& s) {
+template <double (*kKeep)(DType dtype, double code)>
+bool NarrowTo(Stages& s) {
   s.codes.convert = SaturateAtInt32;
-  s.codes.narrow = KeepLowByte;
+  s.codes.narrow = kKeep;
   return true;
 }
 
@@ -1316,7 +1325,11 @@ const Cause kCauses[] = {
      "turns values beyond int32 into INT32_MIN before the clamp (cvtps2dq)", Converts,
      Set<&CodeHooks::convert, HugeBecomesMinimum>, 7},
     {Stage::kClamp, Kind::kClamp, "truncating narrow", "keeps the low byte instead of saturating",
-     RoundsReal, NarrowToLowByte},
+     RoundsReal, NarrowTo<KeepLowByte>},
+    {Stage::kClamp, Kind::kClamp, "truncating narrow to 16 bits",
+     "keeps the low 16 bits instead of saturating",
+     [](const Case& c) { return RoundsReal(c) && IsWideCode(c.out_dtype); },
+     NarrowTo<KeepLow16Bits>},
     {Stage::kClamp, Kind::kClamp, "NaN as lower bound",
      "turns NaN into the lower bound instead of the zero point", Quantizes, NanToLowerBound},
     {Stage::kClamp, Kind::kZeroPoint, "int8 difference", "saturates code - zero_point at int8",

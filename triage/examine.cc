@@ -145,8 +145,9 @@ Shape ShapeOf(const Case& c) {
                AllZero(c.out_q.zero_point)),
        whether("no weight lies beyond 64", "a weight lies beyond 64", AllWithin(c.w, -64, 64)),
        whether("no weight is below 0", "a weight is below 0", AllWithin(c.w, 0, 255)),
-       whether("no code of x is above 127", "a code of x is above 127", AllWithin(c.x, -128, 127)),
-       whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, 255)),
+       whether("no code of x is above 127", "a code of x is above 127",
+               AllWithin(c.x, INT32_MIN, 127)),
+       whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, INT32_MAX)),
        !HasMultiplier(c)
            ? ""
            : whether("the multiplier is below 1", "a multiplier is 1 or more", AllBelowOne(c)),

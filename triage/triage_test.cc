@@ -52,9 +52,11 @@ class Triage : public testing::Test {
     for (uint64_t seed = 0; seed < 20000; ++seed) {
       Case c = gen::Draw(op, seed);
       if (Judge(property, c, subject).failed()) return c;
-      // Faults that weights in blocks alone have.
+      // Faults that weights in blocks, or activations of 16 bits, alone have.
       const std::optional<Case> taken = TakenBy(subject, c);
-      if (taken && taken->w_block != 0 && Judge(property, *taken, subject).failed()) return taken;
+      if (taken && (taken->w_block != 0 || HasWideCodes(*taken)) &&
+          Judge(property, *taken, subject).failed())
+        return taken;
     }
     return std::nullopt;
   }
@@ -376,6 +378,15 @@ INSTANTIATE_TEST_SUITE_P(
         {"block-zero-point", kDynamicLinear, kZeroPoint},
         {"block-lowest-code", kLinear, kIndex},
         {"pair-saturation", kLinear, kPairSaturation, 2},
+        {"wide-sum-int32", kLinear, kInt32Overflow},
+        {"wide-sum-int32", kConv2d, kInt32Overflow},
+        {"wide-sum-saturates", kConv2d, kInt32Overflow},
+        {"wide-input-int8", kLinear, kIndex, 1},
+        {"wide-input-int8", kConv2d, kIndex, 1},
+        {"wide-product-int16", kDepthwise, kInt32Overflow},
+        {"wide-product-int16", kLinear, kInt32Overflow, 1},
+        {"bias-int16", kLinear, kInt32Overflow},
+        {"wide-lowest-code", kConv2d, kClamp},
         {"relu-clamp-zero", kLinear, kClamp, 1},
         {"k-tail", kLinear, kTail, 1},
         {"padding-is-code-zero", kConv2d, kPadding, 2},

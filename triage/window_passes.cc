@@ -149,9 +149,7 @@ std::optional<Case> LineOf(const Case& c) {
   v.in_w = v.kernel_w = 1;
   line.x = Tensor(c.x.dtype(), ShapeOfX(line));
   for (size_t i = 0; i < taps.size(); ++i) {
-    // Codes of pools and convolutions have one byte.
-    std::copy_n(c.x.bytes().begin() + taps[i].x_row, v.in_c,
-                line.x.bytes().begin() + static_cast<int64_t>(i) * v.in_c);
+    line.x.CopyFrom(c.x, taps[i].x_row, v.in_c, static_cast<int64_t>(i) * v.in_c);
   }
   line.w = Tensor(c.w.dtype(), ShapeOfW(line));
   std::ranges::copy(c.w.bytes(), line.w.bytes().begin());
@@ -165,8 +163,7 @@ Case LineTaps(const Case& line, slice::Places items) {
   smaller.x = Tensor(line.x.dtype(), ShapeOfX(smaller));
   for (size_t i = 0; i < items.size(); ++i) {
     QUALM_CHECK_LT(items[i], line.window.kernel_h);
-    std::copy_n(line.x.bytes().begin() + items[i] * channels, channels,
-                smaller.x.bytes().begin() + static_cast<int64_t>(i) * channels);
+    smaller.x.CopyFrom(line.x, items[i] * channels, channels, static_cast<int64_t>(i) * channels);
   }
   DeriveSizes(&smaller);
   return smaller;

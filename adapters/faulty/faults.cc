@@ -36,6 +36,7 @@ bool WeightZeroPointsAreU8(const Case& c) {
 
 bool IsInBlocks(const Case& c) { return c.w_block != 0; }
 bool IsInBlocksOfCodes(const Case& c) { return IsInBlocks(c) && !HasFloatX(c); }
+bool InputIsWide(const Case& c) { return IsWideCode(c.x.dtype()); }
 bool HasNibbles(const Case& c) { return BitsOf(c.w.dtype()) == 4; }
 
 using Cases = bool (*)(const Case& c);
@@ -415,6 +416,28 @@ const std::vector<Planted>& Table() {
       {{"image-bias-twice", "a bias that stays in the accumulators from image to image",
         "images behind the first add the bias twice", conv2d, Kind::kIndex,
         "bias twice + only in images behind the first"}},
+      {{"wide-sum-int32", "CMSIS-NN and ruy beside 16-bit activations: K * 2^15 * 2^7 leaves int32",
+        "sums of 16-bit activations are kept in an int32 that wraps", products,
+        Kind::kInt32Overflow, "int32 wrap"},
+       InputIsWide},
+      {{"wide-sum-saturates", "an int64 sum that is cut to the int32 of a multiplier too early",
+        "sums of 16-bit activations saturate in int32", convolutions, Kind::kInt32Overflow,
+        "sum in an int32 that saturates"},
+       InputIsWide},
+      {{"wide-input-int8", "an 8-bit path that is taken for 16-bit activations",
+        "16-bit activations are read as int8", products, Kind::kIndex,
+        "input codes in an int8 that wraps"},
+       InputIsWide},
+      {{"wide-product-int16", "16-bit lanes of an 8-bit kernel",
+        "each product of 16-bit activations is kept in an int16 that wraps", products,
+        Kind::kInt32Overflow, "products in an int16 that wraps"},
+       InputIsWide},
+      {{"bias-int16", "a bias with the type of 16-bit activations",
+        "the int32 bias is kept in an int16 that wraps", linear, Kind::kInt32Overflow,
+        "int32 bias in an int16 that wraps"}},
+      {{"wide-lowest-code", "the symmetric range of 16x8 quantization taken for that of int16",
+        "code -32768 is never given", products, Kind::kClamp, "lower bound -32767"},
+       InputIsWide},
   };
   return table;
 }

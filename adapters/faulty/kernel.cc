@@ -128,13 +128,14 @@ void Kernel::Read(const Placed& p) {
     }
     const int64_t line = Has(Fault::kLineStrideIgnored) ? v.in_w * p.x_stride : p.x_line_stride;
     const int64_t lines = p.problem->window.in_h;
+    const auto size = static_cast<int64_t>(SizeOf(c_.x.dtype()));
     int64_t at = 0;
     for (int64_t y = 0; y < v.batch * v.in_h; ++y) {
       const auto* const from =
-          static_cast<const uint8_t*>(p.x) + (y / v.in_h * lines + y % v.in_h) * line;
+          static_cast<const uint8_t*>(p.x) + (y / v.in_h * lines + y % v.in_h) * line * size;
       for (int64_t x = 0; x < v.in_w; ++x) {
-        for (int64_t i = 0; i < v.in_c; ++i)
-          c_.x.bytes()[static_cast<size_t>(at++)] = ReadByte(from, x * p.x_stride + i);
+        for (int64_t i = 0; i < v.in_c * size; ++i)
+          c_.x.bytes()[static_cast<size_t>(at++)] = ReadByte(from, x * p.x_stride * size + i);
       }
     }
   } else {

@@ -24,8 +24,8 @@ TYPES = {"u8": "UINT8", "s8": "INT8", "s16": "INT16"}
 
 
 def check_multiplier(multiplier, most=30):
-    """Shifts from 2^31 on, and infinities, are undefined in C++ (kernels/internal/common.cc,
-    quantization_util.cc)."""
+    """Shifts from 2^31 on, beside s16 from 2^8 on, and infinities, are undefined in C++
+    (kernels/internal/common.cc, quantization_util.cc)."""
     if not multiplier < 2.0**most:
         raise Skip("the multiplier is too large")
 
@@ -141,6 +141,8 @@ class Engine:
     def hello(self):
         codes = {"x": ["u8", "s8"], "out": ["u8", "s8"]}
         sums = dict(codes, w_zp=[-128, 255], features=["bias_i32", "relu", "per_channel"])
+        if self.name != "xnnpack":
+            sums.update(x=codes["x"] + ["s16"], out=codes["out"] + ["s16"])
         convolution = dict(sums, features=sums["features"] + ["dilation", "groups",
                                                               "asymmetric_padding"])
         pair = dict(codes, features=["relu"])
@@ -260,11 +262,13 @@ class Engine:
 
     def check_products(self, c):
         self.one_type(c)
-        u8 = c["x_dtype"] == "u8"
+        u8, s16 = c["x_dtype"] == "u8", c["x_dtype"] == "s16"
         if c["w_dtype"] == "u8" and not u8:
-            raise Skip("weights of s8 activations are s8")
+            raise Skip("weights of s8 and s16 activations are s8")
         if not u8 and any(integers(c["w_zp"])):
-            raise Skip("weights of s8 activations are symmetric")
+            raise Skip("weights of s8 and s16 activations are symmetric")
+        if s16 and (any(integers(c["x_zp"])) or any(integers(c["out_zp"]))):
+            raise Skip("s16 activations are symmetric")
         if u8 and c["gran"] == "channel":
             raise Skip("weights of u8 activations have one scale")
         if c.get("bias") is not None:
@@ -274,7 +278,7 @@ class Engine:
             product = single(x * scale)
             if math.isinf(product):
                 raise Skip("the product of scales is not finite")
-            check_multiplier(x * scale / out)
+            check_multiplier(x * scale / out, 7 if s16 and c["op"] != "linear" else 30)
             if self.name == "xnnpack" and not (single(product / out) < 256 and (
                     not u8 or single(product / out) >= 2.0**-32)):
                 raise Skip("XNNPACK takes multipliers in [2^-32, 256)")
@@ -282,7 +286,8 @@ class Engine:
     def weights(self, model, c, shape, axis):
         """The tensors of weights and bias; of depthwise layers the channels are the last axis."""
         count = shape[0]
-        dtype = c["x_dtype"]
+        wide = c["x_dtype"] == "s16"
+        dtype = "s8" if wide else c["x_dtype"]
         # s8 weights of a u8 layer go as u8 codes, 128 higher, as their zero point: the same layer.
         up = 128 if dtype != c["w_dtype"] else 0
         w = array([code + up for code in c["w"]], dtype, shape)
@@ -298,9 +303,22 @@ class Engine:
         if bias is not None:
             x = real(c["x_scale"])
             scale = [single(x * s) for s in reals(c["w_scale"])]
-            indices.append(model.tensor([count], "INT32", scale, [0] * len(scale), 0,
-                                        array(bias, "s32", count)))
+            # kernel_util.cc, GetQuantizedConvolutionMultipler
+            off = 0 if per_channel else abs(x * reals(c["w_scale"])[0] - scale[0])
+            if off / real(c["out_scale"]) > 0.02:
+                raise Skip("the float32 scale of the bias is too far from the product of scales")
+            # As converters write it: beside s16 activations of 64 bits.
+            codes = array(bias, "s32", count)
+            indices.append(model.tensor([count], "INT64" if wide else "INT32", scale,
+                                        [0] * len(scale), 0,
+                                        codes.astype("int64") if wide else codes))
         return indices
+
+    def bias_type(self, c):
+        """Of kernels that also add in 32 bits where the bias has them."""
+        if c["x_dtype"] != "s16":
+            return {}
+        return {"quantizedBiasType": self.schema.TensorType.INT64}
 
     def linear(self, c):
         self.check_products(c)
@@ -308,8 +326,10 @@ class Engine:
         x = self.input(model, c, "x", (c["M"], c["K"]))
         parameters = self.weights(model, c, (c["N"], c["K"]), 0)
         y = self.output(model, c, [c["M"], c["N"]])
-        model.operator("FULLY_CONNECTED", 4, [x] + parameters, y, "FullyConnectedOptions",
-                       fusedActivationFunction=self.activation(c))
+        options = self.bias_type(c)
+        model.operator("FULLY_CONNECTED", 11 if options else 4, [x] + parameters, y,
+                       "FullyConnectedOptions", fusedActivationFunction=self.activation(c),
+                       **options)
         return model.run(y)
 
     def size(self, c, axis):
@@ -353,10 +373,12 @@ class Engine:
                    "fusedActivationFunction": self.activation(c)}
         if depthwise:
             options["depthMultiplier"] = c["OC"] // c["IC"]
-            model.operator("DEPTHWISE_CONV_2D", 3, [x] + parameters, y, "DepthwiseConv2DOptions",
-                           **options)
+            model.operator("DEPTHWISE_CONV_2D", 5 if c["x_dtype"] == "s16" else 3,
+                           [x] + parameters, y, "DepthwiseConv2DOptions", **options)
         else:
-            model.operator("CONV_2D", 3, [x] + parameters, y, "Conv2DOptions", **options)
+            options.update(self.bias_type(c))
+            model.operator("CONV_2D", 8 if c["x_dtype"] == "s16" else 3, [x] + parameters, y,
+                           "Conv2DOptions", **options)
         return model.run(y)
 
     def conv2d(self, c):

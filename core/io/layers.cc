@@ -121,7 +121,10 @@ std::vector<NamedLayer> ReadLayers(const std::string& path, const LayerReading& 
       throw InputError(path + ": op: is " + std::string(Name(c.op)) +
                        ", expected linear, conv2d, depthwise or dynamic_linear");
     }
-    if (HasFloatX(c)) throw InputError(path + ": x_dtype: is f32, expected u8 or s8");
+    if (HasFloatX(c) || IsWideCode(c.x.dtype())) {
+      throw InputError(path + ": x_dtype: is " + std::string(Name(c.x.dtype())) +
+                       ", expected u8 or s8");
+    }
     if (c.w_block != 0) {
       throw InputError(path + ": w_block: is " + std::to_string(c.w_block) +
                        ", expected weights without blocks");

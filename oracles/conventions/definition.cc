@@ -76,10 +76,14 @@ class StepsOf {
   std::vector<Step> steps_, tail_;
 };
 
+bool HasAccumulators(const Definition& definition, const Case& c) {
+  return definition.accumulation && HasSums(c) && !IsWideCode(c.x.dtype());
+}
+
 ConventionOutput Run(const Definition& definition, const Case& c) {
   ConventionOutput output;
   output.y = Tensor(c.out_dtype, c.output_shape());
-  const bool has_sums = HasSums(c) && definition.accumulation;
+  const bool has_sums = HasAccumulators(definition, c);
   if (has_sums) output.acc = Tensor(DType::kS32, c.output_shape());
   if (output.y.empty()) return output;
   std::vector<Channel> channels;
@@ -160,7 +164,7 @@ Trace TraceOf(const Definition& definition, const Case& c, int64_t index) {
   QUALM_CHECK(index >= 0);
   QUALM_CHECK_LT(index, c.M * c.N);
   Trace trace;
-  Value value = definition.accumulation && HasSums(c)
+  Value value = HasAccumulators(definition, c)
                     ? Sums(c, definition.accumulation(c)).At(index, &trace).value
                     : InputOf(definition, c)(index, &trace);
   const StepsOf steps(definition, c);
@@ -202,14 +206,18 @@ Convention MakeConvention(Definition definition) {
     return std::ranges::find(definition.ops, op) != definition.ops.end();
   });
   convention.cannot_run = [reason = definition.cannot_run, ops = convention.ops,
-                           wide = definition.wide_codes](const Case& c) {
+                           wide = definition.wide_codes,
+                           wide_sums = definition.wide_sums](const Case& c) {
     if (std::ranges::find(ops, c.op) == ops.end())
       return "this convention has no " + std::string(Name(c.op));
     // A convention has one requantization, which no mode of a case replaces.
     if (c.requant != Requant::kExact)
       return "a model has no requantization mode, the case asks for " +
              std::string(Name(c.requant));
-    if (HasWideCodes(c) && !wide) return "this convention has no " + std::string(kOfWideCodes);
+    if (HasWideCodes(c) && !(HasSums(c) ? wide_sums : wide)) {
+      return "this convention has no " + std::string(kOfWideCodes) +
+             (wide ? " of " + std::string(Name(c.op)) : "");
+    }
     const std::string packed = WeightsArePlain(c);
     return packed.empty() ? reason(c) : packed;
   };

@@ -34,8 +34,9 @@ struct Definition {
   std::vector<std::string> variations;  // ids of oracles/conventions/variations.h
   // Every other operation is refused: "this convention has no OP".
   std::vector<Op> ops;
-  // Whether it takes codes of 16 bits where an operation has them.
-  bool wide_codes = false;
+  // Whether it takes codes of 16 bits where an operation has them: all but linear and convolutions,
+  // and these. Sums of x of 16 bits come from `gather`, bias included.
+  bool wide_codes = false, wide_sums = false;
   // Why a case of one of `ops` is refused, "" where it is not.
   std::function<std::string(const Case&)> cannot_run;
   // How linear and convolutions add. Empty: `gather` brings their outputs, and there are no

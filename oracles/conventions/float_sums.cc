@@ -71,7 +71,7 @@ Terms TermsOf(const Case& c, Offsets offsets) {
     const bool inside =
         lists.taps == 0 ||
         lists.inside[static_cast<size_t>(at / c.K / lists.groups * lists.taps + at % c.K / depth)];
-    const int64_t zx = c.x_q.zero_point[XEntry(c, at / c.K, at % c.K)];
+    const int64_t zx = c.x_q.zero_point[XEntry(c, at / c.K, at % c.K)] - int64_t{lists.x_offset};
     x[i] = inside ? std::abs(lists.x[i] - zx) : 0;  // real 0 in the padding
     terms.x_most = std::max(terms.x_most, x[i]);
   }

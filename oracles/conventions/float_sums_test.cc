@@ -103,7 +103,8 @@ class HonestKernel {
       if (lists_.taps != 0 && lists_.inside[static_cast<size_t>(m * lists_.taps + k / depth)] == 0)
         continue;
       products.emplace_back(
-          lists_.x[static_cast<size_t>(row * c_.K + k)] - int64_t{c_.x_q.zero_point_at(0)},
+          lists_.x[static_cast<size_t>(row * c_.K + k)] + lists_.x_offset -
+              int64_t{c_.x_q.zero_point_at(0)},
           lists_.w[static_cast<size_t>(n * c_.K + k)] - int64_t{c_.w_q.zero_point_at(n)});
     }
     std::vector<Term> terms;
@@ -801,7 +802,7 @@ TEST(FloatSums, OfDynamicLinearAreThoseOfItsCodes) {
 
 TEST(FloatSums, RefuseWhatIsNoSumOfFloats) {
   const auto why = [](Op op, const std::function<void(Case&)>& change) {
-    Case c = test::RandomCase(3).Draw(op);
+    Case c = test::RandomCase::OfBytes(3).Draw(op);
     c.out_dtype = DType::kU8;
     c.requant = Requant::kExact;
     change(c);

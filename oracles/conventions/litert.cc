@@ -12,6 +12,8 @@
 //   u8 concat (internal/reference/concatenation.h), sigmoid and tanh (internal/common.h,
 //     LUTPopulate): float32; relu and leaky_relu (activations.cc): fixed point
 //   softmax: litert_softmax.cc
+//   s16 activations: sums and bias in int64; of linear times the float64 multiplier as above, of
+//     convolutions a multiplier of 16 bits, rounded once (internal/common.cc)
 // The optimized kernels on x86 are the NEON ones, translated to SSE (internal/optimized; their
 // neon_check.h): whole vectors are computed in another way than what is left over.
 //   linear, and convolutions of one group: ruy (cpu_backend_gemm_x86.h), of linear with one scale
@@ -24,6 +26,7 @@
 //     dequantize: the zero point is taken out in float32; codes to codes: shifts round half up
 //   means of whole images (integer_ops/mean.h, optimized_ops.h): the multiplier is float32, and the
 //     zero point of x is rounded to codes of the output by itself
+// Beside a bias of int64 their s16 layers are the reference ones.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -37,6 +40,7 @@
 #include "oracles/conventions/tflite.h"
 #include "oracles/conventions/tflite_hard_swish.h"
 #include "oracles/exact/arithmetic/real.h"
+#include "oracles/exact/exact.h"
 
 namespace qualm::conventions {
 namespace {
@@ -163,7 +167,20 @@ Value RawSumOfCodes(const Case& c, int64_t index, Trace*) {
   return value;
 }
 
+bool HasWideSums(const Case& c) { return HasSums(c) && HasWideCodes(c); }
+
+// s16 codes: sums of products, and the bias, in int64.
+Definition::Gatherer WideSums(const Case& c) {
+  return [sums = exact::CorrectedSums(c)](int64_t index, Trace* trace) {
+    Value value;
+    value.SetInt(static_cast<int64_t>(sums[static_cast<size_t>(index)]));
+    Note(trace, Stage::kAccumulate, "sum of x*w, and the bias, in int64", ValueText(value), false);
+    return value;
+  };
+}
+
 Definition::Gatherer Gather(const Case& c) {
+  if (HasWideSums(c)) return WideSums(c);
   switch (c.op) {
     case Op::kSoftmax: return LitertShares(c);
     case Op::kMaxPool: return EachAlone(c, LargestCode);
@@ -175,6 +192,16 @@ Definition::Gatherer Gather(const Case& c) {
 }
 
 // ---- Steps ----
+
+// The multiplier in 16 bits, half up, cut to 32 bits: MultiplyByQuantizedMultiplier of an int64.
+void TimesReducedMultiplier(Value& v, const Channel& c) {
+  constexpr int32_t kLargest = 0x7FFF;
+  const int32_t reduced = c.fixed.value < kLargest << 16
+                              ? static_cast<int32_t>((int64_t{c.fixed.value} + (1 << 15)) >> 16)
+                              : kLargest;
+  const int32_t right = 15 - c.fixed.shift;
+  v.SetInt(Wrap32((v.integer * reduced + (int64_t{1} << (right - 1))) >> right));
+}
 
 // cvttsd2si behind round(): what does not fit becomes INT32_MIN.
 void TimesMultiplier64(Value& v, const Channel& c) {
@@ -223,6 +250,12 @@ void CutToInt(Value& v, const Channel&) {
 
 constexpr Step kLessZeroPoint{Stage::kOffset, "minus {a_zp}", LessZeroPoint};
 constexpr Step kClamp{Stage::kClamp, "clamp to {low}..{high}", step::Clamp};
+constexpr Step kTimesMultiplier64{
+    Stage::kRound, "times {a_scale}*{b_scale}/{scale} in float64, rounded, ties away from zero",
+    TimesMultiplier64};
+constexpr Step kTimesReducedMultiplier{
+    Stage::kRound, "times {fixed}*2^({shift}-31), the multiplier rounded to 16 bits, half up",
+    TimesReducedMultiplier};
 
 std::vector<Step> TableSteps(const Case& c) {
   switch (c.function) {
@@ -247,8 +280,14 @@ std::vector<Step> TableSteps(const Case& c) {
           kClamp};
 }
 
+// The bias is in the sums, and zero points are 0.
+std::vector<Step> WideSteps(const Case& c) {
+  return {c.op == Op::kLinear ? kTimesMultiplier64 : kTimesReducedMultiplier, kClamp};
+}
+
 std::vector<Step> StepsOf(const Case& c) {
   if (AddsOperands(c.op)) return TfliteSumSteps(c);
+  if (HasWideSums(c)) return WideSteps(c);
   switch (c.op) {
     case Op::kDequantize:
       return {{Stage::kScale, "times scale {scale} minus zero point {zero_point}",
@@ -257,12 +296,7 @@ std::vector<Step> StepsOf(const Case& c) {
       return FixedPointSteps(c, {{Stage::kScale, "divided by scale {scale}", step::DivideByScale},
                                  {Stage::kRound, "round, ties away from zero", step::RoundAway}});
     case Op::kMul: return FixedPointSteps(c, {step::kProduct, kTfliteTimesFixed});
-    case Op::kLinear:
-      return FixedPointSteps(c,
-                             {{Stage::kRound,
-                               "times {a_scale}*{b_scale}/{scale} in float64, rounded, ties away "
-                               "from zero",
-                               TimesMultiplier64}});
+    case Op::kLinear: return FixedPointSteps(c, {kTimesMultiplier64});
     case Op::kRescale: return FixedPointSteps(c, {kLessZeroPoint, kTfliteTimesFixed});
     case Op::kMaxPool:
     case Op::kAvgPool:
@@ -359,6 +393,7 @@ void DequantizeFixed(Value& v, const Channel& c) {
 
 std::vector<Step> OptimizedSteps(const Case& c) {
   const bool u8 = c.out_dtype == DType::kU8;
+  if (HasWideSums(c)) return WideSteps(c);
   switch (c.op) {
     case Op::kQuantize:
       if (c.out_q.scale.size() > 1) return StepsOf(c);
@@ -420,7 +455,7 @@ std::vector<Step> OptimizedSteps(const Case& c) {
 bool AreMultipliersFit(const Case& c, bool optimized) {
   for (int64_t n = 0; n < c.N; ++n) {
     const Channel channel = optimized ? OptimizedChannel(c, n) : ReferenceChannel(c, n);
-    const int32_t most = AddsOperands(c.op) ? 0 : 30;
+    const int32_t most = AddsOperands(c.op) ? 0 : HasWideSums(c) ? 7 : 30;
     if (std::max({channel.fixed.shift, channel.a.fixed.shift, channel.b.fixed.shift}) > most)
       return false;
     if (std::min({channel.fixed.shift, channel.a.fixed.shift, channel.b.fixed.shift}) < -31)
@@ -461,8 +496,9 @@ std::string CannotSum(const Case& c) {
   const bool u8 = c.x.dtype() == DType::kU8;
   return FirstReason({
       // s8 weights of u8 activations are u8 ones, 128 lower.
-      Require(u8 || c.w.dtype() == DType::kS8, "weights of s8 activations must be s8"),
-      Require(u8 || WeightZeroPointsAre(c, 0), "weights of s8 activations must have zero point 0"),
+      Require(u8 || c.w.dtype() == DType::kS8, "weights of s8 and s16 activations must be s8"),
+      Require(u8 || WeightZeroPointsAre(c, 0),
+              "weights of s8 and s16 activations must have zero point 0"),
       Require(!u8 || !c.per_channel, "weights of u8 activations have one scale"),
       Require(std::ranges::all_of(c.w_q.scale,
                                   [&](float s) { return std::isfinite(s * c.x_q.scale[0]); }),
@@ -507,7 +543,9 @@ std::string CannotRun(const Case& c, bool optimized) {
     const std::string reason = FirstReason(
         {Require(c.x.dtype() != DType::kU16 && c.out_dtype != DType::kU16, "no codes are u16"),
          Require(!f32 || c.x_q.scale.size() == 1, "s16 codes become reals per tensor only"),
-         Require(!f32 || c.x_q.zero_point_at(0) == 0, "the zero point of s16 codes must be 0")});
+         Require(!f32 || c.x_q.zero_point_at(0) == 0, "the zero point of s16 codes must be 0"),
+         Require(!sums || (c.x_q.zero_point_at(0) == 0 && c.out_q.zero_point_at(0) == 0),
+                 "the zero points of s16 activations must be 0")});
     if (!reason.empty()) return reason;
   }
   const bool fuses = sums || HasTwoOperands(c.op) || c.op == Op::kMaxPool || c.op == Op::kAvgPool;
@@ -522,7 +560,7 @@ std::string CannotRun(const Case& c, bool optimized) {
   }
   const std::string reason = sums ? CannotSum(c) : c.op == Op::kTable ? CannotTable(c) : "";
   if (!reason.empty()) return reason;
-  if (c.op == Op::kLinear && !optimized) return "";
+  if (c.op == Op::kLinear && (!optimized || HasWideSums(c))) return "";
   return Require(AreMultipliersFit(c, optimized), "the multiplier is too large");
 }
 
@@ -560,8 +598,8 @@ Convention Make(bool optimized) {
            {"batch_independence", "depthwise_is_grouped", "dilation_is_zero_stuffed",
             "groups_are_separate", "padding_is_explicit", "stride_is_subsample"});
   }
-  definition.variations = {"V1",  "V2",  "V4",  "V9",  "V11", "V12",
-                           "V13", "V14", "V15", "V16", "V17", "V38"};
+  definition.variations = {"V1",  "V2",  "V4",  "V9",  "V11", "V12", "V13",
+                           "V14", "V15", "V16", "V17", "V38", "V45"};
   if (optimized) {
     Append(definition.variations, {"V5", "V30", "V37", "V39"});
   } else {
@@ -572,7 +610,7 @@ Convention Make(bool optimized) {
                     Op::kDepthwise,     Op::kMaxPool,    Op::kAvgPool, Op::kConcat,
                     Op::kGlobalAvgPool, Op::kTable,      Op::kSoftmax};
   definition.cannot_run = [optimized](const Case& c) { return CannotRun(c, optimized); };
-  definition.wide_codes = true;
+  definition.wide_codes = definition.wide_sums = true;
   definition.gather = [optimized](const Case& c) {
     if (optimized && c.op == Op::kSoftmax) return LitertSharesInFloat(c);
     return optimized && c.op == Op::kGlobalAvgPool ? EachAlone(c, RawSumOfCodes) : Gather(c);

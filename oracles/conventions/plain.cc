@@ -124,7 +124,7 @@ Convention FromTheExactValue(const Rule& rule) {
                            (rule.zero_point_first ? "with the zero point added, " : "") +
                            "rounded " + rule.how;
   definition.source = "docs/quantization.md with another rounding";
-  definition.wide_codes = true;
+  definition.wide_codes = definition.wide_sums = true;
   definition.satisfies = {"row_independence",
                           "column_independence",
                           "k_permutation",

@@ -72,7 +72,7 @@ Case Small(Case c) {
       if (codes->dtype() == DType::kF32) {
         codes->as<float>()[static_cast<size_t>(i)] = static_cast<float>(number - 3);
       } else {
-        codes->SetInt(i, codes->dtype() == DType::kU8 ? number : number - 3);
+        codes->SetInt(i, RangeOf(codes->dtype()).min == 0 ? number : number - 3);
       }
     }
   }

@@ -959,6 +959,17 @@ TEST(VariationBoundsTest, SharesOfASoftmaxInFixedPoint) {
   EXPECT_EQ(ReachAt("V41", Quantize(1.0f)), 0);
 }
 
+TEST(VariationBoundsTest, MultipliersOf16Bits) {
+  Case c;
+  c.M = c.N = c.K = 1;
+  c.x = Tensor::Of<int16_t>({1, 1}, std::vector<int16_t>{-3000});
+  c.w = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{5});
+  c.out_dtype = DType::kS16;
+  OpenClamp(&c);
+  EXPECT_DOUBLE_EQ(ReachAt("V45", c), 15000 * 0x1p-15);
+  EXPECT_EQ(ReachAt("V45", Pool(Op::kAvgPool, 1, 1, {1})), 0);
+}
+
 // What a convention of these variations is permitted.
 Permitted PermittedAt(const std::vector<std::string>& ids, const Case& c, size_t index = 0) {
   EXPECT_EQ(Validate(c), "");

@@ -523,6 +523,11 @@ double FixedPointSoftmax(const Facts& f) {
   return f.terms * (count + 8) * 0x1p-19 + 0x1p-14 + (128 + count * f.terms / 2) / f.sum;
 }
 
+// From 2^14 on the integer is off by half at most, or by less than one where it is 2^15 - 1.
+double MultiplierOf16Bits(const Facts& f) {
+  return HasSums(*f.c) && IsWideCode(f.c->x.dtype()) ? f.terms * 0x1p-15 : 0;
+}
+
 // Of what is no number of the output type, or next to the smallest of f8e8m0fnu.
 double CastEdges(const Facts& f) {
   const Case& c = *f.c;
@@ -537,7 +542,7 @@ struct Entry {
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 44> kEntries{{
+constexpr std::array<Entry, 45> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales, or of the sum and the scale "
       "of x, is no normal float32"},
@@ -688,6 +693,10 @@ constexpr std::array<Entry, 44> kEntries{{
       "half is added to a float32 quotient, then the fraction is cut",
       "ties, and 2^-23 of the value"},
      HalfAdded},
+    {{"V45", "16-bit multiplier",
+      "of sums of 16-bit activations, the multiplier is an integer of 16 bits and a shift",
+      "2^-15 of the value"},
+     MultiplierOf16Bits},
 }};
 
 constexpr auto kVariations = [] {

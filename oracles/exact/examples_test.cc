@@ -70,6 +70,34 @@ TEST(Examples, ForumZeroPoints) {
   EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{59, 253}));
 }
 
+// 1000 products of 32767*127, and of 65535*-128: both leave int32.
+TEST(Examples, SixteenByEight) {
+  Case c;
+  c.M = 2, c.N = 2, c.K = 1000;
+  c.x = Tensor(DType::kS16, {2, 1000});
+  c.w = Tensor(DType::kS8, {2, 1000});
+  for (int64_t k = 0; k < c.K; ++k) {
+    c.x.SetInt(k, 32767), c.x.SetInt(c.K + k, -32768);
+    c.w.SetInt(k, 127), c.w.SetInt(c.K + k, -128);
+  }
+  c.bias_i32 = std::vector<int32_t>{INT32_MAX, 0};
+  SetOutput(&c, DType::kS16);
+  EXPECT_EQ(RawSums(c), (std::vector<int64_t>{4161409000, -4194176000, -4161536000, 4194304000}));
+  c.out_q.scale = {131072};
+  EXPECT_EQ(Values<int16_t>(Exact(c)), (std::vector<int16_t>{32767, -31999, -15366, 32000}));
+  SetOutput(&c, DType::kS32);
+  c.out_q = {};
+  EXPECT_EQ(Values<int32_t>(Exact(c)),
+            (std::vector<int32_t>{INT32_MAX, INT32_MIN, -2014052353, INT32_MAX}));
+
+  c.x = Tensor(DType::kU16, {2, 1000});
+  for (int64_t k = 0; k < c.K; ++k) c.x.SetInt(k, 65535);
+  c.x_q.zero_point = {32768};
+  EXPECT_EQ(RawSums(c), (std::vector<int64_t>{8322945000, -8388480000, 0, 0}));
+  EXPECT_TRUE(CorrectedSums(c)[1] == -4194176000);
+  EXPECT_TRUE(CorrectedSums(c)[3] == 4194304000);
+}
+
 TEST(Examples, QuantizeTiesAndEnds) {
   EXPECT_EQ(Values<uint8_t>(Exact(QuantizeCase(
                 {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 0.0f, -0.0f, 300.0f, -300.0f}, 1.0f, 10))),

@@ -8,7 +8,20 @@
 namespace qualm::exact {
 namespace {
 
+constexpr int32_t kOffsetOfU16 = 32768;
+
 std::vector<int16_t> Widen(const Tensor& tensor) {
+  if (tensor.dtype() == DType::kS16) {
+    const auto codes = tensor.as<int16_t>();
+    return {codes.begin(), codes.end()};
+  }
+  if (tensor.dtype() == DType::kU16) {
+    std::vector<int16_t> codes;
+    codes.reserve(static_cast<size_t>(tensor.size()));
+    for (const uint16_t code : tensor.as<uint16_t>())
+      codes.push_back(static_cast<int16_t>(code - kOffsetOfU16));
+    return codes;
+  }
   if (tensor.dtype() == DType::kU8) {
     const auto codes = tensor.as<uint8_t>();
     return {codes.begin(), codes.end()};
@@ -22,10 +35,11 @@ std::vector<int16_t> Widen(const Tensor& tensor) {
 
 }  // namespace
 
-Reduction ReductionOf(const Case& c, int16_t padding) {
+Reduction ReductionOf(const Case& c, int32_t padding) {
   QUALM_CHECK(HasSums(c));
   Reduction lists;
   lists.k = c.K;
+  lists.x_offset = c.x.dtype() == DType::kU16 ? kOffsetOfU16 : 0;
   lists.w = Widen(c.w);
   if (c.op == Op::kLinear) {
     lists.x = Widen(c.x);
@@ -37,7 +51,8 @@ Reduction ReductionOf(const Case& c, int16_t padding) {
   lists.groups = v.groups;
   lists.channels_per_group = std::max<int64_t>(c.N / v.groups, 1);
   lists.taps = v.kernel_h * v.kernel_w;
-  lists.x.assign(static_cast<size_t>(c.M * v.groups * c.K), padding);
+  lists.x.assign(static_cast<size_t>(c.M * v.groups * c.K),
+                 static_cast<int16_t>(padding - lists.x_offset));
   lists.inside.reserve(static_cast<size_t>(c.M * lists.taps));
   for (int64_t m = 0; m < c.M; ++m) {
     int16_t* rows = lists.x.data() + m * v.groups * c.K;

@@ -17,8 +17,9 @@ struct Reduction {
   int64_t groups = 1;
   int64_t k = 0;
   int64_t channels_per_group = 1;  // N / groups, where there are groups
-  std::vector<int16_t> x;          // codes, [M*groups, k]
+  std::vector<int16_t> x;          // codes less x_offset, [M*groups, k]
   std::vector<int16_t> w;          // codes, [N, k]
+  int32_t x_offset = 0;            // 32768 of u16 codes, so that an int16 holds the rest
   // Convolutions: [M, taps], 1 where the tap lies in the image; `taps` divides k. Linear: no taps.
   int64_t taps = 0;
   std::vector<uint8_t> inside;
@@ -29,7 +30,7 @@ struct Reduction {
 };
 
 // `padding` stands in x for the codes of taps outside the image.
-Reduction ReductionOf(const Case& c, int16_t padding);
+Reduction ReductionOf(const Case& c, int32_t padding);
 
 }  // namespace qualm::exact
 

@@ -19,14 +19,18 @@
 namespace qualm::exact {
 namespace {
 
-// The number of terms that int32 can sum, so that the inner loop vectorizes.
+// The number of terms that int32 can sum, so that the inner loop vectorizes: with x of bytes, and
+// with x of 16 bits.
 constexpr int64_t kBlock = 32768;
 static_assert(kBlock * 255 * 255 <= INT32_MAX);
+constexpr int64_t kWideBlock = 256;
+static_assert(kWideBlock * 32768 * 255 <= INT32_MAX);
+int64_t BlockOf(const Case& c) { return IsWideCode(c.x.dtype()) ? kWideBlock : kBlock; }
 
-int64_t Dot(const int16_t* x, const int16_t* w, int64_t k) {
+int64_t Dot(const int16_t* x, const int16_t* w, int64_t k, int64_t block) {
   int64_t total = 0;
-  for (int64_t start = 0; start < k; start += kBlock) {
-    const int64_t end = std::min(k, start + kBlock);
+  for (int64_t start = 0; start < k; start += block) {
+    const int64_t end = std::min(k, start + block);
     int32_t sum = 0;
     for (int64_t i = start; i < end; ++i) sum += int32_t{x[i]} * int32_t{w[i]};
     total += sum;
@@ -41,20 +45,21 @@ std::vector<int64_t> StretchSums(const std::vector<int16_t>& codes, int64_t rows
   for (int64_t& sum : sums) {
     for (int64_t start = 0; start < length; start += kBlock) {
       const int64_t end = std::min(length, start + kBlock);
-      sum += std::accumulate(row + start, row + end, int32_t{0});
+      sum += std::accumulate(row + start, row + end, int32_t{0});  // of 2^15 times 2^15
     }
     row += length;
   }
   return sums;
 }
 
-// Taps in the padding have x = 0 here, so they add nothing to the sums of x and of x*w.
+// Of x less its offset.
 std::vector<int64_t> RawSums(const Case& c, const Reduction& lists) {
+  const int64_t block = BlockOf(c);
   std::vector<int64_t> sums(static_cast<size_t>(c.M * c.N));
   for (int64_t m = 0; m < c.M; ++m) {
     for (int64_t n = 0; n < c.N; ++n) {
       sums[static_cast<size_t>(m * c.N + n)] =
-          Dot(lists.x.data() + lists.x_row(m, n) * c.K, lists.w.data() + n * c.K, c.K);
+          Dot(lists.x.data() + lists.x_row(m, n) * c.K, lists.w.data() + n * c.K, c.K, block);
     }
   }
   return sums;
@@ -70,6 +75,7 @@ struct Parts {
   std::vector<int64_t> tap_sums;  // of each channel and tap, where there are taps
 };
 
+// Taps in the padding have x = 0 here, so they add nothing to the sums of x and of x*w.
 Parts Compute(const Case& c) {
   Parts parts;
   parts.layout = ReductionOf(c, 0);
@@ -78,6 +84,11 @@ Parts Compute(const Case& c) {
   parts.x_sums = StretchSums(lists.x, c.M * lists.groups, c.K);
   parts.w_sums = StretchSums(lists.w, c.N, c.K);
   if (lists.taps != 0) parts.tap_sums = StretchSums(lists.w, c.N * lists.taps, c.K / lists.taps);
+  if (const int64_t offset = lists.x_offset; offset != 0) {
+    for (size_t i = 0; i < parts.raw.size(); ++i)
+      parts.raw[i] += offset * parts.w_sums[i % static_cast<size_t>(c.N)];
+    for (int64_t& sum : parts.x_sums) sum += offset * c.K;
+  }
   lists.x = {};
   lists.w = {};
   return parts;
@@ -209,7 +220,7 @@ std::vector<__int128> CorrectedSums(const Case& c) {
 std::vector<__int128> BlockSums(const Case& c) {
   QUALM_CHECK(c.w_block > 0);
   const Reduction lists = ReductionOf(c, 0);
-  const int64_t blocks = RowBlocks(c);
+  const int64_t blocks = RowBlocks(c), block_of_sum = BlockOf(c);
   std::vector<__int128> sums;
   sums.reserve(static_cast<size_t>(c.M * c.N * blocks));
   for (int64_t m = 0; m < c.M; ++m) {
@@ -218,11 +229,11 @@ std::vector<__int128> BlockSums(const Case& c) {
         const int64_t first = block * c.w_block, count = std::min<int64_t>(c.w_block, c.K - first);
         const int16_t* const x = lists.x.data() + m * c.K + first;
         const int16_t* const w = lists.w.data() + n * c.K + first;
-        const __int128 zx = c.x_q.zero_point[XEntry(c, m, first)];
+        const __int128 zx = c.x_q.zero_point[XEntry(c, m, first)] - int64_t{lists.x_offset};
         const __int128 zw = c.w_q.zero_point[static_cast<size_t>(n * blocks + block)];
         const int64_t x_sum = std::accumulate(x, x + count, int64_t{0});
         const int64_t w_sum = std::accumulate(w, w + count, int64_t{0});
-        sums.push_back(Dot(x, w, count) - zx * w_sum - zw * x_sum + count * zx * zw);
+        sums.push_back(Dot(x, w, count, block_of_sum) - zx * w_sum - zw * x_sum + count * zx * zw);
       }
     }
   }

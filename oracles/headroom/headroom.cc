@@ -168,7 +168,9 @@ bool SomePairSaturates(const Case& c) {
 
 int32_t PairHeadroom(int32_t sum) { return std::min(32767 - sum, sum + 32768); }
 
-bool HasPairs(const Case& c) { return HasSums(c) && c.w.dtype() == DType::kS8 && c.K >= 1; }
+bool HasPairs(const Case& c) {
+  return HasSums(c) && IsByteCode(c.x.dtype()) && c.w.dtype() == DType::kS8 && c.K >= 1;
+}
 
 std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n) {
   std::vector<Pair> saturating;

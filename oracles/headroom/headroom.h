@@ -32,7 +32,8 @@ int32_t PairHeadroom(int32_t sum);
 // x operand as such a kernel sees it: u8 as it is; s8 activations are shifted to u8 by +128 (so the
 // x0, x1 of a Pair and the codes of a Kink are u8 codes; for s8 tensors subtract 128). In the
 // padding such a kernel reads the code of real 0, x_zp; where that is no code, its own code 0.
-bool HasPairs(const Case& c);  // linear and convolutions with s8 weights and K >= 1
+// linear and convolutions of codes of 8 bits and s8 weights, with K >= 1
+bool HasPairs(const Case& c);
 
 // All saturating pairs of output (m, n), by k; empty where HasPairs is false.
 std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n);

@@ -116,7 +116,8 @@ void SignedX(Case& c) {
 }  // namespace
 
 std::optional<Case> InBlocks(const Case& c, uint64_t seed) {
-  if (!RowOf(c.op).blocks || c.K == 0 || c.w_block != 0 || HasFloatX(c)) return std::nullopt;
+  if (!RowOf(c.op).blocks || c.K == 0 || c.w_block != 0 || HasFloatX(c) || HasWideCodes(c))
+    return std::nullopt;
   Rng rng(MixSeed(seed, 5000));
   if (rng.Chance(1, 2)) return std::nullopt;
   const int32_t size = DrawSize(rng, c.K);
@@ -135,7 +136,8 @@ std::optional<Case> InBlocks(const Case& c, uint64_t seed) {
 }
 
 std::optional<Case> XInBlocks(const Case& c, uint64_t seed, bool as_stored) {
-  if (!RowOf(c.op).x_blocks || HasFloatX(c) || c.M == 0 || c.K == 0 || c.w_block != 0)
+  if (!RowOf(c.op).x_blocks || HasFloatX(c) || HasWideCodes(c) || c.M == 0 || c.K == 0 ||
+      c.w_block != 0)
     return std::nullopt;
   Rng rng(MixSeed(seed, 5001));
   if (rng.Chance(1, 2) && !as_stored) return std::nullopt;

@@ -45,7 +45,8 @@ void InExactWindow(Rng& rng, Case& c) {
 }  // namespace
 
 std::optional<Case> WithFloatX(const Case& drawn, uint64_t seed) {
-  if (!RowOf(drawn.op).float_x || HasFloatX(drawn) || drawn.w_block != 0) return std::nullopt;
+  if (!RowOf(drawn.op).float_x || HasFloatX(drawn) || HasWideCodes(drawn) || drawn.w_block != 0)
+    return std::nullopt;
   Rng rng(MixSeed(seed, 6000));
   if (rng.Chance(1, 2)) return std::nullopt;
   const Theme theme = rng.Pick(kThemes);

@@ -223,15 +223,17 @@ Case DrawRepeated(Rng& rng, Op op) {
   return small;
 }
 
+void DrawRequant(Rng& rng, uint64_t of_six, Case& c) {
+  if (!RowOf(c.op).requant || !IsCode(c.out_dtype) || c.bias || !rng.Chance(of_six, 6)) return;
+  constexpr std::array kModes{Requant::kFloat32, Requant::kFixedQ31, Requant::kFixedRndnu};
+  c.requant = rng.Pick(kModes);
+}
+
 // The mode is drawn last, so that the rest of a case is the same as without modes.
 Case DrawFrom(Rng& rng, Op op, Theme theme) {
   Case c = theme == Theme::kLayer && Repeats(op) ? DrawRepeated(rng, op)
                                                  : GeneratorOf(op).draw(rng, theme, op);
-  const bool edges = theme == Theme::kParameterEdges;  // what the modes are made of
-  if (RowOf(op).requant && IsCode(c.out_dtype) && !c.bias && rng.Chance(edges ? 4 : 1, 6)) {
-    constexpr std::array kModes{Requant::kFloat32, Requant::kFixedQ31, Requant::kFixedRndnu};
-    c.requant = rng.Pick(kModes);
-  }
+  DrawRequant(rng, theme == Theme::kParameterEdges ? 4 : 1, c);  // what the modes are made of
   return c;
 }
 
@@ -278,6 +280,12 @@ std::optional<Case> WithWideCodes(Op op, uint64_t seed) {
   const OpRow& row = RowOf(op);
   if (!row.x_types.contains(DType::kS16) && !row.out_types.contains(DType::kS16))
     return std::nullopt;
+  if (HasSums(op)) {
+    Rng rng(MixSeed(seed, 7000 + static_cast<uint64_t>(op)));
+    Case c = internal::DrawWideSums(rng, op);
+    DrawRequant(rng, 1, c);
+    return c;
+  }
   for (;; ++seed) {
     if (Case c = Draw(op, seed); HasWideCodes(c)) return c;
   }

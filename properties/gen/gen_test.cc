@@ -247,10 +247,33 @@ TEST(Gen, CodesOfSixteenBits) {
     }
     const OpRow& row = RowOf(op);
     for (const DType wide : {DType::kS16, DType::kU16}) {
-      const bool has = row.x_types.contains(wide) || row.out_types.contains(wide);
+      // Sums of such codes are drawn for those who take them alone.
+      const bool has = !HasSums(op) && (row.x_types.contains(wide) || row.out_types.contains(wide));
       EXPECT_EQ(drawn[wide] > static_cast<int>(kCases) / 50, has) << Name(op) << " " << Name(wide);
       EXPECT_LT(drawn[wide], static_cast<int>(kCases) / 8) << Name(op);
     }
+  }
+}
+
+TEST(Gen, SumsOfCodesOfSixteenBits) {
+  constexpr uint64_t kDrawn = 1000;
+  for (const Op op : OpsWhere([](Op each) { return HasSums(each); })) {
+    std::map<DType, int> x, w, out;
+    int beyond_int32 = 0, symmetric = 0;
+    for (uint64_t seed = 0; seed < kDrawn; ++seed) {
+      const std::optional<Case> c = WithWideCodes(op, seed);
+      ASSERT_TRUE(c && IsWideCode(c->x.dtype()));
+      ASSERT_EQ(Validate(*c), "") << Describe(*c);
+      ++x[c->x.dtype()], ++w[c->w.dtype()], ++out[c->out_dtype];
+      symmetric += c->x_q.zero_point == std::vector<int32_t>{0} && c->x.dtype() == DType::kS16;
+      beyond_int32 += headroom::ReachedBy(*c, 0.01).int32_overflows;
+    }
+    EXPECT_GT(x[DType::kS16], 600);
+    EXPECT_GT(x[DType::kU16], 100);
+    EXPECT_GT(w[DType::kS8], 600);
+    EXPECT_EQ(out.size(), RowOf(op).out_types.count) << Name(op);
+    EXPECT_GT(symmetric, 400);
+    EXPECT_GT(beyond_int32, 100) << Name(op);
   }
 }
 

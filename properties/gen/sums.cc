@@ -17,6 +17,12 @@ namespace {
 constexpr int64_t kManyTerms = 515;
 
 void DrawInputZeroPoints(Rng& rng, Theme theme, Case& c) {
+  // Beside activations of 16 bits libraries have no zero points.
+  if (IsWideCode(c.x.dtype()) && rng.Chance(3, 5)) {
+    c.x_q.zero_point = {c.x.dtype() == DType::kU16 ? 32768 : 0};
+    c.w_q.zero_point.assign(c.per_channel ? static_cast<size_t>(c.N) : 1, 0);
+    return;
+  }
   DrawZeroPoints(rng, c.x.dtype(), theme, c.x_q.zero_point);
   if (IsConv(c.op) && rng.Chance(1, 20)) {
     // Just outside the codes: no padded image then stands for the padding.
@@ -224,7 +230,8 @@ void DrawScales(Rng& rng, Theme theme, double largest, Case& c) {
   // the zero point); now and then shared with the input.
   double w_largest = 0;
   for (float scale : c.w_q.scale) w_largest = std::max(w_largest, double{scale});
-  double target = std::max(1.0, largest) * c.x_q.scale[0] * std::max(w_largest, 0x1p-60) / 127.0;
+  double target = std::max(1.0, largest) * c.x_q.scale[0] * std::max(w_largest, 0x1p-60) /
+                  (IsWideCode(c.out_dtype) ? 32767.0 : 127.0);
   switch (rng.Below(3)) {
     case 0: target *= 0.5 + rng.Unit(); break;
     case 1: target = std::ldexp(target, -static_cast<int>(rng.Between(1, 12))); break;
@@ -517,7 +524,8 @@ void DrawAroundSums(Rng& rng, Theme theme, Case& c) {
     DrawScales(rng, theme, sums.largest, c);
   }
   if (IsCode(c.out_dtype)) {
-    DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
+    const bool symmetric = c.out_dtype == DType::kS16 && rng.Chance(3, 5);
+    if (!symmetric) DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
   }
   if (c.out_dtype == DType::kF32) {
     c.out_min = INT32_MIN;

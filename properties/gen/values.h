@@ -112,6 +112,8 @@ Case DrawConcat(Rng& rng, Theme theme, Op op);
 Case DrawTable(Rng& rng, Theme theme, Op op);
 Case DrawSoftmax(Rng& rng, Theme theme, Op op);
 Case DrawCast(Rng& rng, Theme theme, Op op);
+// Of linear and convolutions, with x of 16 bits.
+Case DrawWideSums(Rng& rng, Op op);
 
 }  // namespace qualm::gen::internal
 

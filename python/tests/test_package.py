@@ -137,6 +137,25 @@ def test_codes_of_sixteen_bits():
     assert np.asarray(qualm.exact(back).y).tolist() == [[-16384.0, 2.5]]
 
 
+def sums_of_16_bits(case, accumulator):
+    off = np.asarray(case.x, np.int64) - case.x_zp, np.asarray(case.w, np.int64) - case.w_zp
+    sums = (off[0] @ off[1].T).astype(accumulator).astype(np.float64)
+    scale = np.float64(1)
+    for name, power in (("x_scale", 1), ("w_scale", 1), ("out_scale", -1)):
+        scale *= np.float64(np.ravel(getattr(case, name))[0]) ** power
+    return np.clip(np.rint(sums * scale) + case.out_zp, -32768, 32767).astype(np.int16)
+
+
+def test_products_of_sixteen_bits():
+    limits = dict(op="linear", x="s16", w="s8", out="s16")
+    case = qualm.Case("linear", x=np.full((1, 520), 32767, np.int16), w=np.full((1, 520), 127, np.int8),
+                      x_scale=1, x_zp=0, w_scale=1, w_zp=0, out_dtype="s16", out_scale=2.0**18, out_zp=0)
+    assert np.asarray(qualm.exact(case).y).tolist() == [[8255]]  # 2163932680 / 2^18
+    found = qualm.explain(case, sums_of_16_bits(case, np.int32), by="a kernel")
+    assert "wrap in int32" in found.cause
+    assert judged(lambda c: sums_of_16_bits(c, np.int32), **limits).judgement == "failed"
+
+
 def in_blocks(case):
     """Sums of whole numbers and scales that are powers of two: NumPy computes them exactly."""
     blocks = case.w_scale.shape[1] if case.w_block else 1

@@ -377,8 +377,9 @@ std::string FittingContracts(const std::vector<Finding>& findings, const Diagnos
     all = all.Over(subject->contracts());
     if (all.rest->exact()) all.rest.reset();
     text += fmt::format(
-        "contract: {}: not exact, but the arithmetic of a known library: {}. If that is\n  what it "
-        "should compute, judge it by that: --contract {}\n",
+        "contract: {}: not exact, but a known arithmetic: {}. If that is what it\n  should "
+        "compute, "
+        "judge it by that: --contract {}\n",
         name, fits, ShellWord(all.text()));
   }
   return text;

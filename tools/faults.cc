@@ -134,7 +134,10 @@ std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findi
         fmt::format("  also: {} [{}]{}\n", sentence, findings[i].property,
                     findings[i].case_file.empty() ? "" : ": " + ShortPath(findings[i].case_file));
   }
-  if (claims.contains("environment")) {
+  // What depends on earlier questions or on memory fails any claim.
+  const bool of_state =
+      best.kind == FindingKind::kNondeterminism || best.kind == FindingKind::kMemory;
+  if (claims.contains("environment") && !of_state) {
     text +=
         "  environment: many kernels round in whatever mode their caller has set; where no caller "
         "changes it: --skip environment\n";

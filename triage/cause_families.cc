@@ -445,6 +445,27 @@ void AddSums(std::vector<Cause>& rows) {
          }),
          nine ? Cause::kBitsOfRare : Cause::kBitsOfFamily});
   }
+  rows.push_back(
+      {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of differences in one line",
+       "adds the products of one line of the kernel, codes less their zero points, in an int16 "
+       "that "
+       "wraps",
+       [](const Case& c) { return IsConv(c.op) && !(AllZero(c.x_q) && AllZero(c.w_q)); },
+       Sets([](Stages& s) {
+         s.Sums().add_differences = [line = s.c.K / s.c.window.kernel_h](const SumTerms& t) {
+           __int128 sum = 0;
+           int64_t of_line = 0;
+           for (int64_t k = 0; k < std::ssize(t.x); ++k) {
+             const auto at = static_cast<size_t>(k);
+             of_line += (t.x[at] - t.zx) * (t.w[at] - t.zw);
+             if ((k + 1) % line != 0) continue;
+             sum += Wrapped<int16_t>(of_line);
+             of_line = 0;
+           }
+           return sum;
+         };
+       }),
+       Cause::kBitsOfFamily});
   const auto channels = [](const Case& c) { return c.window.in_c / c.window.groups; };
   for (const int64_t lanes : {4, 8, 16, 32}) {
     rows.push_back(
@@ -801,6 +822,16 @@ bool IsBelow(const Window& v, int64_t y, int64_t) { return y >= v.in_h; }
 bool IsLeft(const Window&, int64_t, int64_t x) { return x < 0; }
 bool IsRight(const Window& v, int64_t, int64_t x) { return x >= v.in_w; }
 
+// Images lie one behind the other. None lies before the first or behind the last.
+template <bool kAbove>
+int64_t OtherImage(const Window& v, int64_t m, const Tap& tap) {
+  const Position at = PositionOf(v, m, tap);
+  const int64_t image = m / (v.out_h() * v.out_w()), y = image * v.in_h + at.y;
+  const bool reads_on = (kAbove ? at.y < 0 : at.y >= v.in_h) && at.x >= 0 && at.x < v.in_w &&
+                        y >= 0 && y < v.batch * v.in_h;
+  return reads_on ? (y * v.in_w + at.x) * v.in_c : tap.x_row;
+}
+
 // One line of taps is not read. What it would add is 0, as padding does.
 template <bool kRow, bool kLast>
 int64_t WithoutTaps(const Window& v, int64_t, const Tap& tap) {
@@ -858,6 +889,10 @@ void AddLines(std::vector<Cause>& rows) {
   side("below", NearestOnSide<IsBelow>);
   side("to the left of", NearestOnSide<IsLeft>);
   side("to the right of", NearestOnSide<IsRight>);
+  line("image before above", "reads the image before for a tap above an image", OtherImage<true>,
+       [](const Window& v) { return v.pad_top > 0 && v.batch > 1; });
+  line("image behind below", "reads the next image for a tap below an image", OtherImage<false>,
+       [](const Window& v) { return v.pad_bottom > 0 && v.batch > 1; });
   line("last row of the kernel left out", "leaves out the last row of the kernel",
        WithoutTaps<true, true>, [](const Window& v) { return v.kernel_h > 1; });
   line("first row of the kernel left out", "leaves out the first row of the kernel",

@@ -1816,6 +1816,18 @@ const Cause kMistakes[] = {
        });
      },
      Cause::kBitsOfFamily},
+    {Stage::kBias, Kind::kIndex, "bias in units of channel 0",
+     "takes the int32 bias of every channel in units of the scale of channel 0",
+     [](const Case& c) { return c.bias_i32 && c.w_q.scale.size() > 1; },
+     [](Stages& s) {
+       std::vector<float> bias;
+       for (const int32_t value : *s.c.bias_i32)
+         bias.push_back(
+             static_cast<float>(double{s.c.x_q.scale_at(0)} * s.c.w_q.scale_at(0) * value));
+       s.c.bias_i32.reset();
+       s.c.bias = std::move(bias);
+       return Validate(s.c).empty();
+     }},
     {Stage::kGeometry, Kind::kIndex, "group step of outputs",
      "begins the input channels of group g at g times the outputs of a group", IsGrouped,
      [](Stages& s) {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/rng.h"
+#include "core/slice.h"
 #include "oracles/exact/exact.h"
 #include "properties/adapt.h"
 #include "properties/gen/gen.h"
@@ -39,8 +40,9 @@ struct Shape {
   int64_t k = 0, n = 0, m = 0;
   int64_t channels = 0, width = 0;  // of an image, and of its output
   int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
-  int64_t kernel_h = 0, stride_h = 0;
+  int64_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0;
   std::array<std::string, 38> modes;
+  static constexpr size_t kModesOfCodes = 4;
 };
 struct Size {
   const char* name;
@@ -54,7 +56,9 @@ constexpr std::array kSizes{Size{"K", &Shape::k},
                             Size{"the width of the output", &Shape::width},
                             Size{"the number of taps", &Shape::taps},
                             Size{"the height of the kernel", &Shape::kernel_h, false},
-                            Size{"the stride of rows", &Shape::stride_h, false}};
+                            Size{"the width of the kernel", &Shape::kernel_w, false},
+                            Size{"the stride of rows", &Shape::stride_h, false},
+                            Size{"the stride of columns", &Shape::stride_w, false}};
 bool AllZero(const std::vector<int32_t>& list) {
   return std::ranges::all_of(list, [](int32_t value) { return value == 0; });
 }
@@ -102,18 +106,17 @@ Shape ShapeOf(const Case& c) {
       HasWindow(c.op) ? v.out_w() : 0,
       c.op == Op::kConv2d ? v.kernel_h * v.kernel_w : 0,
       HasWindow(c.op) ? v.kernel_h : 0,
+      HasWindow(c.op) ? v.kernel_w : 0,
       HasWindow(c.op) ? v.stride_h : 0,
-      {type(x.c_str(), c.x),
-       type(w.c_str(), c.w),
+      HasWindow(c.op) ? v.stride_w : 0,
+      {type(x.c_str(), c.x), type(w.c_str(), c.w),
        fmt::format("where the output is {}", Name(c.out_dtype)),
        whether("parameters are per tensor", "parameters are per channel", !c.per_channel),
-       flag("ceil_mode", c.window.ceil_mode),
-       flag("count_include_pad", c.window.count_include_pad),
+       flag("ceil_mode", c.window.ceil_mode), flag("count_include_pad", c.window.count_include_pad),
        whether("there is a bias", "there is no bias", c.bias || c.bias_i32),
        whether("the bias is int32", "there is no int32 bias", c.bias_i32.has_value()),
        whether("there is a relu", "there is no relu", c.relu),
-       whether("M is 1", "M is 2 or more", c.M == 1),
-       whether("N is 1", "N is 2 or more", c.N == 1),
+       whether("M is 1", "M is 2 or more", c.M == 1), whether("N is 1", "N is 2 or more", c.N == 1),
        whether("K is 1", "K is 2 or more", c.K == 1),
        whether("the output is codes", "the output is " + std::string(Name(c.out_dtype)),
                IsCode(c.out_dtype)),
@@ -143,11 +146,6 @@ Shape ShapeOf(const Case& c) {
                AllZero(c.w_q.zero_point)),
        whether("the output zero point is 0", "the output zero point is not 0",
                AllZero(c.out_q.zero_point)),
-       whether("no weight lies beyond 64", "a weight lies beyond 64", AllWithin(c.w, -64, 64)),
-       whether("no weight is below 0", "a weight is below 0", AllWithin(c.w, 0, 255)),
-       whether("no code of x is above 127", "a code of x is above 127",
-               AllWithin(c.x, INT32_MIN, 127)),
-       whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, INT32_MAX)),
        !HasMultiplier(c)
            ? ""
            : whether("the multiplier is below 1", "a multiplier is 1 or more", AllBelowOne(c)),
@@ -156,7 +154,13 @@ Shape ShapeOf(const Case& c) {
                        c.x_q.scale == c.w_q.scale),
        !pair ? ""
              : whether("a has the scale of the output", "a has another scale than the output",
-                       c.x_q.scale == c.out_q.scale)}};
+                       c.x_q.scale == c.out_q.scale),
+       // The last kModesOfCodes.
+       whether("no weight lies beyond 64", "a weight lies beyond 64", AllWithin(c.w, -64, 64)),
+       whether("no weight is below 0", "a weight is below 0", AllWithin(c.w, 0, 255)),
+       whether("no code of x is above 127", "a code of x is above 127",
+               AllWithin(c.x, INT32_MIN, 127)),
+       whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, INT32_MAX))}};
 }
 
 // One further answer, beside what a hypothesis says of it.
@@ -208,12 +212,16 @@ struct Candidate {
   std::function<bool(const Shape&)> holds;
   int64_t Shape::* size_of = nullptr;  // of a condition on one size
   bool of_sizes = false;               // of two, one of them or both on a size
+  // What the codes are, or a remainder, separates by chance: only alone.
+  bool pairs = true;
 };
 
 // Where no condition separates all answers, two that do together: each holds wherever the cause is
 // borne out, and neither is idle.
 void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
   constexpr size_t kMostOfThem = 24;
+  constexpr int64_t kLeast = 3;  // answers that one of the two alone lets out
+  constexpr double kMoreBits = 5;
   const auto excluded = [&](const Candidate& where) {
     std::vector<bool> out;
     for (const Answered& each : tested.answers)
@@ -228,7 +236,8 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
     if (where.text.empty() || !holds) continue;
     std::vector<bool> out = excluded(where);
     if (std::ranges::all_of(out, std::identity())) return;  // one is enough
-    if (std::ranges::any_of(out, std::identity())) necessary.emplace_back(&where, std::move(out));
+    if (where.pairs && std::ranges::any_of(out, std::identity()))
+      necessary.emplace_back(&where, std::move(out));
   }
   // First those that say most.
   std::ranges::sort(necessary, {}, [](const auto& each) {
@@ -238,13 +247,15 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
   std::vector<Candidate> pairs;
   for (size_t i = 0; i < necessary.size(); ++i) {
     for (size_t j = i + 1; j < necessary.size(); ++j) {
-      bool all = true;
-      for (size_t at = 0; at < necessary[i].second.size(); ++at)
-        all &= necessary[i].second[at] || necessary[j].second[at];
-      if (!all) continue;
+      int64_t neither = 0, by_a = 0, by_b = 0;
+      for (size_t at = 0; at < necessary[i].second.size(); ++at) {
+        const bool a = necessary[i].second[at], b = necessary[j].second[at];
+        neither += !a && !b, by_a += a && !b, by_b += b && !a;
+      }
+      if (neither > 0 || by_a < kLeast || by_b < kLeast) continue;
       const Candidate &a = *necessary[i].first, &b = *necessary[j].first;
       pairs.push_back({a.text + " and " + b.text.substr(std::string_view("where ").size()),
-                       a.bits + b.bits,
+                       a.bits + b.bits + kMoreBits,
                        [a = a.holds, b = b.holds](const Shape& s) { return a(s) && b(s); }, nullptr,
                        a.size_of != nullptr || b.size_of != nullptr});
     }
@@ -260,9 +271,11 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   constexpr double kBitsOfMode = 5;  // one of 38, few of which differ among cases of an operation
   for (size_t i = 0; i < base.modes.size(); ++i) {
     if (base.modes[i].empty()) continue;
-    candidates.push_back({base.modes[i], kBitsOfMode, [i, mode = base.modes[i]](const Shape& s) {
-                            return s.modes[i] == mode;
-                          }});
+    candidates.push_back(
+        {.text = base.modes[i],
+         .bits = kBitsOfMode,
+         .holds = [i, mode = base.modes[i]](const Shape& s) { return s.modes[i] == mode; },
+         .pairs = i + Shape::kModesOfCodes < base.modes.size()});
   }
   for (const auto& [name, size_of, in_lanes] : kSizes) {
     std::set<int64_t> in{base.*size_of}, out;
@@ -275,12 +288,13 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
     const double bits_of_bound = 1 + std::log2(static_cast<double>(in.size() + out.size()));
     constexpr double kBitsOfUpper = 3, kBitsOfRest = 6;
     const int64_t least = *in.begin(), most = *in.rbegin();
+    const auto first = std::ssize(candidates);
     candidates.push_back({fmt::format("where {} is {} or more", name, least), bits_of_bound,
                           [=](const Shape& s) { return s.*size_of >= least; }, size_of});
     // Of few sizes each has to be asked: a kernel that is wrong at 3 and 5 may be right at 4.
     constexpr int64_t kFew = 8;
     if (most > kFew || std::ssize(in) == most - least + 1) {
-      candidates.push_back({fmt::format("where {} is {} or less", name, most),
+      candidates.push_back({fmt::format("where {} is {}{}", name, most, most > 1 ? " or less" : ""),
                             bits_of_bound + kBitsOfUpper,
                             [=](const Shape& s) { return s.*size_of <= most; }, size_of});
     }
@@ -308,6 +322,8 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
            kBitsOfRest + 1,
            [=](const Shape& s) { return s.*size_of > lanes && s.*size_of % lanes != 0; }, size_of});
     }
+    for (Candidate& where : candidates | std::views::drop(first))
+      where.pairs = !in_lanes || where.text.ends_with(" or more");
   }
   AddPairs(tested, candidates);
   return candidates;
@@ -693,9 +709,51 @@ class Examiner {
       weigh();
       differ &= fits.size() == before;
     }
+    const bool asked_between = std::ranges::count_if(
+        fits | std::views::drop(1), [&](const Fit& fit) { return AskBelow(fit.where, tested); });
+    if (asked_between) weigh();
     // Any of several sizes may be it where no case told them apart that could have. Of modes the
     // first is the likeliest.
     tested.unworded = fits.size() == 1 || (fits.size() > 2 && differ);
+  }
+
+  // Of "M is 6 or more" the sizes 5 and 4, if no answer tells of them: cases are cut to them.
+  bool AskBelow(const Candidate& where, Tested& tested) {
+    if (!where.text.ends_with(" or more") || HasWindow(base_.op)) return false;
+    Case (*const cut)(const Case&, slice::Places) =
+        where.size_of == &Shape::m   ? slice::Rows
+        : where.size_of == &Shape::n ? slice::Channels
+        : where.size_of == &Shape::k && HasSums(base_.op)
+            ? [](const Case& c, slice::Places terms) { return slice::Terms(c, terms); }
+            : nullptr;
+    if (cut == nullptr) return false;
+    int64_t least = INT64_MAX, most_out = 0;
+    for (const Answered& each : tested.answers) {
+      const int64_t size = each.shape.*where.size_of;
+      if (each.bears_out) least = std::min(least, size);
+      if (each.against && !where.holds(each.shape)) most_out = std::max(most_out, size);
+    }
+    constexpr int64_t kMostSizes = 4;
+    constexpr uint64_t kTries = 12;
+    bool asked = false;
+    for (int64_t size = least - 1; size > std::max(most_out, least - 1 - kMostSizes); --size) {
+      for (uint64_t i = 0; i < kTries; ++i) {
+        std::optional<Case> c = i == 0 ? base_ : Varied(base_, MixSeed(kSeed + 2, i));
+        if (!c || ShapeOf(*c).*where.size_of < size) continue;
+        *c = ProblemOf(cut(*c, slice::Range(0, size)));
+        if (!Validate(*c).empty() || Refused(*c)) continue;
+        const Predicted without = Predict(*c, {}, RightOutput(*c, model_));
+        const Predicted predicted = Predict(*c, tested.causes, without.alone);
+        if (predicted == without) continue;
+        const Outcome outcome = subject_.Run(*c, context_);
+        ++examination_.asked;
+        if (!outcome.ok() || outcome.y.shape() != predicted.alone.shape()) continue;
+        Hold(predicted, *c, without, outcome.y, true, tested);
+        asked = true;
+        break;
+      }
+    }
+    return asked;
   }
 
   Examination Result() {

@@ -144,7 +144,7 @@ std::string MattersText(const MinimizeResult& result) {
   if (!result.irrelevant.empty())
     text += fmt::format("irrelevant: {}\n", fmt::join(result.irrelevant, ", "));
   if (!result.needs.empty())
-    text += fmt::format("needs {}; no smaller case that was tried fails\n",
+    text += fmt::format("of the cases tried here only those with {} fail\n",
                         fmt::join(result.needs, ", "));
   return text;
 }

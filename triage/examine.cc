@@ -42,7 +42,7 @@ struct Shape {
   int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0;
   std::array<std::string, 38> modes;
-  static constexpr size_t kModesOfCodes = 4;
+  static constexpr size_t kModesOfTypes = 3;  // the first ones
 };
 struct Size {
   const char* name;
@@ -109,14 +109,17 @@ Shape ShapeOf(const Case& c) {
       HasWindow(c.op) ? v.kernel_w : 0,
       HasWindow(c.op) ? v.stride_h : 0,
       HasWindow(c.op) ? v.stride_w : 0,
-      {type(x.c_str(), c.x), type(w.c_str(), c.w),
+      {type(x.c_str(), c.x),
+       type(w.c_str(), c.w),
        fmt::format("where the output is {}", Name(c.out_dtype)),
        whether("parameters are per tensor", "parameters are per channel", !c.per_channel),
-       flag("ceil_mode", c.window.ceil_mode), flag("count_include_pad", c.window.count_include_pad),
+       flag("ceil_mode", c.window.ceil_mode),
+       flag("count_include_pad", c.window.count_include_pad),
        whether("there is a bias", "there is no bias", c.bias || c.bias_i32),
        whether("the bias is int32", "there is no int32 bias", c.bias_i32.has_value()),
        whether("there is a relu", "there is no relu", c.relu),
-       whether("M is 1", "M is 2 or more", c.M == 1), whether("N is 1", "N is 2 or more", c.N == 1),
+       whether("M is 1", "M is 2 or more", c.M == 1),
+       whether("N is 1", "N is 2 or more", c.N == 1),
        whether("K is 1", "K is 2 or more", c.K == 1),
        whether("the output is codes", "the output is " + std::string(Name(c.out_dtype)),
                IsCode(c.out_dtype)),
@@ -155,7 +158,6 @@ Shape ShapeOf(const Case& c) {
        !pair ? ""
              : whether("a has the scale of the output", "a has another scale than the output",
                        c.x_q.scale == c.out_q.scale),
-       // The last kModesOfCodes.
        whether("no weight lies beyond 64", "a weight lies beyond 64", AllWithin(c.w, -64, 64)),
        whether("no weight is below 0", "a weight is below 0", AllWithin(c.w, 0, 255)),
        whether("no code of x is above 127", "a code of x is above 127",
@@ -212,8 +214,8 @@ struct Candidate {
   std::function<bool(const Shape&)> holds;
   int64_t Shape::* size_of = nullptr;  // of a condition on one size
   bool of_sizes = false;               // of two, one of them or both on a size
-  // What the codes are, or a remainder, separates by chance: only alone.
-  bool pairs = true;
+  // Told with another one too. Most conditions separate answers by chance where two are chosen.
+  bool pairs = false;
 };
 
 // Where no condition separates all answers, two that do together: each holds wherever the cause is
@@ -275,7 +277,7 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
         {.text = base.modes[i],
          .bits = kBitsOfMode,
          .holds = [i, mode = base.modes[i]](const Shape& s) { return s.modes[i] == mode; },
-         .pairs = i + Shape::kModesOfCodes < base.modes.size()});
+         .pairs = i < Shape::kModesOfTypes});
   }
   for (const auto& [name, size_of, in_lanes] : kSizes) {
     std::set<int64_t> in{base.*size_of}, out;
@@ -288,7 +290,6 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
     const double bits_of_bound = 1 + std::log2(static_cast<double>(in.size() + out.size()));
     constexpr double kBitsOfUpper = 3, kBitsOfRest = 6;
     const int64_t least = *in.begin(), most = *in.rbegin();
-    const auto first = std::ssize(candidates);
     candidates.push_back({fmt::format("where {} is {} or more", name, least), bits_of_bound,
                           [=](const Shape& s) { return s.*size_of >= least; }, size_of});
     // Of few sizes each has to be asked: a kernel that is wrong at 3 and 5 may be right at 4.
@@ -299,9 +300,9 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
                             [=](const Shape& s) { return s.*size_of <= most; }, size_of});
     }
     if (!in_lanes && in.size() == 1) {
-      candidates.push_back({fmt::format("where {} is {}", name, least),
-                            bits_of_bound + kBitsOfUpper,
-                            [=](const Shape& s) { return s.*size_of == least; }, size_of});
+      candidates.push_back(
+          {fmt::format("where {} is {}", name, least), bits_of_bound + kBitsOfUpper,
+           [=](const Shape& s) { return s.*size_of == least; }, size_of, false, true});
     }
     for (const int64_t lanes : {2, 4, 8, 16, 32, 64}) {
       if (!in_lanes) break;
@@ -322,8 +323,6 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
            kBitsOfRest + 1,
            [=](const Shape& s) { return s.*size_of > lanes && s.*size_of % lanes != 0; }, size_of});
     }
-    for (Candidate& where : candidates | std::views::drop(first))
-      where.pairs = !in_lanes || where.text.ends_with(" or more");
   }
   AddPairs(tested, candidates);
   return candidates;

@@ -327,11 +327,11 @@ INSTANTIATE_TEST_SUITE_P(All, ConditionTest, testing::ValuesIn(kConditions), [](
 TEST_F(ExamineTest, TwoConditionsAreNamedWhereNoneSeparatesAllAnswers) {
   AskOnly([this](const Case& c) { return !IsNear(c) && c.window != pool_.window; });
   const auto both = [this](const Case& c) {
-    return c.x.dtype() == base_.x.dtype() && c.relu == base_.relu;
+    return c.x.dtype() == base_.x.dtype() && c.w.dtype() == base_.w.dtype();
   };
   const auto weighed = Ask({cause_}, Balanced(cause_, both), kPatient).weighed.front();
   const std::string& text = weighed.where.text;
-  EXPECT_TRUE(Has(text, " and ") && Has(text, "x is ") && Has(text, " relu")) << text;
+  EXPECT_TRUE(Has(text, " and ") && Has(text, "x is ") && Has(text, "w is ")) << text;
   EXPECT_TRUE(weighed.where.holds(base_));
   EXPECT_FALSE(weighed.where.of_size);
 }

@@ -1852,7 +1852,8 @@ const Cause kMistakes[] = {
      "subtracts the {w_zero_point} in an int8 that saturates", Weights,
      NarrowDifference<&Case::w, &Case::w_q, int8_t, false>},
     {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} subtracted, saturating",
-     "subtracts the {x_zero_point} in an int8 that saturates", CodesOfInput,
+     "subtracts the {x_zero_point} in an int8 that saturates",
+     [](const Case& c) { return CodesOfInput(c) && c.op != Op::kDequantize; },  // has its own row
      NarrowDifference<&Case::x, &Case::x_q, int8_t, false>},
     {Stage::kXZeroPoint, Kind::kZeroPoint, "both zero points subtracted, saturating",
      "subtracts each zero point in an int8 that saturates",

@@ -723,7 +723,7 @@ class Examiner {
         where.size_of == &Shape::m   ? slice::Rows
         : where.size_of == &Shape::n ? slice::Channels
         : where.size_of == &Shape::k && HasSums(base_.op)
-            ? [](const Case& c, slice::Places terms) { return slice::Terms(c, terms); }
+            ? +[](const Case& c, slice::Places terms) { return slice::Terms(c, terms); }
             : nullptr;
     if (cut == nullptr) return false;
     int64_t least = INT64_MAX, most_out = 0;

@@ -363,6 +363,17 @@ class Builder {
     }
   }
 
+  // The rows of real x, of K terms each, and an output of N for each of them.
+  void BeginRows(const Tensor& x, Case* c) {
+    Shape shape = WithoutLast(x.shape());
+    c->M = CountOf(shape);
+    shape.push_back(c->N);
+    Begin(shape);
+    Limit(c->M * c->N, c->K);
+    c->x = Tensor(DType::kF32, {c->M, c->K});
+    std::ranges::copy(x.bytes(), c->x.bytes().begin());
+  }
+
   void DynamicMatMul() {
     const Tensor& x = Reals(layer_.operands[0].codes);
     const Tensor& w = Codes(layer_.operands[1].codes);
@@ -372,13 +383,7 @@ class Builder {
     c.op = Op::kDynamicLinear;
     c.K = w.shape()[0];
     c.N = w.shape()[1];
-    Shape shape = WithoutLast(x.shape());
-    c.M = CountOf(shape);
-    shape.push_back(c.N);
-    Begin(shape);
-    Limit(c.M * c.N, c.K);
-    c.x = Tensor(DType::kF32, {c.M, c.K});
-    std::ranges::copy(x.bytes(), c.x.bytes().begin());
+    BeginRows(x, &c);
     c.w = Gathered(w, TransposedPlaces(w.shape(), {1, 0}), {c.N, c.K});
     SetWeights(layer_.operands[1], &c);
     c.rule = QParamsRule::kOnnx;
@@ -419,19 +424,13 @@ class Builder {
     Require(size > 0 && c.K > 0 && c.N > 0 && !x.shape().empty() && x.shape().back() == c.K,
             "it multiplies " + Text(x.shape()) + " by " + Text({c.K, c.N}) + " in blocks of " +
                 std::to_string(size));
-    Shape shape = WithoutLast(x.shape());
-    c.M = CountOf(shape);
-    shape.push_back(c.N);
-    Begin(shape);
-    Limit(c.M * c.N, c.K);
+    BeginRows(x, &c);
     CountOf({c.N, c.K});
     CountOf({size});
     c.per_channel = true;
     c.w_block = static_cast<int32_t>(size);
     const int64_t blocks = RowBlocks(c);
     CountOf({c.N, blocks, size});
-    c.x = Tensor(DType::kF32, {c.M, c.K});
-    std::ranges::copy(x.bytes(), c.x.bytes().begin());
     const int few = static_cast<int>(bits);
     const std::vector<int32_t> codes = Unpacked(w.codes, c.N, blocks * size, few);
     c.w = Tensor(few == 2 ? DType::kU2 : few == 4 ? DType::kU4 : DType::kU8, {c.N, c.K});
@@ -527,13 +526,7 @@ class Builder {
     c.K = w.shape()[of_k];
     Require(c.K > 0 && c.N > 0 && x.shape().back() == c.K,
             "it multiplies " + Text(x.shape()) + " by " + Text(w.shape()));
-    Shape shape = WithoutLast(x.shape());
-    c.M = CountOf(shape);
-    shape.push_back(c.N);
-    Begin(shape);
-    Limit(c.M * c.N, c.K);
-    c.x = Tensor(DType::kF32, {c.M, c.K});
-    std::ranges::copy(x.bytes(), c.x.bytes().begin());
+    BeginRows(x, &c);
     const auto of_channel = [&](const Tensor& matrix) {
       return of_n == 0 ? matrix
                        : Gathered(matrix, TransposedPlaces(matrix.shape(), {1, 0}),

@@ -38,9 +38,7 @@ void FlipLast(Tensor& tensor) {
   if (tensor.empty()) return;
   const int64_t last = tensor.size() - 1;
   const int bits = BitsOf(tensor.dtype());
-  if (bits < 8)
-    return tensor.SetInt(
-        last, RangeOf(tensor.dtype()).min - tensor.IntAt(last) + RangeOf(tensor.dtype()).max);
+  if (bits < 8) return MirrorCode(tensor, last);
   tensor.bytes().back() ^= 0x80;
 }
 
@@ -186,6 +184,11 @@ std::string AlterParameter(Case& c, size_t number) {
 }
 
 }  // namespace
+
+void MirrorCode(Tensor& codes, int64_t i) {
+  const CodeRange range = RangeOf(codes.dtype());
+  codes.SetInt(i, static_cast<int32_t>(int64_t{range.min} + range.max - codes.IntAt(i)));
+}
 
 size_t ChangesOf(const Case& c) { return kChanges.size() + ParametersOf(c); }
 

@@ -4,11 +4,15 @@
 #define QUALM_PROPERTIES_CHANGES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "core/case.h"
 
 namespace qualm {
+
+// Gives element i the code that is as far from the other end of its type.
+void MirrorCode(Tensor& codes, int64_t i);
 
 // How many changes there are of a case with outputs.
 size_t ChangesOf(const Case& c);

@@ -8,6 +8,7 @@
 
 #include "core/rng.h"
 #include "oracles/conventions/convention.h"
+#include "properties/changes.h"
 #include "properties/gen/gen.h"
 #include "properties/list.h"
 #include "properties/relation.h"
@@ -144,8 +145,7 @@ Case Lookalike(const Case& c) {
         float& value = tensor.as<float>()[static_cast<size_t>(i)];
         value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ flip);
       } else {
-        const CodeRange range = RangeOf(tensor.dtype());
-        tensor.SetInt(i, static_cast<int32_t>(int64_t{range.min} + range.max - tensor.IntAt(i)));
+        MirrorCode(tensor, i);
       }
     }
   };

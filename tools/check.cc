@@ -378,8 +378,7 @@ std::string FittingContracts(const std::vector<Finding>& findings, const Diagnos
     if (all.rest->exact()) all.rest.reset();
     text += fmt::format(
         "contract: {}: not exact, but a known arithmetic: {}. If that is what it\n  should "
-        "compute, "
-        "judge it by that: --contract {}\n",
+        "compute, judge it by that: --contract {}\n",
         name, fits, ShellWord(all.text()));
   }
   return text;

@@ -1643,13 +1643,11 @@ std::optional<Attribution> ChangedByGaps(const Case& c, const Verdict& verdict, 
     return Ask(subject, problem, context);
   };
   std::vector<std::string_view> where;
-  const Gap* first_gap = nullptr;
   bool read = true;
   for (const Gap& gap : kGaps) {
     const std::optional<Tensor> first = with(c, gap, kPoison), second = with(c, gap, kSecondPoison);
     if (!first || !second || (first == dense && second == dense)) continue;
     where.push_back(gap.where);
-    if (first_gap == nullptr) first_gap = &gap;
     read &= first != second;
   }
   if (where.empty()) return std::nullopt;

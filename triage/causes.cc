@@ -209,7 +209,7 @@ bool TakeForBoth(Stages& s) {
 void IgnoreDilation(Window& v) { v.dilation_h = v.dilation_w = 1; }
 
 // Each element of the image from another place; false where none has changed.
-bool EditPixels(Stages& s, int64_t (*from)(const Window& window, int64_t i)) {
+bool EditPixels(Stages& s, const std::function<int64_t(const Window& window, int64_t i)>& from) {
   const Tensor old = s.c.x;
   for (int64_t i = 0; i < old.size(); ++i) s.c.x.CopyFrom(old, from(s.c.window, i), 1, i);
   return s.c.x != old;
@@ -1831,15 +1831,11 @@ const Cause kMistakes[] = {
     {Stage::kGeometry, Kind::kIndex, "group step of outputs",
      "begins the input channels of group g at g times the outputs of a group", IsGrouped,
      [](Stages& s) {
-       const Tensor old = s.c.x;
-       const int64_t channels = s.c.window.in_c, of_group = channels / s.c.window.groups;
-       const int64_t outputs = s.c.N / s.c.window.groups;
-       for (int64_t i = 0; i < old.size(); ++i) {
-         const int64_t channel = i % channels, group = channel / of_group;
-         const int64_t first = std::min(group * outputs, channels - of_group);
-         s.c.x.CopyFrom(old, i - channel + first + channel % of_group, 1, i);
-       }
-       return s.c.x != old;
+       return EditPixels(s, [outputs = s.c.N / s.c.window.groups](const Window& v, int64_t i) {
+         const int64_t channel = i % v.in_c, of_group = v.in_c / v.groups;
+         const int64_t first = std::min(channel / of_group * outputs, v.in_c - of_group);
+         return i - channel + first + channel % of_group;
+       });
      },
      Cause::kBitsOfFamily},
     {Stage::kGeometry, Kind::kIndex, "stride of columns for both",

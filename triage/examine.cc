@@ -661,6 +661,18 @@ class Examiner {
     return said.size() > 1;
   }
 
+  // Asks about a case. nullopt: it tells nothing of the causes, and is not asked; false: no answer.
+  std::optional<bool> AskAbout(Tested& tested, const Case& c, bool near) {
+    const Predicted without = Predict(c, {}, RightOutput(c, model_));
+    const Predicted predicted = Predict(c, tested.causes, without.alone);
+    if (predicted == without) return std::nullopt;
+    const Outcome outcome = subject_.Run(c, context_);
+    ++examination_.asked;
+    if (!outcome.ok() || outcome.y.shape() != predicted.alone.shape()) return false;
+    Hold(predicted, c, without, outcome.y, near, tested);
+    return true;
+  }
+
   // Several conditions may hold of all answers so far. Asks about cases on which they differ, until
   // one is left; then about those on which that one differs from what the answers only may show,
   // and about some others within it and outside of it.
@@ -695,22 +707,18 @@ class Examiner {
       int& undisputed = of_no_dispute[holding > 0 ? 1 : 0];
       if (told && fits.size() > 1 && (fits.size() > 2 || undisputed == kMostOfNoDispute)) continue;
       differ |= SizesDiffer(fits, shape);
-      const Predicted without = Predict(*c, {}, RightOutput(*c, model_));
-      const Predicted predicted = Predict(*c, tested.causes, without.alone);
-      if (predicted == without) continue;
-      const Outcome outcome = subject_.Run(*c, context_);
+      const std::optional<bool> answered = AskAbout(tested, *c, i % 4 != 3);
+      if (!answered) continue;
       ++calls;
-      ++examination_.asked;
       undisputed += told ? 1 : 0;
-      if (!outcome.ok() || outcome.y.shape() != predicted.alone.shape()) continue;
-      Hold(predicted, *c, without, outcome.y, i % 4 != 3, tested);
+      if (!*answered) continue;
       const size_t before = fits.size();
       weigh();
       differ &= fits.size() == before;
     }
-    const bool asked_between = std::ranges::count_if(
-        fits | std::views::drop(1), [&](const Fit& fit) { return AskBelow(fit.where, tested); });
-    if (asked_between) weigh();
+    bool asked_below = false;
+    for (const Fit& fit : fits | std::views::drop(1)) asked_below |= AskBelow(fit.where, tested);
+    if (asked_below) weigh();
     // Any of several sizes may be it where no case told them apart that could have. Of modes the
     // first is the likeliest.
     tested.unworded = fits.size() == 1 || (fits.size() > 2 && differ);
@@ -741,13 +749,7 @@ class Examiner {
         if (!c || ShapeOf(*c).*where.size_of < size) continue;
         *c = ProblemOf(cut(*c, slice::Range(0, size)));
         if (!Validate(*c).empty() || Refused(*c)) continue;
-        const Predicted without = Predict(*c, {}, RightOutput(*c, model_));
-        const Predicted predicted = Predict(*c, tested.causes, without.alone);
-        if (predicted == without) continue;
-        const Outcome outcome = subject_.Run(*c, context_);
-        ++examination_.asked;
-        if (!outcome.ok() || outcome.y.shape() != predicted.alone.shape()) continue;
-        Hold(predicted, *c, without, outcome.y, true, tested);
+        if (!AskAbout(tested, *c, true).value_or(false)) continue;
         asked = true;
         break;
       }

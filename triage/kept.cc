@@ -21,9 +21,7 @@ namespace {
 
 void FlipAll(Tensor& codes) {
   if (!IsCode(codes.dtype())) return;
-  const CodeRange range = RangeOf(codes.dtype());
-  for (int64_t i = 0; i < codes.size(); ++i)
-    codes.SetInt(i, range.min - codes.IntAt(i) + range.max);
+  for (int64_t i = 0; i < codes.size(); ++i) MirrorCode(codes, i);
 }
 
 // A bias for each channel that moves its output by some codes.

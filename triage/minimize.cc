@@ -112,22 +112,42 @@ class Descent {
   // Whether every pass has tried to get below the remaining sizes.
   bool ended() const { return tried_below_ == SizesOf(best_); }
 
-  // Sizes below which no candidate failed, nor any drawn case of these types. A size of one or two
-  // is not worth a word.
+  // Sizes below which no candidate failed, nor any drawn case of these types: the passes do not try
+  // all. A size of one or two is not worth a word.
   std::vector<std::string> Needs() {
     constexpr int64_t kFew = 2;
+    constexpr uint64_t kSeed = 20261129, kMostDrawn = 400;
+    constexpr int kMostJudged = 16;
     struct Size {
       const char* name;
       int64_t Case::* of;
+      int judged = 0;
     };
-    std::vector<std::string> needs;
-    if (HasWindow(best_.op) || RowOf(best_.op).qparams) return needs;
+    if (HasWindow(best_.op) || RowOf(best_.op).qparams) return {};
     counting_.SpendReserve(options_.max_calls);
-    for (const Size size : {Size{"K", &Case::K}, Size{"N", &Case::N}, Size{"M", &Case::M}}) {
-      if (best_.*size.of > kFew && !FailsBelow(size.of))
-        needs.push_back(fmt::format("{} >= {}", size.name, best_.*size.of));
+    std::vector<Size> sizes{{"K", &Case::K}, {"N", &Case::N}, {"M", &Case::M}};
+    std::erase_if(sizes, [&](const Size& size) { return best_.*size.of <= kFew; });
+    for (uint64_t i = 0; i < kMostDrawn && !counting_.spent(); ++i) {
+      const auto open = [&](const Size& size) { return size.judged < kMostJudged; };
+      if (std::ranges::none_of(sizes, open)) break;
+      const std::optional<Case> c = AdaptTo(memo_, gen::Draw(best_.op, MixSeed(kSeed, i)));
+      if (!c || c->M * c->N == 0 || c->x.dtype() != best_.x.dtype() ||
+          c->w.dtype() != best_.w.dtype() || c->out_dtype != best_.out_dtype)
+        continue;
+      const auto below = [&](const Size& size) {
+        return open(size) && (*c).*size.of < best_.*size.of;
+      };
+      if (std::ranges::none_of(sizes, below)) continue;
+      if (Judge(property_, *c, memo_).failed()) {
+        std::erase_if(sizes, below);
+        continue;
+      }
+      for (Size& size : sizes) size.judged += below(size) ? 1 : 0;
     }
-    if (counting_.spent()) needs.clear();
+    std::vector<std::string> needs;
+    if (counting_.spent()) return needs;
+    for (const Size& size : sizes)
+      needs.push_back(fmt::format("{} >= {}", size.name, best_.*size.of));
     return needs;
   }
 
@@ -249,24 +269,6 @@ class Descent {
     best_ = std::move(simpler);
     verdict_ = std::move(judged.verdict);
     attribution_ = std::move(judged.attribution);
-  }
-
-  // Whether a drawn case that is smaller in one size fails too: the passes do not try all.
-  bool FailsBelow(int64_t Case::* size) {
-    constexpr uint64_t kSeed = 20261129, kMostDrawn = 400;
-    constexpr int kMostJudged = 16;
-    int judged = 0;
-    for (uint64_t i = 0; i < kMostDrawn && judged < kMostJudged && !counting_.spent(); ++i) {
-      const std::optional<Case> drawn = AdaptTo(memo_, gen::Draw(best_.op, MixSeed(kSeed, i)));
-      if (!drawn) continue;
-      const Case& c = *drawn;
-      if (c.*size >= best_.*size || c.M * c.N == 0 || c.x.dtype() != best_.x.dtype() ||
-          c.w.dtype() != best_.w.dtype() || c.out_dtype != best_.out_dtype)
-        continue;
-      ++judged;
-      if (Judge(property_, c, memo_).failed()) return true;
-    }
-    return false;
   }
 
   using Sizes = std::array<int64_t, 3>;

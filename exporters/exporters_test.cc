@@ -542,7 +542,7 @@ class Onnx : public Libraries {
   // Has ONNX itself check the models, if its package is installed.
   void ExpectChecked(size_t count) const {
     const std::string python = "/usr/bin/python3";
-    if (Shell(python + " -c 'import onnx'").status != 0) {
+    if (Shell(python + " -c 'import onnx.checker'").status != 0) {
       std::cout << "not checked by the package onnx: " << python << " does not have it\n";
       return;
     }

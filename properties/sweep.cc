@@ -129,6 +129,11 @@ std::vector<int32_t> Codes(const Case& base, int32_t from, int32_t to, int32_t s
   return codes;
 }
 
+std::vector<int32_t> Codes(const Case& base) {
+  const CodeRange range = RangeOf(base.x.dtype());
+  return Codes(base, range.min, range.max, StepOf(base.x.dtype()));
+}
+
 namespace {
 
 // Eliminating b leaves, for every pair (i, j), low_i - high_j <= a (x_i - x_j). Start at some slope

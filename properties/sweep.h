@@ -29,6 +29,9 @@ Case Expand(const Case& base, const std::vector<int32_t>& codes);
 std::vector<int32_t> Codes(const Case& base, int32_t from, int32_t to, int32_t step);
 // The step that reaches both ends of the type in 256 codes.
 constexpr int32_t StepOf(DType codes) { return IsWideCode(codes) ? 257 : 1; }
+// The codes from one end of the type to the other at that step: the rows of a sweep of all 65,536
+// codes of 16 bits would take gigabytes.
+std::vector<int32_t> Codes(const Case& base);
 
 // Exact rational feasibility: are there a, b with y-1/2 <= a*x+b <= y+1/2 wherever lo < y < hi,
 // only a*x+b <= lo+1/2 where y = lo, and only >= hi-1/2 where y = hi? Integer arithmetic only. The

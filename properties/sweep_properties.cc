@@ -59,8 +59,7 @@ Swept SweepAll(const Case& c, Subject& subject) {
             ? sweep::OneRow(swept.base)
             : slice::Pixel(swept.base, static_cast<int64_t>(hash / 2 % static_cast<uint64_t>(c.M)));
   }
-  const CodeRange range = RangeOf(c.x.dtype());
-  swept.codes = sweep::Codes(swept.base, range.min, range.max, sweep::StepOf(c.x.dtype()));
+  swept.codes = sweep::Codes(swept.base);
   swept.expanded = sweep::Expand(swept.base, swept.codes);
   Answer answer = Ask(subject, swept.expanded);
   if (answer.verdict) {

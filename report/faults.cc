@@ -221,8 +221,7 @@ void AddSweep(const Case& base, const std::string& who, const Convention& conven
               Blocks& blocks) {
   if (base.op != Op::kLinear || base.K < 2 || base.N == 0 || base.x.dtype() == DType::kF32) return;
   if (base.out_dtype == DType::kF32) return;
-  const CodeRange range = RangeOf(base.x.dtype());
-  const std::vector<int32_t> codes = sweep::Codes(base, range.min, range.max, 1);
+  const std::vector<int32_t> codes = sweep::Codes(base);
   const Case expanded = sweep::Expand(base, codes);
   if (!convention.cannot_run(expanded).empty()) return;
   const Tensor y = convention.run(expanded).y;

@@ -29,8 +29,7 @@ struct Sweeps {
 };
 
 Sweeps Run(const Case& base) {
-  const CodeRange range = RangeOf(base.x.dtype());
-  Sweeps sweeps{base, sweep::Codes(base, range.min, range.max, 1), {}, {}, {}};
+  Sweeps sweeps{base, sweep::Codes(base), {}, {}, {}};
   const auto run = [&](const char* name) {
     const auto subject = SubjectRegistry::Get().Make(name);
     return sweep::Run(base, *subject, sweeps.codes);

@@ -1765,9 +1765,8 @@ Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
   Recorder recorder(subject);
   std::vector<Case> candidates{ProblemOf(c)};
   if (HasSums(c) && c.out_dtype != DType::kF32 && c.N > 0 && (c.M > 0 || !IsConv(c.op))) {
-    const CodeRange range = RangeOf(c.x.dtype());
     const Case base = sweep::OneRow(c);
-    candidates.push_back(sweep::Expand(base, sweep::Codes(base, range.min, range.max, 1)));
+    candidates.push_back(sweep::Expand(base, sweep::Codes(base)));
   }
   for (const Case& candidate : candidates) {
     if (subject.CannotRun(candidate).empty()) recorder.Run(candidate, RunContext{});

@@ -794,6 +794,21 @@ TEST(OneAnswer, SaysWhatTheSubjectDoesAndWhatWasReproduced) {
   }
 }
 
+// The rows of all 65,536 codes of 16 bits would take gigabytes.
+TEST(OneAnswer, IsComparedWithASweepOf256Codes) {
+  for (const DType dtype : {DType::kU8, DType::kS16}) {
+    Case c = Layer(2, 3, 4);
+    c.x = Tensor(dtype, {2, 4});
+    int64_t rows = 0;
+    TestSubject subject([&](const Case& asked, const RunContext&) {
+      rows = std::max(rows, asked.M);
+      return TestSubject::Good(With(asked, Zero()));
+    });
+    Attribute(c, Verdict::Failed("departs"), subject);
+    EXPECT_EQ(rows, 256) << Name(dtype);
+  }
+}
+
 // Rows of pixels, and rows that share a scale, depend on each other: no two of them tell of all.
 TEST(OneAnswer, OfRowsThatDependOnEachOther) {
   Case image = Images(Op::kConv2d, {.batch = 1, .in_h = 2, .in_w = 2, .in_c = 2}, 2);

@@ -715,7 +715,8 @@ class Decision {
     if (asked_ == 0) return !place;
     // Cases near the one found share its scales, so that the same columns depart for other reasons
     // too.
-    if (place && (each.drawn < 2 || !HoldsEverywhere(each))) return false;
+    if ((place || each.where.of_two_sizes) && (each.drawn < 2 || !HoldsEverywhere(each)))
+      return false;
     const bool library = IsConvention(each.causes);
     return each.bearing_out >= std::min<int64_t>(asked_, place || library         ? 6
                                                          : each.causes.size() > 1 ? 4

@@ -213,7 +213,7 @@ struct Candidate {
   double bits = 0;
   std::function<bool(const Shape&)> holds;
   int64_t Shape::* size_of = nullptr;  // of a condition on one size
-  bool of_sizes = false;               // of two, one of them or both on a size
+  bool of_sizes = false;               // of two, both of them on a size
   // Told with another one too. Most conditions separate answers by chance where two are chosen.
   bool pairs = false;
 };
@@ -256,10 +256,12 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
       }
       if (neither > 0 || by_a < kLeast || by_b < kLeast) continue;
       const Candidate &a = *necessary[i].first, &b = *necessary[j].first;
+      // Two types, or two sizes of a window.
+      if ((a.size_of != nullptr) != (b.size_of != nullptr)) continue;
       pairs.push_back({a.text + " and " + b.text.substr(std::string_view("where ").size()),
                        a.bits + b.bits + kMoreBits,
                        [a = a.holds, b = b.holds](const Shape& s) { return a(s) && b(s); }, nullptr,
-                       a.size_of != nullptr || b.size_of != nullptr});
+                       a.size_of != nullptr});
     }
   }
   candidates.insert(candidates.end(), std::make_move_iterator(pairs.begin()),
@@ -623,6 +625,7 @@ class Examiner {
           continue;
         weighed.where.text = where.text;
         weighed.where.of_size = of_size || where.of_sizes;
+        weighed.where.of_two_sizes = where.of_sizes;
         weighed.where.holds = [holds = where.holds](const Case& c) { return holds(ShapeOf(c)); };
       }
       weighed.unworded = where.text.empty() && tested.unworded;
@@ -661,6 +664,17 @@ class Examiner {
     return said.size() > 1;
   }
 
+  // Whether the case has a mode that no answer has which bears the cause out.
+  static bool IsNew(const Tested& tested, const Shape& shape) {
+    for (size_t i = 0; i < shape.modes.size(); ++i) {
+      if (std::ranges::none_of(tested.answers, [&](const Answered& each) {
+            return each.bears_out && each.shape.modes[i] == shape.modes[i];
+          }))
+        return true;
+    }
+    return false;
+  }
+
   // Asks about a case. nullopt: it tells nothing of the causes, and is not asked; false: no answer.
   std::optional<bool> AskAbout(Tested& tested, const Case& c, bool near) {
     const Predicted without = Predict(c, {}, RightOutput(c, model_));
@@ -678,7 +692,7 @@ class Examiner {
   // and about some others within it and outside of it.
   void TellConditionsApart(Tested& tested) {
     constexpr uint64_t kMostTries = 4000;
-    constexpr int kMostCalls = 48, kMostOfNoDispute = 8;
+    constexpr int kMostCalls = 48, kMostOfNoDispute = 8, kMostOfSeen = 4;
     std::vector<Fit> fits, rivals;
     std::array<int, 2> of_no_dispute{};  // outside, within
     const auto weigh = [&] {
@@ -706,6 +720,8 @@ class Examiner {
       const bool told = holding == 0 || holding == std::ssize(conditions);
       int& undisputed = of_no_dispute[holding > 0 ? 1 : 0];
       if (told && fits.size() > 1 && (fits.size() > 2 || undisputed == kMostOfNoDispute)) continue;
+      // What no answer has borne out yet may contradict the one condition that is left.
+      if (told && holding > 0 && undisputed >= kMostOfSeen && !IsNew(tested, shape)) continue;
       differ |= SizesDiffer(fits, shape);
       const std::optional<bool> answered = AskAbout(tested, *c, i % 4 != 3);
       if (!answered) continue;

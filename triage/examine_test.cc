@@ -336,6 +336,17 @@ TEST_F(ExamineTest, TwoConditionsAreNamedWhereNoneSeparatesAllAnswers) {
   EXPECT_FALSE(weighed.where.of_size);
 }
 
+TEST_F(ExamineTest, AWindowIsMovedSoThatItsStridesAreConditionsToo) {
+  base_ = pool_;
+  AskOnly([this](const Case& c) {
+    return c.window.in_h == pool_.window.in_h && c.window.in_w == pool_.window.in_w &&
+           c.window.kernel_h == pool_.window.kernel_h && c.window.kernel_w == pool_.window.kernel_w;
+  });
+  const auto where = [](const Case& c) { return c.window.stride_w == 1; };
+  const auto weighed = Ask({cause_}, Balanced(cause_, where), kPatient).weighed.front();
+  EXPECT_EQ(weighed.where.text, "where the stride of columns is 1");
+}
+
 // A rule of rounding has to say of each answer how it is rounded, also where it predicts no
 // departure. Any other cause may stand beside another fault.
 TEST_F(ExamineTest, ARuleOfRoundingIsHeldToDrawnCasesInWhichItDoesNotAct) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/rng.h"
@@ -217,6 +218,23 @@ bool RetypeOutput(Case& c) {
   return true;
 }
 
+// Another stride, dilation or padding.
+bool MoveWindow(Case& c, Rng& rng) {
+  struct Field {
+    int64_t Window::* of;
+    int64_t least, most;
+  };
+  constexpr std::array kFields{Field{&Window::stride_h, 1, 3},   Field{&Window::stride_w, 1, 3},
+                               Field{&Window::dilation_h, 1, 2}, Field{&Window::dilation_w, 1, 2},
+                               Field{&Window::pad_top, 0, 2},    Field{&Window::pad_bottom, 0, 2},
+                               Field{&Window::pad_left, 0, 2},   Field{&Window::pad_right, 0, 2}};
+  const Field& field = rng.Pick(kFields);
+  const int64_t before = std::exchange(c.window.*field.of, rng.Between(field.least, field.most));
+  if (c.window.*field.of == before) return false;
+  DeriveSizes(&c);
+  return c.M > 0 && c.M * c.N <= kMostOfImages;
+}
+
 }  // namespace
 
 std::optional<Case> Reduced(const Case& c, uint64_t seed) {
@@ -235,7 +253,9 @@ std::optional<Case> Reduced(const Case& c, uint64_t seed) {
     case 2: changed = HasXQParams(c) && RetypeCodes(reduced.x, reduced.x_q); break;
     case 3: changed = RetypeOutput(reduced); break;
     default:
-      if (HasSums(c) && !IsConv(c.op) && c.K > 1)
+      if (HasWindow(c.op))
+        changed = MoveWindow(reduced, rng);
+      else if (HasSums(c) && c.K > 1)
         reduced = slice::Terms(reduced, some_of(c.K)), changed = true;
   }
   return changed && Validate(reduced).empty() ? std::optional(std::move(reduced)) : std::nullopt;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -85,6 +86,31 @@ TEST(Reduced, HasLessOfOneThingOrOtherCodesForTheSameNumbers) {
   }
   EXPECT_GT(smaller, 50);
   EXPECT_GT(retyped, 30);
+}
+
+TEST(Reduced, MovesAWindowInOneOfItsSizes) {
+  constexpr std::array kFields{&Window::stride_h,   &Window::stride_w, &Window::dilation_h,
+                               &Window::dilation_w, &Window::pad_top,  &Window::pad_bottom,
+                               &Window::pad_left,   &Window::pad_right};
+  Case c;
+  c.op = Op::kMaxPool;
+  c.window = {.batch = 1, .in_h = 9, .in_w = 9, .in_c = 1, .kernel_h = 4, .kernel_w = 5};
+  c.x = Tensor(DType::kU8, {1, 9, 9, 1});
+  DeriveSizes(&c);
+  ASSERT_EQ(Validate(c), "");
+  std::array<int, kFields.size()> moved{};
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const std::optional<Case> r = Reduced(c, seed);
+    if (!r || r->window == c.window) continue;
+    EXPECT_EQ(Validate(*r), "");
+    int fields = 0;
+    for (size_t i = 0; i < kFields.size(); ++i) {
+      const bool other = r->window.*kFields[i] != c.window.*kFields[i];
+      moved[i] += other, fields += other;
+    }
+    EXPECT_EQ(fields, 1);
+  }
+  for (const int times : moved) EXPECT_GT(times, 5);
 }
 
 TEST(Varied, IsTheSameForTheSameSeedAndAProblemAlone) {

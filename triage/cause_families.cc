@@ -548,6 +548,14 @@ void AddSums(std::vector<Cause>& rows) {
         fmt::format("keeps the products of the last block of {} terms alone", block),
         [block](SumSteps& steps, const Case& c) { steps.first_added = (c.K - 1) / block * block; },
         SumsLongerThan(block));
+    rows.push_back(
+        {Stage::kTail, Kind::kIndex, fmt::format("terms of the last block of {}", block),
+         fmt::format("keeps the last block of {} terms alone, in the zero-point sums too", block),
+         SumsLongerThan(block), Sets([block](Stages& s) {
+           s.Sums().add_differences = [block](const SumTerms& t) {
+             return AddFirst(t, t.count) - AddFirst(t, (t.count - 1) / block * block);
+           };
+         })});
     products(
         Kind::kTail, fmt::format("last partial block of {} dropped", block),
         fmt::format("drops the last K % {} products where blocks of {} stand before them", block,
@@ -568,6 +576,28 @@ void AddSums(std::vector<Cause>& rows) {
   kept("24 bits that wrap", InBits<24, true>);
   kept("24 bits that saturate", InBits<24, false>);
   kept("an int32 that saturates", InBits<32, false>);
+
+  for (const int64_t lanes : {4, 8, 16, 32, 64}) {
+    rows.push_back(
+        {Stage::kOperands, Kind::kTail, fmt::format("input sign in the last K % {} terms", lanes),
+         fmt::format("reads the input codes with the other signedness, only in the last K % {} "
+                     "terms",
+                     lanes),
+         [lanes](const Case& c) { return SumsOfCodes(c) && c.K % lanes != 0; },
+         Sets([lanes](Stages& s) {
+           s.Sums().edit_terms = [lanes](SumTerms& t) {
+             const CodeRange range = RangeOf(OtherSign(t.x_dtype));
+             for (size_t k = t.x.size() - t.x.size() % static_cast<size_t>(lanes); k < t.x.size();
+                  ++k) {
+               const int32_t code = t.x[k];
+               const int64_t moved = code > range.max ? -256 : code < range.min ? 256 : 0;
+               t.products += moved * t.w[k];
+               t.x_sum += moved;
+             }
+           };
+         }),
+         Cause::kBitsOfFamily});
+  }
 
   const auto weights = [&](std::string name, std::string sentence, int32_t (*read)(int32_t)) {
     products(Kind::kRounding, std::move(name), std::move(sentence),
@@ -804,8 +834,10 @@ int64_t NearestPixel(const Window& v, int64_t m, const Tap& tap) {
                  std::clamp<int64_t>(at.x, 0, v.in_w - 1), v.in_w);
 }
 
+template <bool kAbove, bool kBelow>
 int64_t NearestLine(const Window& v, int64_t m, const Tap& tap) {
   const Position at = PositionOf(v, m, tap);
+  if ((at.y < 0 && !kAbove) || (at.y >= v.in_h && !kBelow)) return tap.x_row;
   return PixelOrPadding(v, m, std::clamp<int64_t>(at.y, 0, v.in_h - 1), at.x);
 }
 
@@ -877,8 +909,12 @@ void AddLines(std::vector<Cause>& rows) {
   line("border in the padding", "reads the nearest pixel of the image for a tap in the padding",
        NearestPixel, [](const Window&) { return true; });
   line("lines of the border in the padding",
-       "reads the first or the last line of the image for a tap above or below it", NearestLine,
-       [](const Window&) { return true; });
+       "reads the first or the last line of the image for a tap above or below it",
+       NearestLine<true, true>, [](const Window&) { return true; });
+  line("first line of the image above it", "reads the first line of the image for a tap above it",
+       NearestLine<true, false>, [](const Window& v) { return v.pad_top > 0; });
+  line("last line of the image below it", "reads the last line of the image for a tap below it",
+       NearestLine<false, true>, [](const Window& v) { return v.pad_bottom > 0; });
   const auto side = [&](std::string_view where,
                         int64_t (*x_row)(const Window&, int64_t, const Tap&)) {
     line(fmt::format("border in the padding {} the image", where),
@@ -1018,6 +1054,28 @@ RoundedOutput NegatedOperandWraps(const RealOutput& o) {
 }
 
 void AddElements(std::vector<Cause>& rows) {
+  rows.push_back({Stage::kOperands, Kind::kClamp, "weight -128 as -127",
+                  "reads a weight of -128 as -127",
+                  [](const Case& c) { return SumsOfCodes(c) && c.w.dtype() == DType::kS8; },
+                  [](Stages& s) {
+                    const Tensor old = s.c.w;
+                    for (int64_t i = 0; i < old.size(); ++i)
+                      s.c.w.SetInt(i, std::max(old.IntAt(i), -127));
+                    return s.c.w != old;
+                  },
+                  Cause::kBitsOfFamily});
+  // The product of differences is a*b - za*b - zb*a + za*zb.
+  const auto cross = [&](std::string name, std::string sentence, int64_t times) {
+    rows.push_back({Stage::kOffset, Kind::kZeroPoint, std::move(name), std::move(sentence),
+                    [](const Case& c) { return c.op == Op::kMul; },
+                    [times](Stages& s) {
+                      s.added = times * s.c.x_q.zero_point_at(0) * s.c.w_q.zero_point_at(0);
+                      return s.added != 0;
+                    },
+                    Cause::kBitsOfFamily});
+  };
+  cross("za*zb ignored", "leaves the product of both zero points out", -1);
+  cross("za*zb subtracted", "subtracts the product of both zero points instead of adding it", -2);
   const auto edited = [&](Kind kind, std::string name, std::string sentence, Applies applies,
                           void (*edit)(const CodeRange&, int32_t&, int32_t&)) {
     rows.push_back({Stage::kOperands, kind, std::move(name), std::move(sentence),
@@ -1054,6 +1112,16 @@ void AddElements(std::vector<Cause>& rows) {
          [](const Case& c) { return c.op == Op::kConcat || c.op == Op::kRescale; });
   copied("a copied where scales are equal", "a first input", {&Case::x_q}, concat);
   copied("b copied where scales are equal", "a second input", {&Case::w_q}, concat);
+  rows.push_back({Stage::kOperands, Kind::kZeroPoint, "both copied where a has the output's scale",
+                  "copies the codes of both inputs where the first one has the output's scale and "
+                  "zero point",
+                  concat,
+                  [](Stages& s) {
+                    if (s.c.x_q != s.c.out_q || s.c.w_q == s.c.out_q) return false;
+                    s.c.w_q = s.c.out_q;
+                    return true;
+                  },
+                  Cause::kBitsOfFamily});
   edited(
       Kind::kClamp, "saturating sum of codes",
       "adds codes of one scale in 8 bits that saturate, before the zero points are taken out",
@@ -1242,7 +1310,7 @@ void AddChannels(std::vector<Cause>& rows) {
                  [](int64_t n, int64_t channels) { return (n + 1) % channels; }, 1});
   all.push_back({"the channel before", "channel n-1",
                  [](int64_t n, int64_t channels) { return (n + channels - 1) % channels; }, 1});
-  for (const int64_t lanes : {4, 8, 16})
+  for (const int64_t lanes : {2, 4, 8, 16})
     all.push_back({fmt::format("channel n - n % {}", lanes),
                    fmt::format("channel n - n % {}", lanes),
                    [lanes](int64_t n, int64_t) { return n - n % lanes; }, 1, Cause::kBitsOfRare});
@@ -1270,10 +1338,11 @@ void AddChannels(std::vector<Cause>& rows) {
                     [at = from.at](Stages& s) { return Reindex(s.c.w_q.zero_point, at); }});
     rows.push_back({Stage::kIndex, Kind::kIndex, "parameters of " + from.name,
                     "takes scale and zero point" + sentence, several, [at = from.at](Stages& s) {
-                      bool changes = ReindexScales(s.c, at);
+                      ReindexScales(s.c, at);
+                      bool zero_points = false;  // else the scales are all of it
                       for (QParams* q : {&s.c.x_q, &s.c.w_q, &s.c.out_q})
-                        changes |= Reindex(q->zero_point, at);
-                      return changes;
+                        zero_points |= Reindex(q->zero_point, at);
+                      return zero_points;
                     }});
     constexpr std::array<std::string_view, 3> kHaveRows{"channel n % 1", "channel n % 8",
                                                         "channel n % 16"};

@@ -1012,6 +1012,21 @@ bool DropLeftShiftsOfSums(Stages& s) {
   return changes;
 }
 
+// As a kernel does whose multiplier is a fraction of 31 bits: of an integer below 2^30 one unit
+// less in its last place gives what 1 gives.
+bool MultiplierOfOne(Stages& s) {
+  Case& c = s.c;
+  bool changes = false;
+  for (float& factor : c.multiplier) changes |= std::exchange(factor, std::min(factor, 1.0F)) > 1;
+  for (float& scale : c.w_q.scale) {
+    const double multiplier = static_cast<double>(c.x_q.scale_at(0)) * scale / c.out_q.scale_at(0);
+    if (multiplier <= 1) continue;
+    scale = c.out_q.scale_at(0) / c.x_q.scale_at(0);
+    changes |= std::isnormal(scale);
+  }
+  return changes;
+}
+
 // ---- Clamp.
 
 // On what the sum is before its bias.
@@ -1732,6 +1747,10 @@ const Cause kMistakes[] = {
      "drops the power of two of a multiplier of 1 or more",
      [](const Case& c) { return RoundsReal(c) && (HasSums(c) || c.op == Op::kRequantize); },
      DropLeftShiftsOfSums},
+    {Stage::kScale, Kind::kRounding, "multiplier of 1 at most",
+     "takes a multiplier of 1 or more for the largest number below 1",
+     [](const Case& c) { return RoundsReal(c) && (HasSums(c) || c.op == Op::kRequantize); },
+     MultiplierOfOne, Cause::kBitsOfFamily},
     {Stage::kClamp, Kind::kClamp, "clamp before the zero point",
      "clamps to the codes before it adds the zero point", Converts,
      Set<&CodeHooks::round, ClampBeforeZeroPoint>},

@@ -41,7 +41,7 @@ struct Shape {
   int64_t channels = 0, width = 0;  // of an image, and of its output
   int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0;
-  std::array<std::string, 38> modes;
+  std::array<std::string, 41> modes;
   static constexpr size_t kModesOfTypes = 3;  // the first ones
 };
 struct Size {
@@ -61,6 +61,10 @@ constexpr std::array kSizes{Size{"K", &Shape::k},
                             Size{"the stride of columns", &Shape::stride_w, false}};
 bool AllZero(const std::vector<int32_t>& list) {
   return std::ranges::all_of(list, [](int32_t value) { return value == 0; });
+}
+
+bool AnyBelowZero(const std::vector<int32_t>& list) {
+  return std::ranges::any_of(list, [](int32_t value) { return value < 0; });
 }
 
 // Every code of the tensor lies in [low, high].
@@ -147,6 +151,14 @@ Shape ShapeOf(const Case& c) {
        whether(pair ? "the zero point of b is 0" : "the zero points of w are 0",
                pair ? "the zero point of b is not 0" : "a zero point of w is not 0",
                AllZero(c.w_q.zero_point)),
+       whether("the zero point of " + x + " is below 0",
+               "the zero point of " + x + " is not below 0", AnyBelowZero(c.x_q.zero_point)),
+       whether(pair ? "the zero point of b is below 0" : "a zero point of w is below 0",
+               pair ? "the zero point of b is not below 0" : "no zero point of w is below 0",
+               AnyBelowZero(c.w_q.zero_point)),
+       !IsCode(c.x.dtype())
+           ? ""
+           : whether(x + " has 16 bits", x + " has at most 8 bits", IsWideCode(c.x.dtype())),
        whether("the output zero point is 0", "the output zero point is not 0",
                AllZero(c.out_q.zero_point)),
        !HasMultiplier(c)
@@ -272,7 +284,7 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
 // bound open, so that the sentence says no more than was asked.
 std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
-  constexpr double kBitsOfMode = 5;  // one of 38, few of which differ among cases of an operation
+  constexpr double kBitsOfMode = 5;  // one of 41, few of which differ among cases of an operation
   for (size_t i = 0; i < base.modes.size(); ++i) {
     if (base.modes[i].empty()) continue;
     candidates.push_back(

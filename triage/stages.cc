@@ -293,6 +293,7 @@ exact::Integers Stages::IntegersOfStages() const {
   } else {
     integers = exact::IntegersOf(c);
   }
+  for (__int128& value : integers.values) value += added;
   if (integer) {
     for (__int128& value : integers.values) value = integer(value);
   }

@@ -171,7 +171,8 @@ struct Stages {
   // Of weights in blocks: what is added to the sum of a block, from its codes.
   int64_t (*block_moved)(Codes x, Codes w, int32_t w_zero_point) = nullptr;
   bool moves_whole_pairs = false;  // not the last of an odd number of blocks
-  // Changes the integer that the scales multiply.
+  // Change the integer that the scales multiply.
+  int64_t added = 0;
   __int128 (*integer)(__int128 value) = nullptr;
   CodeHooks codes;
   // Floats.

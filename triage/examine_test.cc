@@ -286,6 +286,8 @@ const ConditionOf kConditions[] = {
     {"where there is a relu", "where there is no relu", [](const Case& c) { return c.relu; }},
     {"where the zero point of x is 0", "where the zero point of x is not 0",
      [](const Case& c) { return AllZero(c.x_q); }},
+    {"where the zero point of x is below 0", "where the zero point of x is not below 0",
+     [](const Case& c) { return c.x_q.zero_point[0] < 0; }},
     {"where the zero points of w are 0", "where a zero point of w is not 0",
      [](const Case& c) { return AllZero(c.w_q); }},
     {"where the output zero point is 0", "where the output zero point is not 0",
@@ -337,6 +339,8 @@ TEST_F(ExamineTest, TwoConditionsAreNamedWhereNoneSeparatesAllAnswers) {
 }
 
 TEST_F(ExamineTest, AWindowIsMovedSoThatItsStridesAreConditionsToo) {
+  pool_.window.stride_h = 2;  // else "the stride is 1" says as much
+  DeriveSizes(&pool_);
   base_ = pool_;
   AskOnly([this](const Case& c) {
     return c.window.in_h == pool_.window.in_h && c.window.in_w == pool_.window.in_w &&

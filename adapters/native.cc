@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "adapters/host/arena.h"
+#include "adapters/host/block_formats.h"
 #include "adapters/host/in_process.h"
 #include "adapters/host/threads.h"
 #include "adapters/kinds.h"
@@ -241,22 +242,27 @@ kernels::QParamsRule RuleOf(QParamsRule rule) {
 }
 
 // Why the kernels take no linear with x and w in blocks like this one; "" if they do. They take
-// what kernels/block_linear.h stores: Q8_0 times Q8_0, or Q4_0 where codes have 4 bits.
-std::string WhyNotInBlocks(const Case& c) {
-  if (c.x_block != kernels::kBlockCodes) return "the kernels multiply blocks of 32 by blocks of 32";
+// what kernels/block_linear.h stores: Q4_K times Q8_K where minima are wanted, else Q8_0 times
+// Q8_0, or Q4_0 where codes have 4 bits.
+std::string WhyNotInBlocks(const Case& c, bool minima) {
+  if (c.bias || c.relu) return "the kernels take no bias and no relu beside x in blocks";
   if (c.x.dtype() != DType::kS8) return "the kernels take s8 x in blocks";
-  const DType w = c.w.dtype();
-  if (w != DType::kS8 && w != DType::kS4 && w != DType::kU4)
-    return "the kernels take s8, s4 or u4 w beside x in blocks";
   const auto all = [](const std::vector<int32_t>& list, int32_t zero_point) {
     return std::ranges::all_of(list, [=](int32_t z) { return z == zero_point; });
   };
+  if (minima) {
+    if (!all(c.x_q.zero_point, 0)) return "beside x in blocks its zero points are 0";
+    return WhyNotInFormat(kQ4K, c);
+  }
+  if (c.x_block != kernels::kBlockCodes) return "the kernels multiply blocks of 32 by blocks of 32";
+  const DType w = c.w.dtype();
+  if (w != DType::kS8 && w != DType::kS4 && w != DType::kU4)
+    return "the kernels take s8, s4 or u4 w beside x in blocks";
   if (!all(c.x_q.zero_point, 0) || !all(c.w_q.zero_point, w == DType::kU4 ? 8 : 0))
     return "beside x in blocks the zero points of the kernels are 0, of u4 w 8";
   const auto is_half = [](float scale) { return CodeOf(DType::kF16, scale).has_value(); };
   if (!std::ranges::all_of(c.x_q.scale, is_half) || !std::ranges::all_of(c.w_q.scale, is_half))
     return "beside x in blocks the scales of the kernels are f16";
-  if (c.bias || c.relu) return "the kernels take no bias and no relu beside x in blocks";
   return "";
 }
 
@@ -301,14 +307,21 @@ intervals::Problem IntervalProblemOf(const Case& c) {
   return problem;
 }
 
+// At the end of the name of a subject that multiplies these alone.
+constexpr std::string_view kOfQ4K = "+q4_k";
+
 class NativeSubject final : public InProcessSubject, public EnclosingSubject {
  public:
-  NativeSubject(std::string name, std::string target)
-      : name_(std::move(name)), target_(std::move(target)) {}
+  NativeSubject(std::string name, std::string target, bool super_blocks = false)
+      : name_(std::move(name)), target_(std::move(target)), super_blocks_(super_blocks) {
+    if (super_blocks) set_contract({.sum = true, .offsets = true});
+  }
 
   std::string_view name() const override { return name_; }
+  bool Offers(Op op) const override { return !super_blocks_ || op == Op::kLinear; }
   // Tables of real functions are refused where double does not decide an entry.
   std::string CannotRun(const Case& c) const override {
+    if (!Offers(c.op)) return "of q4_k there is linear alone";
     if (HasWideCodes(c)) return "the kernels take no " + std::string(kOfWideCodes);
     if (HasFloatX(c)) return "the kernels take no " + std::string(kOfFloatX);
     // Their sums are in float32: nothing that the contract exact could judge.
@@ -316,9 +329,11 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
       return "the kernels take no " + std::string(kInBlocks) +
              " but beside x in blocks, under contract sum";
     }
-    if (c.x_block != 0) return WhyNotInBlocks(c);
+    if (c.x_block != 0) return WhyNotInBlocks(c, super_blocks_);
+    if (super_blocks_) return "q4_k has blocks of 32 of w and of x";
     return c.op == Op::kTable || c.op == Op::kSoftmax ? packed_.For(c).status.error : "";
   }
+  Case Inside(const Case& c) const override { return super_blocks_ ? InsideFormat(kQ4K, c) : c; }
   std::string InstructionSet() const override {
     const std::string variant = VariantOf(target_);
     return variant == kPortable ? "PORTABLE" : target_;
@@ -327,7 +342,8 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   std::vector<std::string> Siblings() const override {
     std::vector<std::string> others;
     for (const std::string& target : kernels::SupportedTargets()) {
-      if (target != target_) others.push_back(NameOf(target));
+      if (target != target_)
+        others.push_back(NameOf(target) + std::string(super_blocks_ ? kOfQ4K : ""));
     }
     return others;
   }
@@ -556,11 +572,23 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
       }
       return kernels::ConstBlocks{to, format, rows, count, row_bytes};
     };
-    const kernels::ConstBlocks x =
-        blocks(x_blocks_, BlockFormat::kQ8_0, c.M, placed.x, placed.x_stride, c.x_q.scale);
-    const kernels::ConstBlocks w =
-        blocks(w_blocks_, nibbles ? BlockFormat::kQ4_0 : BlockFormat::kQ8_0, c.N, placed.w,
-               placed.w_stride, placed.scale);
+    const auto stored = [&](GuardedBuffer& buffer, BlockFormat format, int64_t rows,
+                            const PackedRows& from) {
+      const auto size = static_cast<size_t>(rows * from.row_bytes);
+      uint8_t* const to = buffer.Prepare(size, 0, 1, context);
+      std::ranges::copy(from.bytes, to);
+      return kernels::ConstBlocks{to, format, rows, PackedDepth(kQ4K, c.K) / kQ4K.super_block,
+                                  from.row_bytes};
+    };
+    kernels::ConstBlocks x, w;
+    if (super_blocks_) {
+      x = stored(x_blocks_, BlockFormat::kQ8_K, c.M, PackedActivations(kQ4K, c));
+      w = stored(w_blocks_, BlockFormat::kQ4_K, c.N, PackedWeights(kQ4K, c));
+    } else {
+      x = blocks(x_blocks_, BlockFormat::kQ8_0, c.M, placed.x, placed.x_stride, c.x_q.scale);
+      w = blocks(w_blocks_, nibbles ? BlockFormat::kQ4_0 : BlockFormat::kQ8_0, c.N, placed.w,
+                 placed.w_stride, placed.scale);
+    }
     kernels::PackedBlockLinear packed;
     const kernels::Status status = kernels::PackedBlockLinear::Pack(w, &packed);
     if (!status.ok()) return status.error;
@@ -573,7 +601,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
       const auto* const row = static_cast<const uint8_t*>(x.data) + i / c.N * x.row_stride;
       const auto* const channel = static_cast<const uint8_t*>(w.data) + i % c.N * w.row_stride;
       float dot = 0;
-      error = kernels::BlockDot(w.format, channel, row, count, &dot).error;
+      error = kernels::BlockDot(w.format, channel, row, w.blocks, &dot).error;
       if (error.empty() && std::bit_cast<uint32_t>(dot) != std::bit_cast<uint32_t>(of_matrix))
         error = "output " + std::to_string(i) + " is another one as a dot product";
     }
@@ -675,6 +703,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   std::string name_;
   mutable PackedOnes packed_;
   std::string target_;
+  bool super_blocks_;              // Q4_K times Q8_K, and nothing else
   std::vector<uint8_t> unpacked_;  // weights
   GuardedBuffer scratch_;
   GuardedBuffer multipliers_;
@@ -722,20 +751,25 @@ std::vector<std::string> TargetNames() {
 std::vector<std::string> Names() {
   std::vector<std::string> names = TargetNames();
   names.insert(names.begin(), "native");
+  names.push_back("native" + std::string(kOfQ4K));
   return names;
 }
 
 std::unique_ptr<Subject> Make(const std::string& name) {
-  if (name == "native") {
-    return std::make_unique<NativeSubject>(name, kernels::SupportedTargets().front());
+  const bool super_blocks = name.ends_with(kOfQ4K);
+  const std::string_view of_target =
+      std::string_view(name).substr(0, name.size() - (super_blocks ? kOfQ4K.size() : 0));
+  if (of_target == "native") {
+    return std::make_unique<NativeSubject>(name, kernels::SupportedTargets().front(), super_blocks);
   }
   constexpr std::string_view kPrefix = "native@";
-  if (!name.starts_with(kPrefix)) return nullptr;
-  const std::string wanted = Lower(std::string_view(name).substr(kPrefix.size()));
+  if (!of_target.starts_with(kPrefix)) return nullptr;
+  const std::string wanted = Lower(of_target.substr(kPrefix.size()));
   std::string available;
   for (const std::string& target : kernels::SupportedTargets()) {
     if (Lower(target) == wanted || VariantOf(target) == wanted)
-      return std::make_unique<NativeSubject>(NameOf(target), target);
+      return std::make_unique<NativeSubject>(
+          NameOf(target) + std::string(super_blocks ? kOfQ4K : ""), target, super_blocks);
     available += (available.empty() ? "" : ", ") + VariantOf(target);
   }
   if (std::ranges::count(kTargets, wanted) == 0) return nullptr;
@@ -744,15 +778,24 @@ std::unique_ptr<Subject> Make(const std::string& name) {
 }
 
 std::vector<std::string> Expand(const std::string& pattern) {
-  return Lower(pattern) == "native@all" ? TargetNames() : std::vector<std::string>{};
+  std::vector<std::string> names;
+  const std::string lower = Lower(pattern), all = "native@all";
+  const std::string_view end = lower.ends_with(kOfQ4K) ? kOfQ4K : "";
+  if (lower != all + std::string(end)) return names;
+  for (const std::string& name : TargetNames()) names.push_back(name + std::string(end));
+  return names;
 }
 
 }  // namespace
 
 SubjectKind NativeSubjects() {
-  return {"native", "the kernels of this project; @TARGET forces an instruction set, @all is each",
-          "",       Names,
-          Make,     Expand};
+  return {
+      "native",
+      "the kernels of this project; @TARGET forces an instruction set, @all is each; +q4_k: Q4_K",
+      "",
+      Names,
+      Make,
+      Expand};
 }
 
 }  // namespace qualm

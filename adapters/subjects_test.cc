@@ -69,6 +69,21 @@ TEST(Registry, NamesTheNearestForAMisspeltOne) {
   EXPECT_NE(ErrorOf<InputError>("model:fbgem@avx2").find("'model:fbgemm@avx2'"), std::string::npos);
 }
 
+TEST(Native, Q4KIsASubjectForEachInstructionSet) {
+  const auto all = SubjectRegistry::Get().Expand("native@all");
+  const auto of_q4_k = SubjectRegistry::Get().Expand("native@all+q4_k");
+  ASSERT_EQ(of_q4_k.size(), all.size());
+  for (const std::string& name : {of_q4_k.back(), std::string("native+q4_k")}) {
+    const auto subject = SubjectRegistry::Get().Make(name);
+    EXPECT_EQ(subject->name(), name);
+    EXPECT_EQ(subject->contract().text(), "sum+offsets");
+    EXPECT_TRUE(subject->Offers(Op::kLinear));
+    EXPECT_FALSE(subject->Offers(Op::kConv2d));
+    EXPECT_EQ(subject->Siblings().size(), all.size() - 1);
+    for (const std::string& sibling : subject->Siblings()) EXPECT_TRUE(sibling.ends_with("+q4_k"));
+  }
+}
+
 TEST(Native, TellsAnAbsentInstructionSetFromAMisspeltOne) {
   // No machine has both.
   const std::string absent = std::ranges::count(Kind("native")->names(), "native@neon") != 0

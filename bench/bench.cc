@@ -64,11 +64,11 @@ const std::vector<Pool> kPool = {
 
 const std::vector<BlockWork> kBlockWork = [] {
   std::vector<BlockWork> rows;
-  for (const bool nibbles : {false, true}) {
-    for (const int64_t k : {1024, 4096, 16384}) rows.push_back({nibbles, {1, 1, k}});
+  for (const char* const format : {"q8_0", "q4_0", "q4_k"}) {
+    for (const int64_t k : {1024, 4096, 16384}) rows.push_back({format, {1, 1, k}});
     for (const Linear& shape : {Linear{1, 1024, 1024}, Linear{1, 4096, 4096}, Linear{8, 1024, 1024},
                                 Linear{64, 512, 512}, Linear{256, 1024, 1024}})
-      rows.push_back({nibbles, shape});
+      rows.push_back({format, shape});
   }
   return rows;
 }();
@@ -132,8 +132,10 @@ Buffer<uint8_t> Blocks(int64_t count, int64_t bytes, uint32_t seed) {
   const Buffer<uint8_t> blocks = Codes(count * bytes, seed);
   for (int64_t i = 0; i < count * bytes; ++i) {
     uint8_t& byte = (*blocks)[static_cast<size_t>(i)];
-    if (i % bytes < 2) byte = i % bytes == 0 ? 0 : 0x1C;
+    const int64_t at = i % bytes;
     if (byte == 0x80) byte = 0x81;
+    if (at < (bytes == 144 ? 4 : 2)) byte = at % 2 == 0 ? 0 : 0x1C;
+    if (bytes == 292 && at < 4) byte = at < 2 ? 0 : at == 2 ? 0x80 : 0x3B;
   }
   return blocks;
 }

@@ -78,23 +78,25 @@ extern const std::vector<Pool> kPool;
 
 extern const std::vector<int64_t> kElements;
 
-// Products of rows stored in blocks of 32: weights q8_0 or q4_0, activations q8_0
+// Products of rows stored in blocks: weights q8_0 or q4_0 times activations q8_0, q4_k times q8_K
 // (kernels/block_linear.h). Of one row and one channel one call of a dot product, else a matrix.
 struct BlockWork {
-  bool nibbles;
+  std::string format;  // "q8_0", "q4_0", "q4_k"
   Linear shape;
   bool IsDot() const { return shape.m * shape.n == 1; }
   std::string Name() const {
-    return std::string(nibbles ? "q4_0" : "q8_0") +
-           (IsDot() ? "-dot/" + std::to_string(shape.k) : "/" + shape.Name());
+    return format + (IsDot() ? "-dot/" + std::to_string(shape.k) : "/" + shape.Name());
   }
-  int64_t Blocks() const { return shape.k / 32; }  // of a row
-  int64_t WeightBytes() const { return nibbles ? 18 : 34; }
+  bool IsSuper() const { return format == "q4_k"; }
+  int64_t Blocks() const { return shape.k / (IsSuper() ? 256 : 32); }  // of a row
+  int64_t WeightBytes() const { return IsSuper() ? 144 : format == "q4_0" ? 18 : 34; }
+  int64_t ActivationBytes() const { return IsSuper() ? 292 : 34; }
 };
 extern const std::vector<BlockWork> kBlockWork;
 // Floats to blocks: "quantize-q8_0/65536".
 extern const std::vector<int64_t> kBlockRows;
-// So many blocks of so many bytes, a float16 of 2^-8 first; without -128, where ggml is wrong.
+// So many blocks of so many bytes, a float16 of 2^-8 first, of q4_k two, and of q8_K a float32;
+// without -128, where ggml is wrong.
 std::shared_ptr<std::vector<uint8_t>> Blocks(int64_t count, int64_t bytes, uint32_t seed);
 
 inline constexpr int32_t kXZero = 113, kYZero = 7, kBZero = 9;

@@ -75,19 +75,22 @@ void Require(const void* symbol, const char* name) {
 
 Run PrepareDots(void* ggml, const BlockWork& work) {
   const auto& [m, n, k, kind] = work.shape;
-  const char* const name = work.nibbles ? "ggml_vec_dot_q4_0_q8_0" : "ggml_vec_dot_q8_0_q8_0";
+  const char* const name = work.IsSuper()          ? "ggml_vec_dot_q4_K_q8_K"
+                           : work.format == "q4_0" ? "ggml_vec_dot_q4_0_q8_0"
+                                                   : "ggml_vec_dot_q8_0_q8_0";
   const auto dot = Symbol<VecDot>(ggml, name);
   Require(reinterpret_cast<void*>(dot), name);
-  const int64_t w_bytes = work.Blocks() * work.WeightBytes(), x_bytes = work.Blocks() * 34;
-  return
-      [=, rows = m, columns = n, depth = static_cast<int>(k), x = Blocks(m * work.Blocks(), 34, 1),
-       w = Blocks(n * work.Blocks(), work.WeightBytes(), 2), y = Zeros<float>(m * n)] {
-        for (int64_t i = 0; i < rows; ++i) {
-          for (int64_t j = 0; j < columns; ++j)
-            dot(depth, y->data() + i * columns + j, 0, w->data() + j * w_bytes, 0,
-                x->data() + i * x_bytes, 0, 1);
-        }
-      };
+  const int64_t w_bytes = work.Blocks() * work.WeightBytes();
+  const int64_t x_bytes = work.Blocks() * work.ActivationBytes();
+  return [=, rows = m, columns = n, depth = static_cast<int>(k),
+          x = Blocks(m * work.Blocks(), work.ActivationBytes(), 1),
+          w = Blocks(n * work.Blocks(), work.WeightBytes(), 2), y = Zeros<float>(m * n)] {
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < columns; ++j)
+        dot(depth, y->data() + i * columns + j, 0, w->data() + j * w_bytes, 0,
+            x->data() + i * x_bytes, 0, 1);
+    }
+  };
 }
 
 Run PrepareSgemm(void* ggml, const BlockWork& work) {
@@ -95,14 +98,14 @@ Run PrepareSgemm(void* ggml, const BlockWork& work) {
   const auto multiply = Symbol<Sgemm>(ggml, "llamafile_sgemm");
   Require(reinterpret_cast<void*>(multiply), "llamafile_sgemm");
   const int64_t blocks = work.Blocks();
-  return
-      [=, rows = m, columns = n, type = work.nibbles ? kQ4_0 : kQ8_0, x = Blocks(m * blocks, 34, 1),
-       w = Blocks(n * blocks, work.WeightBytes(), 2), y = Zeros<float>(m * n)] {
-        const Parameters one;
-        if (!multiply(&one, columns, rows, blocks, w->data(), blocks, x->data(), blocks, y->data(),
-                      columns, type, kQ8_0, kF32))
-          Require(nullptr, "llamafile_sgemm of these types");
-      };
+  return [=, rows = m, columns = n, type = work.format == "q4_0" ? kQ4_0 : kQ8_0,
+          x = Blocks(m * blocks, 34, 1), w = Blocks(n * blocks, work.WeightBytes(), 2),
+          y = Zeros<float>(m * n)] {
+    const Parameters one;
+    if (!multiply(&one, columns, rows, blocks, w->data(), blocks, x->data(), blocks, y->data(),
+                  columns, type, kQ8_0, kF32))
+      Require(nullptr, "llamafile_sgemm of these types");
+  };
 }
 
 // Eight rows of weights in turn, and of many rows of x four: drawn in that form. Which numbers they
@@ -160,8 +163,9 @@ void JoinGgml() {
       Join(work.Name(), who, work.shape.Items(), [=] { return prepare(ggml, work); });
     };
     join("ggml", PrepareDots);
-    if (work.shape.m > 1) join("ggml-sgemm", PrepareSgemm);  // takes no single row
-    if (work.nibbles && !work.IsDot()) join("ggml-repacked", PrepareRepacked);
+    if (work.shape.m > 1 && !work.IsSuper())
+      join("ggml-sgemm", PrepareSgemm);  // takes no single row
+    if (work.format == "q4_0" && !work.IsDot()) join("ggml-repacked", PrepareRepacked);
   }
 }
 

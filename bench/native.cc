@@ -334,9 +334,12 @@ void JoinThreads(const std::string& target) {
 
 Run PrepareBlocks(const BlockWork& work) {
   const auto& [m, n, depth, kind] = work.shape;
-  const k::BlockFormat format = work.nibbles ? k::BlockFormat::kQ4_0 : k::BlockFormat::kQ8_0;
+  const k::BlockFormat format = work.IsSuper()          ? k::BlockFormat::kQ4_K
+                                : work.format == "q4_0" ? k::BlockFormat::kQ4_0
+                                                        : k::BlockFormat::kQ8_0;
   const int64_t blocks = work.Blocks();
-  const auto x = Blocks(m * blocks, 34, 1), w = Blocks(n * blocks, work.WeightBytes(), 2);
+  const int64_t x_bytes = work.ActivationBytes();
+  const auto x = Blocks(m * blocks, x_bytes, 1), w = Blocks(n * blocks, work.WeightBytes(), 2);
   const auto y = Zeros<float>(m * n);
   if (work.IsDot())
     return [=] { Require(k::BlockDot(format, w->data(), x->data(), blocks, y->data())); };
@@ -345,7 +348,7 @@ Run PrepareBlocks(const BlockWork& work) {
                                      packed.get()));
   const auto scratch = Zeros<uint8_t>(static_cast<int64_t>(packed->ScratchBytes(m)));
   return [=, rows = m, columns = n] {
-    Require(packed->Run({x->data(), k::BlockFormat::kQ8_0, rows, blocks, blocks * 34},
+    Require(packed->Run({x->data(), k::ActivationsOf(format), rows, blocks, blocks * x_bytes},
                         {y->data(), Type::kF32, rows, columns, columns}, *scratch));
   };
 }

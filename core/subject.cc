@@ -13,7 +13,7 @@ namespace qualm {
 
 namespace {
 
-std::string_view KindOf(std::string_view name) { return name.substr(0, name.find_first_of(":@")); }
+std::string_view KindOf(std::string_view name) { return name.substr(0, name.find_first_of(":@+")); }
 
 // What a subject is that was named by its file alone: a shared object, or a program that can be
 // asked through a pipe. "" if the name is no file and does not look like one.

@@ -31,7 +31,20 @@ const uint8_t* RowOf(const ConstBlocks& m, int64_t row) {
   return static_cast<const uint8_t*>(m.data) + (m.blocks == 0 ? 0 : row * m.row_stride);
 }
 
-void ArrangeRow(const uint8_t* from, int64_t blocks, int32_t zero, ArrangedBlock* to) {
+void ArrangeQ8K(const uint8_t* from, int64_t blocks, ArrangedBlock* to) {
+  constexpr int64_t kParts = BlockParts(BlockFormat::kQ8_K);
+  for (int64_t b = 0; b < blocks; ++b, from += BlockBytes(BlockFormat::kQ8_K)) {
+    const uint8_t* const codes = from + sizeof(float);
+    const uint8_t* const sums = codes + kParts * kBlockCodes;
+    for (int64_t part = 0; part < kParts; ++part, ++to) {
+      to->scale = internal::FloatAt(from);
+      std::memcpy(to->codes, codes + part * kBlockCodes, kBlockCodes);
+      std::memcpy(&to->initial, sums + part * 4, sizeof(to->initial));
+    }
+  }
+}
+
+void ArrangeQ8_0(const uint8_t* from, int64_t blocks, int32_t zero, ArrangedBlock* to) {
   for (int64_t b = 0; b < blocks; ++b, from += BlockBytes(BlockFormat::kQ8_0), ++to) {
     to->scale = internal::FloatOfHalf(internal::HalfAt(from));
     std::memcpy(to->codes, from + sizeof(uint16_t), kBlockCodes);
@@ -63,8 +76,10 @@ struct PackedBlockLinear::Impl {
     return std::min(traits.panel_vectors, (left + traits.lanes - 1) / traits.lanes);
   }
   size_t PanelOffset(int64_t panel) const {
-    return static_cast<size_t>(panel * PanelWidth() * blocks * BlockBytes(format));
+    return static_cast<size_t>(panel * PanelWidth() * blocks * internal::PanelBytes(format));
   }
+  int64_t RowParts() const { return blocks * BlockParts(format); }
+  void PackBlock(const uint8_t* from, int64_t n, int64_t width, uint8_t* to) const;
   void PackPanel(const ConstBlocks& weights, int64_t panel);
   void Multiply(const ArrangedBlock* x, int64_t rows, int64_t panel, float* y,
                 int64_t y_stride) const;
@@ -80,24 +95,46 @@ PackedBlockLinear::~PackedBlockLinear() = default;
 PackedBlockLinear::PackedBlockLinear(PackedBlockLinear&&) noexcept = default;
 PackedBlockLinear& PackedBlockLinear::operator=(PackedBlockLinear&&) noexcept = default;
 
+// A block of channel n of a panel of so many.
+void PackedBlockLinear::Impl::PackBlock(const uint8_t* from, int64_t n, int64_t width,
+                                        uint8_t* to) const {
+  constexpr int64_t kScaleBytes = 2;
+  std::memcpy(to + n * kScaleBytes, from, kScaleBytes);
+  const auto place = [=](int64_t k) { return k / 4 * 4 * width + 4 * n + k % 4; };
+  if (format != BlockFormat::kQ4_K) {
+    for (int64_t k = 0; k < BlockBytes(format) - kScaleBytes; ++k)
+      to[width * kScaleBytes + place(k)] =
+          static_cast<uint8_t>(from[kScaleBytes + k] ^ traits.flip);
+    return;
+  }
+  std::memcpy(to + (width + n) * kScaleBytes, from + kScaleBytes, kScaleBytes);
+  const internal::SixBits factors(from + 2 * kScaleBytes);
+  uint8_t* const after = to + 2 * width * kScaleBytes;
+  constexpr int64_t kParts = BlockParts(BlockFormat::kQ4_K);
+  for (int64_t part = 0; part < kParts; ++part) {
+    after[part * width + n] = factors.s[part];
+    after[(kParts + part) * width + n] = factors.z[part];
+    uint8_t* const codes = after + (2 * kParts + part * kBlockCodes / 2) * width;
+    const uint8_t* const of_two = from + 16 + part / 2 * kBlockCodes;
+    const int shift = part % 2 * 4;
+    for (int64_t k = 0; k < kBlockCodes / 2; ++k) {
+      const int low = of_two[k] >> shift & 15, high = of_two[k + kBlockCodes / 2] >> shift & 15;
+      codes[place(k)] = static_cast<uint8_t>(low | high << 4);
+    }
+  }
+}
+
 void PackedBlockLinear::Impl::PackPanel(const ConstBlocks& weights, int64_t panel) {
   const int64_t first = panel * PanelWidth(), width = Vectors(panel) * traits.lanes;
-  const int64_t block_bytes = BlockBytes(format);
-  constexpr int64_t kScaleBytes = 2;
   uint8_t* const to = bytes.data() + PanelOffset(panel);
   // Channels beyond the last one have scale 0 and codes 0: they are computed, and not written.
   for (int64_t n = 0; n < std::min(width, channels - first); ++n) {
     const uint8_t* const row = RowOf(weights, first + n);
     uint8_t* at = to;
     for (int64_t lane = 0; lane < kBlockLanes; ++lane) {
-      for (int64_t b = lane; b < blocks; b += kBlockLanes, at += width * block_bytes) {
-        const uint8_t* const from = row + b * block_bytes;
-        std::memcpy(at + n * kScaleBytes, from, kScaleBytes);
-        for (int64_t k = 0; k < block_bytes - kScaleBytes; ++k) {
-          at[width * kScaleBytes + k / 4 * 4 * width + 4 * n + k % 4] =
-              static_cast<uint8_t>(from[kScaleBytes + k] ^ traits.flip);
-        }
-      }
+      for (int64_t b = lane; b < blocks;
+           b += kBlockLanes, at += width * internal::PanelBytes(format))
+        PackBlock(row + b * BlockBytes(format), n, width, at);
     }
   }
 }
@@ -105,6 +142,8 @@ void PackedBlockLinear::Impl::PackPanel(const ConstBlocks& weights, int64_t pane
 Status PackedBlockLinear::Pack(const ConstBlocks& weights, PackedBlockLinear* packed) {
   if (packed == nullptr) return {"packed is null, expected where to put the weights"};
   QUALM_RETURN_IF_ERROR(internal::CheckBlocks("weights", weights));
+  if (!internal::IsWeightFormat(weights.format))
+    return {"weights.format is kQ8_K, expected a format of weights"};
   return PackInMemory([&] {
     auto impl = std::make_unique<Impl>();
     impl->traits = internal::CurrentBlockTraits(weights.format);
@@ -113,7 +152,8 @@ Status PackedBlockLinear::Pack(const ConstBlocks& weights, PackedBlockLinear* pa
     impl->blocks = weights.blocks;
     const int64_t lanes = impl->traits.lanes;
     const int64_t channels = (weights.rows + lanes - 1) / lanes * lanes;
-    impl->bytes.resize(static_cast<size_t>(channels * weights.blocks * BlockBytes(weights.format)));
+    impl->bytes.resize(
+        static_cast<size_t>(channels * weights.blocks * internal::PanelBytes(weights.format)));
     for (int64_t panel = 0; panel < impl->Panels(); ++panel) impl->PackPanel(weights, panel);
     packed->impl_ = std::move(impl);
   });
@@ -122,7 +162,7 @@ Status PackedBlockLinear::Pack(const ConstBlocks& weights, PackedBlockLinear* pa
 PackedBlockLinear::Impl::Plan::Plan(const Impl& impl, int64_t rows, const ThreadPool* pool) {
   if (rows <= 0 || impl.channels == 0) return;
   const int64_t tile = impl.traits.most_rows;
-  const int64_t row_bytes = impl.blocks * static_cast<int64_t>(sizeof(ArrangedBlock));
+  const int64_t row_bytes = impl.RowParts() * static_cast<int64_t>(sizeof(ArrangedBlock));
   const int64_t fit = row_bytes == 0 ? rows : kArrangedBytes / row_bytes / tile * tile;
   rows_of_block = std::min(rows, std::max(fit, tile));
   row_blocks = (rows - 1) / rows_of_block + 1;
@@ -150,7 +190,7 @@ void PackedBlockLinear::Impl::Multiply(const ArrangedBlock* x, int64_t rows, int
   for (int64_t row = 0; row < rows; row += t.rows) {
     const int64_t left = rows - row, most = traits.most_rows;
     t.rows = left <= most ? left : left >= 2 * most ? most : (left + 1) / 2;
-    for (int64_t r = 0; r < t.rows; ++r) t.x[r] = x + (row + r) * blocks;
+    for (int64_t r = 0; r < t.rows; ++r) t.x[r] = x + (row + r) * RowParts();
     t.y = y + row * y_stride;
     internal::MultiplyTile(t);
   }
@@ -161,7 +201,11 @@ Status PackedBlockLinear::Run(const ConstBlocks& x, const MutableMatrix& y,
   if (impl_ == nullptr) return {"the layer has no weights, expected Pack to be called first"};
   QUALM_RETURN_IF_ERROR(internal::CheckBlocks("x", x));
   QUALM_RETURN_IF_ERROR(internal::CheckMatrix("y", y));
-  if (x.format != BlockFormat::kQ8_0) return {"x.format is not kQ8_0, expected activations Q8_0"};
+  if (x.format != ActivationsOf(impl_->format)) {
+    return {impl_->format == BlockFormat::kQ4_K
+                ? "x.format is not kQ8_K, expected activations Q8_K"
+                : "x.format is not kQ8_0, expected activations Q8_0"};
+  }
   QUALM_RETURN_IF_ERROR(internal::CheckType("y.type", y.type, ElementType::kF32));
   QUALM_RETURN_IF_ERROR(
       internal::CheckSize("x.blocks", x.blocks, impl_->blocks, "the blocks of the weights"));
@@ -183,8 +227,14 @@ Status PackedBlockLinear::Run(const ConstBlocks& x, const MutableMatrix& y,
     const int64_t first = block / plan.panel_blocks * plan.rows_of_block;
     const int64_t rows = std::min(plan.rows_of_block, x.rows - first);
     auto* const arranged = reinterpret_cast<ArrangedBlock*>(pieces.Of(task));
-    for (int64_t r = 0; r < rows; ++r)
-      ArrangeRow(RowOf(x, first + r), x.blocks, impl_->traits.zero, arranged + r * x.blocks);
+    for (int64_t r = 0; r < rows; ++r) {
+      ArrangedBlock* const to = arranged + r * impl_->RowParts();
+      if (x.format == BlockFormat::kQ8_K) {
+        ArrangeQ8K(RowOf(x, first + r), x.blocks, to);
+      } else {
+        ArrangeQ8_0(RowOf(x, first + r), x.blocks, impl_->traits.zero, to);
+      }
+    }
     const int64_t from = block % plan.panel_blocks * plan.panels_of_block;
     const int64_t end = std::min(from + plan.panels_of_block, impl_->Panels());
     for (int64_t panel = from; panel < end; ++panel) {
@@ -201,7 +251,7 @@ size_t PackedBlockLinear::ScratchBytes(int64_t rows, const ThreadPool* pool) con
 }
 
 Status BlockDot(BlockFormat format, const void* w, const void* x, int64_t blocks, float* y) {
-  if (!internal::IsBlockFormat(format)) return {"format is unknown, expected one of BlockFormat"};
+  if (!internal::IsWeightFormat(format)) return {"format is none of weights, see BlockFormat"};
   if (blocks < 0 || blocks > internal::kMostBlocks)
     return internal::IsButExpected("blocks", blocks, "0 to 2^40");
   if (y == nullptr || (blocks != 0 && (w == nullptr || x == nullptr)))

@@ -6,7 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cfenv>
+#include <cmath>
 #include <limits>
 #include <span>
 #include <thread>
@@ -22,7 +24,7 @@ using test::ForEachTarget;
 using test::GuardedBuffer;
 using test::Random;
 
-constexpr BlockFormat kFormats[] = {BlockFormat::kQ8_0, BlockFormat::kQ4_0};
+constexpr BlockFormat kFormats[] = {BlockFormat::kQ8_0, BlockFormat::kQ4_0, BlockFormat::kQ4_K};
 constexpr uint16_t kOne = 0x3C00, kInfinity = 0x7C00, kNan = 0x7E01;
 
 // By the definition of float16, not by its bits in float32.
@@ -36,23 +38,43 @@ float ValueOfHalf(uint16_t half) {
   return sign * std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
 }
 
-// Rows of blocks as codes and scales, and as the bytes of the header.
+// Rows of blocks as codes and scales, and as the bytes of the header. Of Q4_K also minima and the
+// numbers of the parts. A scale of Q8_K is that of a float16 times `stretch`, a sum that of its
+// codes and `added`.
 struct Rows {
   Rows(BlockFormat of, int64_t row_count, int64_t block_count)
       : format(of),
         rows(row_count),
         blocks(block_count),
-        codes(static_cast<size_t>(row_count * block_count * kBlockCodes)),
-        scales(static_cast<size_t>(row_count * block_count), kOne) {}
+        codes(static_cast<size_t>(row_count * block_count * block_codes())),
+        scales(static_cast<size_t>(row_count * block_count), kOne),
+        minima(scales.size()),
+        s(scales.size() * static_cast<size_t>(parts()), 1),
+        z(s.size()),
+        stretch(scales.size(), 1),
+        added(codes.size() / 16) {}
 
+  int64_t parts() const { return BlockParts(format); }
+  int64_t block_codes() const { return parts() * kBlockCodes; }
   int8_t& code(int64_t row, int64_t k) {
-    return codes[static_cast<size_t>(row * blocks * kBlockCodes + k)];
+    return codes[static_cast<size_t>(row * blocks * block_codes() + k)];
   }
   uint16_t& scale(int64_t row, int64_t block) {
     return scales[static_cast<size_t>(row * blocks + block)];
   }
-  int32_t lowest() const { return format == BlockFormat::kQ8_0 ? -128 : -8; }
-  int32_t highest() const { return format == BlockFormat::kQ8_0 ? 127 : 7; }
+  float number(size_t block) const {
+    return format == BlockFormat::kQ8_K ? ValueOfHalf(scales[block]) * stretch[block]
+                                        : ValueOfHalf(scales[block]);
+  }
+  int16_t sum(size_t sixteen) const {
+    int32_t sum = added[sixteen];
+    for (size_t k = 0; k < 16; ++k) sum += codes[16 * sixteen + k];
+    return static_cast<int16_t>(sum);
+  }
+  bool bytes() const { return format == BlockFormat::kQ8_0 || format == BlockFormat::kQ8_K; }
+  int32_t zero() const { return format == BlockFormat::kQ4_0 ? 8 : 0; }
+  int32_t lowest() const { return bytes() ? -128 : -zero(); }
+  int32_t highest() const { return bytes() ? 127 : 15 - zero(); }
 
   void Draw(Random& random, int largest_exponent = 30) {
     const int64_t kind = random.Between(0, 2);  // lowest codes: none, some, all
@@ -60,11 +82,24 @@ struct Rows {
       const bool low = kind == 2 || (kind == 1 && random.Between(0, 3) == 0);
       each = static_cast<int8_t>(low ? lowest() : random.Between(lowest(), highest()));
     }
-    for (uint16_t& each : scales) {
-      each = static_cast<uint16_t>(random.Between(0, 1) << 15 |
-                                   random.Between(0, largest_exponent) << 10 |
-                                   random.Between(0, 1023));
+    for (std::vector<uint16_t>* list : {&scales, &minima}) {
+      for (uint16_t& each : *list) {
+        each = static_cast<uint16_t>(random.Between(0, 1) << 15 |
+                                     random.Between(0, largest_exponent) << 10 |
+                                     random.Between(0, 1023));
+      }
     }
+    if (format == BlockFormat::kQ4_K)
+      for (std::vector<uint8_t>* list : {&s, &z})
+        for (uint8_t& each : *list) each = static_cast<uint8_t>(random.Between(0, 63));
+    // Products with a float16 are exact. Those with two become denormal and infinite, or do not.
+    const int64_t reach = kind == 0 ? 100 : 20;
+    for (float& each : stretch) {
+      each = std::ldexp(static_cast<float>(random.Between(1 << 12, (1 << 13) - 1)),
+                        static_cast<int>(random.Between(-reach, reach)) - 12);
+    }
+    if (kind == 1)
+      for (int16_t& each : added) each = static_cast<int16_t>(random.Between(-32768, 32767));
   }
 
   int64_t row_bytes() const { return blocks * BlockBytes(format); }
@@ -73,9 +108,30 @@ struct Rows {
     for (size_t at = 0; at < scales.size(); ++at) {
       if (at != 0 && static_cast<int64_t>(at) % blocks == 0)
         bytes.insert(bytes.end(), static_cast<size_t>(gap), 0x7F);
-      bytes.push_back(static_cast<uint8_t>(scales[at] & 255));
-      bytes.push_back(static_cast<uint8_t>(scales[at] >> 8));
-      const int8_t* const c = codes.data() + at * kBlockCodes;
+      const auto put = [&](auto number) {
+        const auto raw = std::bit_cast<std::array<uint8_t, sizeof number>>(number);
+        bytes.insert(bytes.end(), raw.begin(), raw.end());
+      };
+      const int8_t* const c = codes.data() + at * static_cast<size_t>(block_codes());
+      if (format == BlockFormat::kQ8_K) {
+        put(number(at));
+        for (int64_t j = 0; j < block_codes(); ++j) put(c[j]);
+        for (size_t j = 0; j < 16; ++j) put(sum(at * 16 + j));
+        continue;
+      }
+      put(scales[at]);
+      if (format == BlockFormat::kQ4_K) {
+        put(minima[at]);
+        const uint8_t *const of_s = s.data() + at * 8, *const of_z = z.data() + at * 8;
+        for (const uint8_t* const of : {of_s, of_z})
+          for (int j = 0; j < 4; ++j) put(static_cast<uint8_t>(of[j] + of[j + 4] / 16 * 64));
+        for (int j = 4; j < 8; ++j) put(static_cast<uint8_t>(of_s[j] % 16 + of_z[j] % 16 * 16));
+        for (int64_t j = 0; j < 128; ++j) {
+          const int64_t k = j / 32 * 64 + j % 32;
+          put(static_cast<uint8_t>(c[k] + c[k + 32] * 16));
+        }
+        continue;
+      }
       for (int64_t j = 0; j < BlockBytes(format) - 2; ++j) {
         bytes.push_back(static_cast<uint8_t>(
             format == BlockFormat::kQ8_0 ? c[j] : (c[j] + 8) | (c[j + 16] + 8) << 4));
@@ -87,12 +143,15 @@ struct Rows {
   BlockFormat format;
   int64_t rows, blocks;
   std::vector<int8_t> codes;  // less the zero point
-  std::vector<uint16_t> scales;
+  std::vector<uint16_t> scales, minima;
+  std::vector<uint8_t> s, z;  // of parts
+  std::vector<float> stretch;
+  std::vector<int16_t> added;  // to the sum of each 16 codes
 };
 
 struct Problem {
   Problem(BlockFormat format, int64_t m, int64_t n, int64_t blocks)
-      : x(BlockFormat::kQ8_0, m, blocks), w(format, n, blocks) {}
+      : x(ActivationsOf(format), m, blocks), w(format, n, blocks) {}
   Rows x, w;
 };
 
@@ -103,11 +162,20 @@ std::vector<float> Expected(Problem& p) {
     for (int64_t n = 0; n < p.w.rows; ++n) {
       float lanes[4] = {};
       for (int64_t b = 0; b < p.x.blocks; ++b) {
-        int32_t products = 0;
-        for (int64_t k = b * kBlockCodes; k < (b + 1) * kBlockCodes; ++k)
-          products += p.x.code(m, k) * p.w.code(n, k);
-        const float scale = ValueOfHalf(p.w.scale(n, b)) * ValueOfHalf(p.x.scale(m, b));
-        lanes[b % 4] += static_cast<float>(products) * scale;
+        const auto of_x = static_cast<size_t>(m * p.x.blocks + b);
+        const auto of_w = static_cast<size_t>(n * p.x.blocks + b);
+        int32_t products = 0, minima = 0;
+        for (int64_t k = 0; k < p.w.block_codes(); ++k) {
+          const size_t part = of_w * static_cast<size_t>(p.w.parts()) + static_cast<size_t>(k / 32);
+          const int64_t at = b * p.w.block_codes() + k;
+          products += p.w.s[part] * p.x.code(m, at) * p.w.code(n, at);
+          if (p.w.parts() > 1 && k % 16 == 0)
+            minima += p.w.z[part] * p.x.sum(of_x * 16 + static_cast<size_t>(k / 16));
+        }
+        float term = static_cast<float>(products) * (p.w.number(of_w) * p.x.number(of_x));
+        if (p.w.parts() > 1)
+          term -= static_cast<float>(minima) * (ValueOfHalf(p.w.minima[of_w]) * p.x.number(of_x));
+        lanes[b % 4] += term;
       }
       y.push_back(((lanes[0] + lanes[1]) + lanes[2]) + lanes[3]);
     }
@@ -208,10 +276,11 @@ TEST(BlockLinear, EverySmallSize) {
       p.w.Draw(random, 15);
       const std::vector<float> expected = Expected(p);
       ForEachTarget([&](const std::string&) { ExpectSame(Matrix(p), expected); });
-      p.x.rows = 1;
-      p.x.codes.resize(static_cast<size_t>(size * kBlockCodes));
-      p.x.scales.resize(static_cast<size_t>(size));
-      ForEachTarget([&](const std::string&) { ExpectSame(Dots(p), Expected(p)); });
+      Problem q(format, 1, size, size);
+      q.x.Draw(random, 15);
+      q.w = p.w;
+      const std::vector<float> of_row = Expected(q);
+      ForEachTarget([&](const std::string&) { ExpectSame(Dots(q), of_row); });
     }
   }
 }
@@ -219,9 +288,10 @@ TEST(BlockLinear, EverySmallSize) {
 // Each place of a block by itself: its code of x meets its code of w and no other.
 TEST(BlockLinear, EveryPlaceMeetsItsOwn) {
   for (const BlockFormat format : kFormats) {
-    for (int64_t k = 0; k < 2 * kBlockCodes; ++k) {
+    const int64_t codes = 2 * Rows(format, 0, 0).block_codes();
+    for (int64_t k = 0; k < codes; ++k) {
       Problem p(format, 1, 1, 2);
-      for (int64_t j = 0; j < 2 * kBlockCodes; ++j)
+      for (int64_t j = 0; j < codes; ++j)
         p.w.code(0, j) = static_cast<int8_t>(p.w.lowest() + j % 15);
       p.x.code(0, k) = -128;
       const std::vector<float> expected{static_cast<float>(-128 * p.w.code(0, k))};
@@ -238,11 +308,13 @@ TEST(BlockLinear, ExtremeCodesAreExact) {
   for (const BlockFormat format : kFormats) {
     const Rows range(format, 0, 0);
     for (const int x : {-128, -127, -1, 127}) {
-      for (const int32_t w : {range.lowest(), range.lowest() + 1, -1, 0, range.highest()}) {
+      for (const int32_t w :
+           {range.lowest(), range.lowest() + 1, std::max(range.lowest(), -1), 0, range.highest()}) {
         Problem p(format, 7, 33, 3);
         for (int8_t& code : p.x.codes) code = static_cast<int8_t>(x);
         for (int8_t& code : p.w.codes) code = static_cast<int8_t>(w);
-        const std::vector<float> expected(7 * 33, static_cast<float>(3 * 32 * x * w));
+        const std::vector<float> expected(7 * 33,
+                                          static_cast<float>(3 * range.block_codes() * x * w));
         ForEachTarget([&](const std::string&) {
           ExpectSame(Matrix(p), expected);
           ExpectSame(Dots(p), expected);
@@ -260,17 +332,25 @@ TEST(BlockLinear, IsExactInsideTheWindow) {
       Problem p(format, 3, 5, random.Between(1, 30));
       p.x.Draw(random);
       p.w.Draw(random);
-      // Each of at most 30 blocks sums to less than 2^19 units of one power of two, so the total is
+      // Each of at most 30 blocks sums to at most 2^19 units of one power of two, so the total is
       // below 2^24 units and float32 holds it.
       const auto power = static_cast<uint16_t>(random.Between(1, 30) << 10);
       for (uint16_t& scale : p.x.scales) scale = power;
       for (uint16_t& scale : p.w.scales) scale = kOne;
+      p.w.minima = p.w.scales;
+      std::ranges::fill(p.w.s, uint8_t{1});
+      for (uint8_t& each : p.w.z) each = static_cast<uint8_t>(random.Between(0, 1));
+      std::ranges::fill(p.x.stretch, 1.0f);
+      std::ranges::fill(p.x.added, int16_t{0});
       std::vector<float> expected;
       for (int64_t m = 0; m < p.x.rows; ++m) {
         for (int64_t n = 0; n < p.w.rows; ++n) {
           int64_t sum = 0;
-          for (int64_t k = 0; k < p.x.blocks * kBlockCodes; ++k)
-            sum += int64_t{p.x.code(m, k)} * p.w.code(n, k);
+          for (int64_t k = 0; k < p.x.blocks * p.w.block_codes(); ++k) {
+            const auto part = static_cast<size_t>(n * p.x.blocks * p.w.parts() + k / kBlockCodes);
+            const int32_t minimum = p.w.parts() > 1 ? p.w.z[part] : 0;
+            sum += int64_t{p.x.code(m, k)} * (p.w.code(n, k) - minimum);
+          }
           expected.push_back(std::ldexp(static_cast<float>(sum), (power >> 10) - 15));
         }
       }
@@ -322,11 +402,11 @@ TEST(BlockLinear, SpecialScalesDoWhatIeeeSays) {
       Problem p(format, 2, 3, 2);
       for (int8_t& code : p.w.codes) code = 0;
       for (int64_t n = 0; n < 3; ++n) {
-        p.w.code(n, 0) = p.w.code(n, 32) = 1;
+        p.w.code(n, 0) = p.w.code(n, p.w.block_codes()) = 1;
         p.w.scale(n, 0) = row.first;
         p.w.scale(n, 1) = row.second;
       }
-      for (int64_t m = 0; m < 2; ++m) p.x.code(m, 0) = p.x.code(m, 32) = row.code;
+      for (int64_t m = 0; m < 2; ++m) p.x.code(m, 0) = p.x.code(m, p.w.block_codes()) = row.code;
       ForEachTarget([&](const std::string&) {
         ExpectSame(Matrix(p), std::vector<float>(6, row.expected));
         ExpectSame(Dots(p), std::vector<float>(6, row.expected));
@@ -358,7 +438,7 @@ class TestPool final : public ThreadPool {
 // Some blocks of rows, cut panels, a narrow last one.
 Problem Large(BlockFormat format, int64_t m = 100, int64_t blocks = 130) {
   Random random(4);
-  Problem p(format, m, 150, blocks);
+  Problem p(format, m, 150, blocks / BlockParts(format) + 1);
   p.x.Draw(random);
   p.w.Draw(random);
   return p;
@@ -444,7 +524,12 @@ TEST(BlockLinear, InvalidArgumentsAreErrors) {
   EXPECT_NE(pack([](ConstBlocks& b) { b.row_stride = 17; }), "");
   EXPECT_NE(pack([](ConstBlocks& b) { b.row_stride = INT64_MAX; }), "");
   EXPECT_NE(pack([](ConstBlocks& b) { b.data = nullptr; }), "");
-  EXPECT_NE(pack([](ConstBlocks& b) { b.format = static_cast<BlockFormat>(2); }), "");
+  EXPECT_NE(pack([](ConstBlocks& b) { b.format = static_cast<BlockFormat>(4); }), "");
+  EXPECT_NE(pack([](ConstBlocks& b) {
+              b.format = BlockFormat::kQ8_K;
+              b.row_stride = 292;
+            }),
+            "");
   EXPECT_FALSE(PackedBlockLinear::Pack(Of(p.w, w.data()), nullptr).ok());
 
   PackedBlockLinear packed;
@@ -478,7 +563,8 @@ TEST(BlockLinear, InvalidArgumentsAreErrors) {
     EXPECT_EQ(one, -7);
     return ok;
   };
-  EXPECT_FALSE(dot(static_cast<BlockFormat>(2), w.data(), x.data(), 1, &one));
+  EXPECT_FALSE(dot(static_cast<BlockFormat>(4), w.data(), x.data(), 1, &one));
+  EXPECT_FALSE(dot(BlockFormat::kQ8_K, w.data(), x.data(), 1, &one));
   EXPECT_FALSE(dot(BlockFormat::kQ4_0, nullptr, x.data(), 1, &one));
   EXPECT_FALSE(dot(BlockFormat::kQ4_0, w.data(), nullptr, 1, &one));
   EXPECT_FALSE(dot(BlockFormat::kQ4_0, w.data(), x.data(), -1, &one));

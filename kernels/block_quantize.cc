@@ -185,6 +185,7 @@ Status QuantizeBlocks(const ConstMatrix& x, const MutableBlocks& y) {
   QUALM_RETURN_IF_ERROR(internal::CheckType("x.type", x.type, ElementType::kF32));
   QUALM_RETURN_IF_ERROR(
       internal::CheckBlocks("y", {y.data, y.format, y.rows, y.blocks, y.row_stride}));
+  if (BlockParts(y.format) != 1) return {"y.format has blocks of 256, expected kQ8_0 or kQ4_0"};
   QUALM_RETURN_IF_ERROR(internal::CheckSize("y.rows", y.rows, x.rows, "the rows of x"));
   if (y.blocks * kBlockCodes != x.columns)
     return internal::IsButExpected("x.columns", x.columns, "32 for each block of y");

@@ -175,6 +175,7 @@ TEST(BlockQuantize, RowsWithGapsAndRefusals) {
   EXPECT_NE(run([](ConstMatrix&, MutableBlocks& b) { b.data = nullptr; }), "");
   EXPECT_NE(run([](ConstMatrix&, MutableBlocks& b) { b.format = static_cast<BlockFormat>(9); }),
             "");
+  EXPECT_NE(run([](ConstMatrix&, MutableBlocks& b) { b.format = BlockFormat::kQ8_K; }), "");
   EXPECT_NE(run([&](ConstMatrix&, MutableBlocks& b) { b.data = x.data(); }), "");
   EXPECT_EQ(y, std::vector<uint8_t>(2 * 50, 0x77));
   EXPECT_EQ(run([](ConstMatrix&, MutableBlocks&) {}), "");

@@ -39,6 +39,14 @@ std::vector<Kernel> Kernels(bool (*of)(Op)) {
   return kernels;
 }
 
+// And those of Q4_K, which have a subject of their own.
+std::vector<Kernel> JudgedKernels() {
+  std::vector<Kernel> kernels = Kernels([](Op) { return true; });
+  for (const Kernel& kernel : Kernels([](Op op) { return op == Op::kLinear; }))
+    kernels.push_back({kernel.op, kernel.subject + "+q4_k", kernel.instruction_set + "_Q4_K"});
+  return kernels;
+}
+
 class Judged : public testing::TestWithParam<Kernel> {};
 
 TEST_P(Judged, ByEveryProperty) {
@@ -47,6 +55,7 @@ TEST_P(Judged, ByEveryProperty) {
   options.subjects = {kernel.subject};
   options.ops = {kernel.op};
   options.seed = 36;
+  options.adapt = kernel.subject.ends_with("+q4_k");  // no case is drawn in this format
   options.cases = QUALM_KERNEL_CASES;
   const CheckResult result = Check(options);
   for (const Finding& finding : result.findings) {
@@ -92,8 +101,7 @@ TEST_P(JudgedInBlocks, BySums) {
 std::string NameOf(const testing::TestParamInfo<Kernel>& info) {
   return std::string(Name(info.param.op)) + "_" + info.param.instruction_set;
 }
-INSTANTIATE_TEST_SUITE_P(Kernels, Judged, testing::ValuesIn(Kernels([](Op) { return true; })),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Kernels, Judged, testing::ValuesIn(JudgedKernels()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Kernels, JudgedInBlocks,
                          testing::ValuesIn(Kernels([](Op op) { return RowOf(op).x_blocks; })),
                          NameOf);

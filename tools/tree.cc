@@ -101,10 +101,10 @@ std::vector<SumAsked> SumsOf(Subject& subject, const TreeOptions& tree) {
   }
   std::vector<SumAsked> sums;
   for (const triage::LinearForm* form : forms) {
-    if (tree.products == 0) options.products = int64_t{8} * form->block;
+    if (tree.products == 0) options.products = 8 * form->size();
     triage::RequireBlocks(*form, options.products);
     sums.push_back({std::string(form->name),
-                    fmt::format("{}, {} in blocks of {}", form->name, form->text, form->block),
+                    fmt::format("{}, {} in blocks of {}", form->name, form->text, form->size()),
                     [form, options, &subject] {
                       return triage::RevealLinear(
                           *form,

@@ -21,6 +21,13 @@ constexpr LinearForm kForms[] = {
     {"q5_0", "s8 x times weights of 5 bits", DType::kS8, DType::kS8, 0, 32, &kQ5_0},
     {"iq4_nl", "s8 x times 16 weights of s8", DType::kS8, DType::kS8, 0, 32, &kIq4Nl},
     {"mxfp4", "s8 x times doubled e2m1 weights", DType::kS8, DType::kS8, 0, 32, &kMxfp4},
+    {"q4_1", "s8 x times u4 weights without minima", DType::kS8, DType::kU4, 0, 32, &kQ4_1},
+    {"q5_1", "s8 x times weights of 5 bits without minima", DType::kS8, DType::kU8, 0, 32, &kQ5_1},
+    {"q2_k", "s8 x times u2 weights without minima", DType::kS8, DType::kU2, 0, 16, &kQ2K},
+    {"q3_k", "s8 x times weights of 3 bits", DType::kS8, DType::kS8, 0, 16, &kQ3K},
+    {"q4_k", "s8 x times u4 weights without minima", DType::kS8, DType::kU4, 0, 32, &kQ4K},
+    {"q5_k", "s8 x times weights of 5 bits without minima", DType::kS8, DType::kU8, 0, 32, &kQ5K},
+    {"q6_k", "s8 x times weights of 6 bits", DType::kS8, DType::kS8, 0, 16, &kQ6K},
     {"f32_u4", "f32 x times u4 weights", DType::kF32, DType::kU4, 8},
     {"f32_u8", "f32 x times u8 weights", DType::kF32, DType::kU8, 128},
 };
@@ -28,27 +35,53 @@ constexpr LinearForm kForms[] = {
 // The code of x in units and masks. Each block has it where the format has a weight 0: ONNX Runtime
 // makes codes of reals by the largest of a block.
 constexpr int32_t kCodeOfX = 127;
-// Scales, all f16. Units are 127 times powers of two from kUnit on; a mask is 127 * 2^30 times
-// MaskOf, which is at least 4. Six units at a time are lost beside it in float64 too.
-constexpr float kSmall = 0x1p-14f, kLarge = 0x1p15f, kUnit = kCodeOfX * kSmall * kSmall;
+// Scales, all f16. Units are 127 times powers of two from 127 * SmallOf * kSmall on; a mask is 127
+// * LargeOf * kLarge times MaskOf, which is at least 3. Six units at a time are lost beside it in
+// float64 too. q8_1 has the scale of x times 127 in f16.
+constexpr float kSmall = 0x1p-14f, kLarge = 0x1p15f;
 constexpr size_t kUnitsAtOnce = 6;
+bool XIs(const LinearForm& form, BlockActivations x) {
+  return form.format != nullptr && form.format->x == x;
+}
+float SmallOf(const LinearForm& form) {
+  return XIs(form, BlockActivations::kQ8_1) ? 0x1p-20f : kSmall;
+}
+float LargeOf(const LinearForm& form) {
+  return XIs(form, BlockActivations::kQ8_1) ? 0x1p8f : kLarge;
+}
+
+// The codes of weights that there are, but for an end that is the other one with a sign.
+std::vector<int32_t> CodesOf(const LinearForm& form) {
+  const WeightFormat* const format = form.format;
+  std::vector<int32_t> codes;
+  if (format != nullptr) codes.assign(format->values.begin(), format->values.end());
+  if (format != nullptr && format->either_sign) codes.pop_back();
+  if (!codes.empty()) return codes;
+  const CodeRange of_w = RangeOf(form.w);
+  codes.push_back(of_w.max);
+  for (int32_t code = of_w.min; code < of_w.max; ++code) codes.push_back(code);
+  return codes;
+}
 
 bool Has(const LinearForm& form, int32_t number) {
-  return form.format == nullptr || form.format->Has(number);
+  if (form.format == nullptr) return true;
+  return number <= RangeOf(form.w).max && form.format->Has(number);
 }
 // The weight of a mask: 4, or the largest that there is.
 int32_t MaskOf(const LinearForm& form) {
-  return Has(form, 4) ? 4 : std::ranges::max(form.format->values);
+  return Has(form, 4) ? 4 : std::ranges::max(CodesOf(form));
 }
 // The weight of a product that is 0. Every format has a weight 1, beside which x is 0.
 int32_t IdleOf(const LinearForm& form) { return Has(form, 0) ? 0 : 1; }
 std::string MaskText(const LinearForm& form) {
-  return MaskOf(form) == 4 ? "127*2^32" : "127*" + std::to_string(MaskOf(form)) + "*2^30";
+  const int power = std::ilogb(LargeOf(form) * kLarge);
+  return MaskOf(form) == 4 ? "127*2^" + std::to_string(power + 2)
+                           : "127*" + std::to_string(MaskOf(form)) + "*2^" + std::to_string(power);
 }
 
 size_t At(int64_t index) { return static_cast<size_t>(index); }
 
-// A leaf: products of one block that are added as integers, as far as masks tell.
+// A leaf: products of one block, or super-block, that are added as integers, as far as masks tell.
 struct Leaf {
   int64_t block = 0;
   std::vector<int64_t> products;
@@ -58,9 +91,9 @@ struct Leaf {
 class BlockMasks {
  public:
   BlockMasks(const LinearForm& form, const AskLinear& ask, int64_t products)
-      : form_(form), ask_(ask), empty_(CaseOf(form, products)), blocks_(products / form.block) {
+      : form_(form), ask_(ask), empty_(CaseOf(form, products)), blocks_(products / form.size()) {
     for (int64_t block = 0; block < blocks_ && IdleOf(form) == 0; ++block)
-      empty_.x.SetInt(block * form.block, kCodeOfX);
+      empty_.x.SetInt(block * form.size(), kCodeOfX);
   }
 
   // Parts of a block: two products are of one part if no unit of another block is lost between
@@ -68,7 +101,7 @@ class BlockMasks {
   void FindLeaves() {
     for (int64_t block = 0; block < blocks_; ++block) {
       const size_t begin = leaves_.size();
-      for (int64_t k = block * form_.block; k < (block + 1) * form_.block; ++k) {
+      for (int64_t k = block * form_.size(); k < (block + 1) * form_.size(); ++k) {
         const auto same =
             std::find_if(leaves_.begin() + static_cast<std::ptrdiff_t>(begin), leaves_.end(),
                          [&](const Leaf& leaf) { return LoseNothing(leaf.first(), k); });
@@ -165,8 +198,8 @@ class BlockMasks {
     };
     for (const int64_t at : {p, q}) {
       for (int64_t block = 0; block < blocks_; ++block) {
-        if (block == p / form_.block) continue;
-        units.push_back(block * form_.block + at % form_.block);
+        if (block == p / form_.size()) continue;
+        units.push_back(block * form_.size() + at % form_.size());
         if (units.size() == kUnitsAtOnce) ask();
       }
       ask();
@@ -181,16 +214,18 @@ class BlockMasks {
     const auto set = [&](int64_t k, int32_t x, int32_t w, float x_scale, float w_scale) {
       c.x.SetInt(k, x);
       c.w.SetInt(k, w + form_.w_zero_point);
-      c.x_q.scale[At(k / form_.block)] = x_scale;
-      c.w_q.scale[At(k / form_.block)] = w_scale;
+      const int64_t together = form_.size() / form_.block, first = k / form_.size() * together;
+      std::fill_n(c.x_q.scale.begin() + first, together, x_scale);
+      std::fill_n(c.w_q.scale.begin() + first, together, w_scale);
     };
+    const float small = SmallOf(form_), large = LargeOf(form_);
     for (size_t l = 0; l < units.size(); ++l)
-      set(units[l], kCodeOfX, 1, kSmall, std::ldexp(kSmall, static_cast<int>(l)));
-    set(p, kCodeOfX, MaskOf(form_), kLarge, kLarge);
-    set(q, -kCodeOfX, MaskOf(form_), kLarge, kLarge);
+      set(units[l], kCodeOfX, 1, small, std::ldexp(kSmall, static_cast<int>(l)));
+    set(p, kCodeOfX, MaskOf(form_), large, kLarge);
+    set(q, -kCodeOfX, MaskOf(form_), large, kLarge);
     ++questions_;
     const float answer = LetPass([&] { return ask_(c); });
-    const float left = answer / kUnit;
+    const float left = answer / (kCodeOfX * small * kSmall);
     if (!(left >= 0 && left < static_cast<float>(1u << units.size())) || left != std::trunc(left)) {
       throw NoTree{MaskText(form_) + " at product " + std::to_string(p) + ", its negative at " +
                    std::to_string(q) + " and 127 times small powers of two elsewhere sum to " +
@@ -221,21 +256,38 @@ float DrawnFloat(Rng& rng) {
 
 Case DrawnCase(const LinearForm& form, int64_t products, Rng& rng) {
   Case c = CaseOf(form, products);
-  const CodeRange of_w = RangeOf(form.w);
+  const std::vector<int32_t> codes = CodesOf(form);
+  // q8_1 has the sum of a block times its scale, in 11 bits.
+  const bool short_sums = XIs(form, BlockActivations::kQ8_1);
+  const int32_t most = short_sums ? 60 : 127;
   for (int64_t k = 0; k < products; ++k) {
     if (form.x == DType::kF32) {
       c.x.as<float>()[At(k)] = DrawnFloat(rng);
     } else {
-      c.x.SetInt(k, k % form.block == 0 ? kCodeOfX : static_cast<int32_t>(rng.Between(-127, 127)));
+      c.x.SetInt(k,
+                 k % form.block == 0 ? kCodeOfX : static_cast<int32_t>(rng.Between(-most, most)));
     }
-    c.w.SetInt(k, form.format == nullptr ? static_cast<int32_t>(rng.Between(of_w.min, of_w.max))
-                                         : rng.Pick(form.format->values));
+    c.w.SetInt(k, rng.Pick(std::span(codes)));
   }
   const bool powers = form.format != nullptr && form.format->scales == BlockScales::kPowers;
   for (float& scale : c.w_q.scale)
     scale = powers ? std::ldexp(1.0f, std::ilogb(DrawnScale(rng))) : DrawnScale(rng);
   if (c.x_block != 0) {
-    for (float& scale : c.x_q.scale) scale = DrawnScale(rng);
+    for (float& scale : c.x_q.scale)
+      scale = short_sums ? std::ldexp(1.0f, std::ilogb(DrawnScale(rng))) : DrawnScale(rng);
+  }
+  const int64_t together = form.size() / form.block;
+  for (int64_t block = 0; together > 1 && block < RowBlocks(c); ++block) {
+    const int64_t first = block - block % together;
+    if (block == first) {
+      c.x_q.scale[At(block)] = std::abs(DrawnFloat(rng));
+      c.w_q.scale[At(block)] *= 0x1p-6f;  // the unit, until the others have theirs
+    }
+    c.x_q.scale[At(block)] = c.x_q.scale[At(first)];
+    if (block != first) {
+      c.w_q.scale[At(block)] =
+          c.w_q.scale[At(first)] * static_cast<float>(rng.Between(1, form.format->most_factor));
+    }
   }
   return c;
 }
@@ -253,8 +305,22 @@ std::vector<DrawnSum::Factors> WaysOf(const LinearForm& form, const Case& c,
     }
     ways.push_back(std::move(way));
   };
-  const auto weight = [&](int64_t k) { return c.w.IntAt(k) - form.w_zero_point; };
-  const auto dw = [&](const Leaf& leaf) { return c.w_q.scale[At(leaf.block)]; };
+  // As they are stored: of a super-block one scale, of its blocks integers.
+  const int64_t together = form.size() / form.block;
+  std::vector<float> scales;
+  std::vector<int32_t> factors;
+  for (int64_t block = 0; block < RowBlocks(c); block += together) {
+    const auto of_block = std::span(c.w_q.scale).subspan(At(block), At(together));
+    const auto zero_points = std::span(c.w_q.zero_point).subspan(At(block), At(together));
+    SuperBlock stored{of_block[0], 0, {1}};
+    if (together > 1) stored = SuperBlockOf(*form.format, of_block, zero_points).value();
+    scales.push_back(stored.scale);
+    factors.insert(factors.end(), stored.factors.begin(), stored.factors.begin() + together);
+  }
+  const auto weight = [&](int64_t k) {
+    return (c.w.IntAt(k) - form.w_zero_point) * factors[At(k / form.block)];
+  };
+  const auto dw = [&](const Leaf& leaf) { return scales[At(leaf.block)]; };
   if (form.x == DType::kF32) {
     const auto x = [&](const Leaf& leaf) { return c.x.FloatAt(leaf.first()); };
     const auto w = [&](const Leaf& leaf) { return static_cast<float>(weight(leaf.first())); };
@@ -271,7 +337,7 @@ std::vector<DrawnSum::Factors> WaysOf(const LinearForm& form, const Case& c,
     for (const int64_t k : leaf.products) total += int64_t{c.x.IntAt(k)} * weight(k);
     return static_cast<float>(total);
   };
-  const auto dx = [&](const Leaf& leaf) { return c.x_q.scale[At(leaf.block)]; };
+  const auto dx = [&](const Leaf& leaf) { return c.x_q.scale[At(leaf.block * together)]; };
   add("each part times the product of its scales",
       [&](const Leaf& leaf) { return std::pair(sum(leaf), dx(leaf) * dw(leaf)); });
   add("each part times the scale of x, rounded, times that of w",
@@ -316,14 +382,18 @@ Case CaseOf(const LinearForm& form, int64_t products) {
 }
 
 Case ProbeOf(const LinearForm& form) {
-  Case c = CaseOf(form, int64_t{3} * form.block);
-  std::vector<int32_t> codes;
-  if (form.format != nullptr) {
-    codes.assign(form.format->values.begin(), form.format->values.end());
-  } else {
-    const CodeRange of_w = RangeOf(form.w);
-    codes.push_back(of_w.max);
-    for (int32_t code = of_w.min; code < of_w.max; ++code) codes.push_back(code);
+  Case c = CaseOf(form, 3 * form.size());
+  const std::vector<int32_t> codes = CodesOf(form);
+  // Scales that other activations have not: q8_K one of 24 bits for all blocks, q8_0 and q8_1
+  // several, and q8_0 with sums of codes that make more than 11 bits of them.
+  const bool of_super = XIs(form, BlockActivations::kQ8K);
+  const bool any_sum = !of_super && !XIs(form, BlockActivations::kQ8_1);
+  for (size_t b = 0; b < c.x_q.scale.size() && c.x_block != 0; ++b) {
+    c.x_q.scale[b] = of_super ? 1 + 0x1p-23f : std::ldexp(1 + 0x1p-10f, static_cast<int>(b));
+    if (any_sum) {
+      c.x.SetInt(static_cast<int64_t>(b) * form.block, kCodeOfX);
+      c.x.SetInt(static_cast<int64_t>(b) * form.block + 1, kCodeOfX - 1);
+    }
   }
   for (int64_t k = 0; k < c.K; ++k) c.w.SetInt(k, codes[At(k) % codes.size()]);
   return c;
@@ -331,16 +401,17 @@ Case ProbeOf(const LinearForm& form) {
 
 bool Covers(const LinearForm& wide, const LinearForm& narrow) {
   if (wide.x != narrow.x || wide.w != narrow.w || wide.block != narrow.block) return false;
-  if (narrow.format == nullptr) return false;
+  if (narrow.format == nullptr || narrow.format->minima || wide.size() != narrow.size())
+    return false;
   const auto has = [&](int8_t code) { return Has(wide, code); };
   return std::ranges::all_of(narrow.format->values, has) &&
          (wide.format == nullptr || wide.format->values.size() > narrow.format->values.size());
 }
 
 void RequireBlocks(const LinearForm& form, int64_t products) {
-  if (products % form.block == 0 && products >= 3 * form.block) return;
+  if (products % form.size() == 0 && products >= 3 * form.size()) return;
   throw InputError("--products: is " + std::to_string(products) +
-                   ", expected three or more blocks of " + std::to_string(form.block));
+                   ", expected three or more blocks of " + std::to_string(form.size()));
 }
 
 RevealedSum RevealLinear(const LinearForm& form, const AskLinear& ask,
@@ -363,7 +434,7 @@ RevealedSum RevealLinear(const LinearForm& form, const AskLinear& ask,
           return ask(c);
         },
         masks);
-    for (int64_t k = 0; k < options.products; ++k) leaves.push_back({k / form.block, {k}});
+    for (int64_t k = 0; k < options.products; ++k) leaves.push_back({k / form.size(), {k}});
   } else {
     BlockMasks masks(form, ask, options.products);
     sum.products = options.products;
@@ -377,7 +448,7 @@ RevealedSum RevealLinear(const LinearForm& form, const AskLinear& ask,
     leaves = masks.leaves();
     for (const Leaf& leaf : leaves) sum.parts.push_back(leaf.products);
   }
-  sum.block = form.block;
+  sum.block = form.size();
   FindSteps(
       [&](Rng& rng) {
         const Case c = DrawnCase(form, options.products, rng);

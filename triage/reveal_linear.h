@@ -24,6 +24,9 @@ struct LinearForm {
   int32_t w_zero_point = 0;
   int32_t block = 32;
   const WeightFormat* format = nullptr;  // of which w has the codes and scales; null: any
+
+  // Codes in which products are added as integers: a block, or a super-block.
+  int64_t size() const { return format == nullptr ? block : format->super_block; }
 };
 std::span<const LinearForm> LinearForms();
 // Throws InputError with the nearest name.
@@ -31,8 +34,8 @@ const LinearForm& FindLinearForm(std::string_view name);
 
 // A case of the form with one output and so many products, all of them zero.
 Case CaseOf(const LinearForm& form, int64_t products);
-// The same of three blocks with the lowest and the highest weight and those between, as many as
-// there is room for: who takes it has the codes of the form.
+// The same of three (super-)blocks with the lowest and the highest weight and those between, as
+// many as there is room for: who takes it has the codes of the form.
 Case ProbeOf(const LinearForm& form);
 // Whether `wide` has every code of `narrow`, and more.
 bool Covers(const LinearForm& wide, const LinearForm& narrow);
@@ -40,9 +43,10 @@ bool Covers(const LinearForm& wide, const LinearForm& narrow);
 // The one output, f32. It may throw, and RevealLinear lets that pass.
 using AskLinear = std::function<float(const Case& c)>;
 
-// Throws InputError unless there are at least three blocks, none of them shorter.
+// Throws InputError unless there are at least three (super-)blocks, none of them shorter.
 void RequireBlocks(const LinearForm& form, int64_t products);
 
+// Of formats with minima all of these are 0: how a kernel takes them out is not asked.
 // options.products: as RequireBlocks says. Codes of x below -127 are not
 // asked: some kernels take them for others (docs/ggml.md).
 RevealedSum RevealLinear(const LinearForm& form, const AskLinear& ask,

@@ -3,8 +3,9 @@
 // where the instruction wants that: w = packed - zero, so s_b = sum packed * x - zero * sum x, and
 // the second part is the initial value of the sum. All of it is exact in int32, and quads-inl.h
 // adds products of a u8 and a s8 without saturation; kPairs is used for codes of 4 bits alone, of
-// which two products are at most 2 * 15 * 128 < 2^15. The float operations are those of the header,
-// in that order, and never fused: a fused sum would be another number, and not all targets have it.
+// which two products are at most 2 * 15 * 128 < 2^15. s and z have 6 bits: p_b and q_b stay below
+// 2^25. The float operations are those of the header, in that order, and never fused: a fused sum
+// would be another number, and not all targets have it.
 #include "kernels/sums/blocks.h"
 
 #include <algorithm>
@@ -32,11 +33,23 @@ namespace {
 using internal::ArrangedBlock;
 using internal::BlockTile;
 using internal::BlockTraits;
+using internal::FloatAt;
 using internal::FloatOfHalf;
 using internal::HalfAt;
+using internal::PanelBytes;
 using internal::QuadSum;
+using internal::SixBits;
 
 constexpr int64_t kScaleBytes = 2;
+constexpr int64_t kParts = BlockParts(BlockFormat::kQ4_K);
+constexpr int64_t kSumsAt = 4 + kParts * kBlockCodes;  // in a block of Q8_K
+
+// Of a block Q4_K, whose scale and minimum are stored there.
+HWY_INLINE float Term(int32_t products, const uint8_t* scale, int32_t minima,
+                      const uint8_t* minimum, float of_x) {
+  return static_cast<float>(products) * (FloatOfHalf(HalfAt(scale)) * of_x) -
+         static_cast<float>(minima) * (FloatOfHalf(HalfAt(minimum)) * of_x);
+}
 
 #if HWY_TARGET == HWY_SCALAR
 
@@ -46,7 +59,43 @@ int64_t LanesOfTarget() { return kLanes; }
 
 int32_t CodeOfQ4(uint8_t byte, int64_t k) { return k < 16 ? byte & 15 : byte >> 4; }
 
+int64_t SumOfPair(int32_t pair) {
+  int16_t sums[2];
+  std::memcpy(sums, &pair, sizeof(sums));
+  return int64_t{sums[0]} + sums[1];
+}
+
+void MultiplySuperBlocks(const BlockTile& t) {
+  for (int64_t n = 0; n < t.columns; ++n) {
+    const uint8_t* at = t.panel;
+    for (int64_t lane = 0; lane < kBlockLanes; ++lane) {
+      float sum = 0;
+      for (int64_t b = lane; b < t.blocks; b += kBlockLanes, at += kLanes * PanelBytes(t.format)) {
+        const uint8_t* const factors = at + 2 * kLanes * kScaleBytes;
+        int32_t products = 0;
+        int64_t minima = 0;
+        for (int64_t part = 0; part < kParts; ++part) {
+          const ArrangedBlock& x = t.x[0][b * kParts + part];
+          const uint8_t* const codes = factors + (2 * kParts + part * kBlockCodes / 2) * kLanes;
+          int32_t of_part = 0;
+          for (int64_t k = 0; k < kBlockCodes; ++k) {
+            const int64_t byte = k % 16;
+            of_part += CodeOfQ4(codes[byte / 4 * 4 * kLanes + 4 * n + byte % 4], k) * x.codes[k];
+          }
+          products += factors[part * kLanes + n] * of_part;
+          minima += factors[(kParts + part) * kLanes + n] * SumOfPair(x.initial);
+        }
+        const float of_x = t.x[0][b * kParts].scale;
+        sum += Term(products, at + n * kScaleBytes, static_cast<int32_t>(minima),
+                    at + (kLanes + n) * kScaleBytes, of_x);
+      }
+      t.y[n] = lane == 0 ? sum : t.y[n] + sum;
+    }
+  }
+}
+
 void MultiplyTileImpl(const BlockTile& t) {
+  if (t.format == BlockFormat::kQ4_K) return MultiplySuperBlocks(t);
   const bool nibbles = t.format == BlockFormat::kQ4_0;
   const int64_t block_bytes = kLanes * BlockBytes(t.format);
   for (int64_t n = 0; n < t.columns; ++n) {
@@ -70,7 +119,30 @@ void MultiplyTileImpl(const BlockTile& t) {
   }
 }
 
+float DotOfSuperBlocks(const uint8_t* w, const uint8_t* x, int64_t blocks) {
+  float sums[kBlockLanes] = {};
+  for (int64_t b = 0; b < blocks; ++b) {
+    const SixBits factors(w + 4);
+    int32_t products = 0, minima = 0;
+    for (int64_t part = 0; part < kParts; ++part) {
+      int32_t of_part = 0, pair;
+      for (int64_t k = 0; k < kBlockCodes; ++k) {
+        const int code = w[16 + part / 2 * kBlockCodes + k] >> part % 2 * 4 & 15;
+        of_part += code * static_cast<int8_t>(x[4 + part * kBlockCodes + k]);
+      }
+      products += factors.s[part] * of_part;
+      std::memcpy(&pair, x + kSumsAt + part * 4, sizeof(pair));
+      minima += factors.z[part] * static_cast<int32_t>(SumOfPair(pair));
+    }
+    sums[b % kBlockLanes] += Term(products, w, minima, w + kScaleBytes, FloatAt(x));
+    w += BlockBytes(BlockFormat::kQ4_K);
+    x += BlockBytes(BlockFormat::kQ8_K);
+  }
+  return ((sums[0] + sums[1]) + sums[2]) + sums[3];
+}
+
 float DotImpl(BlockFormat format, const uint8_t* w, const uint8_t* x, int64_t blocks) {
+  if (format == BlockFormat::kQ4_K) return DotOfSuperBlocks(w, x, blocks);
   const bool nibbles = format == BlockFormat::kQ4_0;
   float sums[kBlockLanes] = {};
   for (int64_t b = 0; b < blocks; ++b) {
@@ -163,8 +235,29 @@ HWY_INLINE void AddQuads(std::index_sequence<kSum...>, const ArrangedBlock* cons
   (add(std::integral_constant<size_t, kSum>(), sums), ...);
 }
 
+// The products of 32 codes of 4 bits, of all rows.
+template <QuadSum kQuadSum, int kVectors, size_t... kSum>
+HWY_INLINE void AddNibbles(std::index_sequence<kSum...> all, const ArrangedBlock* const* x,
+                           int64_t block, const uint8_t* w,
+                           typename OfTile<kSum>::Integers&... products) {
+  const DU8 d8;
+  const int64_t bytes = static_cast<int64_t>(hn::Lanes(d8));
+  const int64_t step = kVectors == 2 ? bytes : 0;
+  const auto second = [&](const uint8_t* at) HWY_ATTR { return hn::LoadU(DU8(), at + step); };
+  const hn::Repartition<uint16_t, DU8> d16;
+  const auto high = [&](VU8 v) HWY_ATTR {
+    return hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, v))), hn::Set(d8, 15));
+  };
+  for (int64_t k = 0; k < kBlockCodes / 2; k += 4, w += kVectors * bytes) {
+    const VU8 w0 = hn::LoadU(d8, w), w1 = second(w);
+    AddQuads<kQuadSum, kVectors>(all, x, block, k, hn::And(w0, hn::Set(d8, 15)),
+                                 hn::And(w1, hn::Set(d8, 15)), products...);
+    AddQuads<kQuadSum, kVectors>(all, x, block, k + 16, high(w0), high(w1), products...);
+  }
+}
+
 // One block of all rows: its integer sums begin as `products`.
-template <QuadSum kQuadSum, bool kNibbles, int kVectors, size_t... kSum>
+template <QuadSum kQuadSum, BlockFormat kFormat, int kVectors, size_t... kSum>
 HWY_INLINE void AddBlock(std::index_sequence<kSum...> all, const ArrangedBlock* const* x,
                          int64_t block, const uint8_t* panel,
                          typename OfTile<kSum>::Floats&... sums,
@@ -175,17 +268,8 @@ HWY_INLINE void AddBlock(std::index_sequence<kSum...> all, const ArrangedBlock* 
   const uint8_t* w = panel + kVectors * lanes * kScaleBytes;
   const int64_t step = kVectors == 2 ? bytes : 0;
   const auto second = [&](const uint8_t* at) HWY_ATTR { return hn::LoadU(DU8(), at + step); };
-  if constexpr (kNibbles) {
-    const hn::Repartition<uint16_t, DU8> d16;
-    const auto high = [&](VU8 v) HWY_ATTR {
-      return hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, v))), hn::Set(d8, 15));
-    };
-    for (int64_t k = 0; k < kBlockCodes / 2; k += 4, w += kVectors * bytes) {
-      const VU8 w0 = hn::LoadU(d8, w), w1 = second(w);
-      AddQuads<kQuadSum, kVectors>(all, x, block, k, hn::And(w0, hn::Set(d8, 15)),
-                                   hn::And(w1, hn::Set(d8, 15)), products...);
-      AddQuads<kQuadSum, kVectors>(all, x, block, k + 16, high(w0), high(w1), products...);
-    }
+  if constexpr (kFormat == BlockFormat::kQ4_0) {
+    AddNibbles<kQuadSum, kVectors>(all, x, block, w, products...);
   } else {
     for (int64_t k = 0; k < kBlockCodes; k += 4, w += kVectors * bytes)
       AddQuads<kQuadSum, kVectors>(all, x, block, k, hn::LoadU(d8, w), second(w), products...);
@@ -206,11 +290,78 @@ HWY_INLINE void AddBlock(std::index_sequence<kSum...> all, const ArrangedBlock* 
   (add(std::integral_constant<size_t, kSum>(), sums, products), ...);
 }
 
-template <QuadSum kQuadSum, bool kNibbles, int kVectors, size_t... kSum>
+// One part of a block Q4_K of all rows: its sums begin as `products`. `factors` has the s of each
+// channel, and behind those of all parts z.
+template <QuadSum kQuadSum, int kVectors, size_t... kSum>
+HWY_INLINE void AddPart(std::index_sequence<kSum...> all, const ArrangedBlock* const* x,
+                        int64_t part, const uint8_t* factors, const uint8_t* w,
+                        typename OfTile<kSum>::Integers&... codes,
+                        typename OfTile<kSum>::Integers&... minima,
+                        typename OfTile<kSum>::Integers... products) {
+  AddNibbles<kQuadSum, kVectors>(all, x, part, w, products...);
+  const DI32 d;
+  const hn::Repartition<int16_t, DI32> d16;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto factor = [&](int64_t vector, int64_t of_z) HWY_ATTR {
+    const hn::Rebind<uint8_t, DI32> d8;
+    const uint8_t* const at = factors + vector * lanes + of_z * kParts * kVectors * lanes;
+    return hn::PromoteTo(d, hn::LoadU(d8, at));
+  };
+  const auto twice = [&](VI32 z)
+                         HWY_ATTR { return hn::BitCast(d16, hn::Or(z, hn::ShiftLeft<16>(z))); };
+  const VI32 s0 = factor(0, 0), s1 = factor(kVectors - 1, 0);
+  const auto z0 = twice(factor(0, 1)), z1 = twice(factor(kVectors - 1, 1));
+  const auto add = [&](auto place, VI32& code, VI32& minimum, VI32 product) HWY_ATTR {
+    constexpr size_t kPlace = decltype(place)::value;
+    constexpr bool kFirst = kPlace % kVectors == 0;
+    code = hn::Add(code, hn::Mul(product, kFirst ? s0 : s1));
+    const auto pair = hn::BitCast(d16, hn::Set(d, x[kPlace / kVectors][part].initial));
+    minimum = hn::Add(minimum, hn::WidenMulPairwiseAdd(d, kFirst ? z0 : z1, pair));
+  };
+  (add(std::integral_constant<size_t, kSum>(), codes, minima, products), ...);
+}
+
+// One block Q4_K of all rows: its integer sums begin as 0.
+template <QuadSum kQuadSum, int kVectors, size_t... kSum>
+HWY_INLINE void AddSuperBlock(std::index_sequence<kSum...> all, const ArrangedBlock* const* x,
+                              int64_t block, const uint8_t* panel,
+                              typename OfTile<kSum>::Floats&... sums,
+                              typename OfTile<kSum>::Integers... codes,
+                              typename OfTile<kSum>::Integers... minima) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(DI32()));
+  const int64_t width = kVectors * lanes;
+  const uint8_t* const factors = panel + 2 * width * kScaleBytes;
+  const uint8_t* const w = factors + 2 * kParts * width;
+  for (int64_t part = 0; part < kParts; ++part) {
+    AddPart<kQuadSum, kVectors>(all, x, block * kParts + part, factors + part * width,
+                                w + part * width * kBlockCodes / 2, codes..., minima...,
+                                (static_cast<void>(kSum), hn::Zero(DI32()))...);
+  }
+  const DF df;
+  const hn::Rebind<uint16_t, DF> dh;
+  const auto halves = [&](int64_t vector, int64_t of_minimum) HWY_ATTR {
+    const uint8_t* const at = panel + (vector * lanes + of_minimum * width) * kScaleBytes;
+    return FloatsOfHalves(df, hn::LoadU(dh, reinterpret_cast<const uint16_t*>(at)));
+  };
+  const VF scale0 = halves(0, 0), scale1 = halves(kVectors - 1, 0);
+  const VF minimum0 = halves(0, 1), minimum1 = halves(kVectors - 1, 1);
+  const auto add = [&](auto place, VF& sum, VI32 code, VI32 minimum) HWY_ATTR {
+    constexpr size_t kPlace = decltype(place)::value;
+    constexpr bool kFirst = kPlace % kVectors == 0;
+    const VF of_row = hn::Set(df, x[kPlace / kVectors][block * kParts].scale);
+    const VF of_codes = hn::Mul(hn::ConvertTo(df, code), hn::Mul(kFirst ? scale0 : scale1, of_row));
+    const VF of_minima =
+        hn::Mul(hn::ConvertTo(df, minimum), hn::Mul(kFirst ? minimum0 : minimum1, of_row));
+    sum = hn::Add(sum, hn::Sub(of_codes, of_minima));
+  };
+  (add(std::integral_constant<size_t, kSum>(), sums, codes, minima), ...);
+}
+
+template <QuadSum kQuadSum, BlockFormat kFormat, int kVectors, size_t... kSum>
 HWY_INLINE void AddBlocks(std::index_sequence<kSum...> all, const BlockTile& t,
                           typename OfTile<kSum>::Floats... sums) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(DI32()));
-  constexpr int64_t kBytes = kNibbles ? 18 : 34;
+  constexpr int64_t kBytes = PanelBytes(kFormat);
   const DF df;
   // Adds the sum of a lane to the output, or begins it.
   const auto store = [&](int64_t lane, size_t row, int64_t first, VF sum) HWY_ATTR {
@@ -227,47 +378,55 @@ HWY_INLINE void AddBlocks(std::index_sequence<kSum...> all, const BlockTile& t,
   for (int64_t lane = 0; lane < std::min(kBlockLanes, std::max<int64_t>(t.blocks, 1)); ++lane) {
     ((sums = hn::Zero(df)), ...);
     for (int64_t block = lane; block < t.blocks; block += kBlockLanes) {
-      AddBlock<kQuadSum, kNibbles, kVectors>(
-          all, t.x, block, panel, sums..., hn::Set(DI32(), t.x[kSum / kVectors][block].initial)...);
+      if constexpr (kFormat == BlockFormat::kQ4_K) {
+        AddSuperBlock<kQuadSum, kVectors>(all, t.x, block, panel, sums...,
+                                          (static_cast<void>(kSum), hn::Zero(DI32()))...,
+                                          (static_cast<void>(kSum), hn::Zero(DI32()))...);
+      } else {
+        AddBlock<kQuadSum, kFormat, kVectors>(
+            all, t.x, block, panel, sums...,
+            hn::Set(DI32(), t.x[kSum / kVectors][block].initial)...);
+      }
       panel += kVectors * lanes * kBytes;
     }
     (store(lane, kSum / kVectors, static_cast<int64_t>(kSum % kVectors) * lanes, sums), ...);
   }
 }
 
-template <QuadSum kQuadSum, bool kNibbles, int kVectors, size_t... kSum>
+template <QuadSum kQuadSum, BlockFormat kFormat, int kVectors, size_t... kSum>
 HWY_INLINE void BeginTile(std::index_sequence<kSum...> all, const BlockTile& t) {
-  AddBlocks<kQuadSum, kNibbles, kVectors>(all, t, (static_cast<void>(kSum), hn::Zero(DF()))...);
+  AddBlocks<kQuadSum, kFormat, kVectors>(all, t, (static_cast<void>(kSum), hn::Zero(DF()))...);
 }
 
-template <QuadSum kQuadSum, bool kNibbles, int kVectors, int kRows>
+template <QuadSum kQuadSum, BlockFormat kFormat, int kVectors, int kRows>
 HWY_NOINLINE void SumBlocks(const BlockTile& t) {
-  BeginTile<kQuadSum, kNibbles, kVectors>(std::make_index_sequence<kRows * kVectors>(), t);
+  BeginTile<kQuadSum, kFormat, kVectors>(std::make_index_sequence<kRows * kVectors>(), t);
 }
 
 // The function for a tile of 1 + i rows is element i.
-template <QuadSum kQuadSum, bool kNibbles, int kVectors, int... kRow>
+template <QuadSum kQuadSum, BlockFormat kFormat, int kVectors, int... kRow>
 HWY_INLINE void SumBlocksOf(const BlockTile& t, std::integer_sequence<int, kRow...>) {
   static constexpr void (*kFunctions[])(const BlockTile&) = {
-      SumBlocks<kQuadSum, kNibbles, kVectors, 1 + kRow>...};
+      SumBlocks<kQuadSum, kFormat, kVectors, 1 + kRow>...};
   kFunctions[t.rows - 1](t);
 }
 
-template <QuadSum kQuadSum, bool kNibbles>
+template <QuadSum kQuadSum, BlockFormat kFormat>
 HWY_INLINE void SumBlocksOf(const BlockTile& t) {
   constexpr auto kRows = std::make_integer_sequence<int, int{kRowsOfTile}>();
   if (t.vectors == 1) {
-    SumBlocksOf<kQuadSum, kNibbles, 1>(t, kRows);
+    SumBlocksOf<kQuadSum, kFormat, 1>(t, kRows);
   } else {
-    SumBlocksOf<kQuadSum, kNibbles, 2>(t, kRows);
+    SumBlocksOf<kQuadSum, kFormat, 2>(t, kRows);
   }
 }
 
 void MultiplyTileImpl(const BlockTile& t) {
   quads::ForQuadSum(t.quad_sum, [&](auto quad_sum) {
     if constexpr (quad_sum() != QuadSum::kWidened) {
-      if (t.format == BlockFormat::kQ4_0) return SumBlocksOf<quad_sum(), true>(t);
-      if constexpr (quad_sum() != QuadSum::kPairs) SumBlocksOf<quad_sum(), false>(t);
+      if (t.format == BlockFormat::kQ4_0) return SumBlocksOf<quad_sum(), BlockFormat::kQ4_0>(t);
+      if (t.format == BlockFormat::kQ4_K) return SumBlocksOf<quad_sum(), BlockFormat::kQ4_K>(t);
+      if constexpr (quad_sum() != QuadSum::kPairs) SumBlocksOf<quad_sum(), BlockFormat::kQ8_0>(t);
     }
   });
 }
@@ -418,7 +577,45 @@ HWY_INLINE float Dot(const uint8_t* w, const uint8_t* x, int64_t blocks) {
   return ((sums[0] + sums[1]) + sums[2]) + sums[3];
 }
 
+// Of Q4_K. Two products of a code of 4 bits and one of x fit int16, and two of such sums times s
+// int32.
+float DotOfSuperBlocks(const uint8_t* w, const uint8_t* x, int64_t blocks) {
+  const GI32 d;
+  const hn::Repartition<int16_t, GI32> d16;
+  const hn::Repartition<uint16_t, GI32> du16;
+  const GI8 d8;
+  const GU8 du8;
+  const auto low = hn::Set(du8, 15);
+  float sums[kBlockLanes] = {};
+  for (int64_t b = 0; b < blocks; ++b) {
+    const SixBits factors(w + 2 * kScaleBytes);
+    GVI32 codes = hn::Zero(d), minima = hn::Zero(d);
+    for (int64_t part = 0; part < kParts; ++part) {
+      const auto s = hn::Set(d16, factors.s[part]);
+      for (int64_t k = 0; k < kBlockCodes; k += kGroupBytes) {
+        auto code = hn::LoadU(du8, w + 16 + part / 2 * kBlockCodes + k);
+        if (part % 2 != 0) code = hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(du16, code)));
+        const auto of_x = hn::BitCast(d8, hn::LoadU(du8, x + 4 + part * kBlockCodes + k));
+        const auto pairs = hn::SatWidenMulPairwiseAdd(d16, hn::And(code, low), of_x);
+        codes = hn::Add(codes, hn::WidenMulPairwiseAdd(d, pairs, s));
+      }
+    }
+    HWY_ALIGN int16_t twice[2 * kParts];
+    for (int64_t i = 0; i < 2 * kParts; ++i) twice[i] = factors.z[i / 2];
+    for (int64_t i = 0; i < 2 * kParts; i += 2 * kTogether) {
+      const auto of_x = hn::BitCast(d16, hn::LoadU(du8, x + kSumsAt + 2 * i));
+      minima = hn::Add(minima, hn::WidenMulPairwiseAdd(d, of_x, hn::Load(d16, twice + i)));
+    }
+    sums[b % kBlockLanes] +=
+        Term(hn::ReduceSum(d, codes), w, hn::ReduceSum(d, minima), w + kScaleBytes, FloatAt(x));
+    w += BlockBytes(BlockFormat::kQ4_K);
+    x += BlockBytes(BlockFormat::kQ8_K);
+  }
+  return ((sums[0] + sums[1]) + sums[2]) + sums[3];
+}
+
 float DotImpl(BlockFormat format, const uint8_t* w, const uint8_t* x, int64_t blocks) {
+  if (format == BlockFormat::kQ4_K) return DotOfSuperBlocks(w, x, blocks);
   const auto dot = [&](auto quad_sum) HWY_ATTR {
     return format == BlockFormat::kQ4_0 ? Dot<quad_sum(), true>(w, x, blocks)
                                         : Dot<quad_sum(), false>(w, x, blocks);
@@ -437,7 +634,8 @@ float DotImpl(BlockFormat format, const uint8_t* w, const uint8_t* x, int64_t bl
 #endif  // HWY_TARGET == HWY_SCALAR
 
 BlockTraits BlockTraitsImpl(BlockFormat format) {
-  const bool nibbles = format == BlockFormat::kQ4_0;
+  const bool supers = format == BlockFormat::kQ4_K;
+  const bool nibbles = supers || format == BlockFormat::kQ4_0;
   QuadSum quad_sum = internal::TargetQuadSum();
 #if HWY_TARGET != HWY_SCALAR
   if (nibbles && quad_sum == QuadSum::kHighway && quads::Has(QuadSum::kPairs))
@@ -449,7 +647,8 @@ BlockTraits BlockTraitsImpl(BlockFormat format) {
           .lanes = LanesOfTarget(),
           .panel_vectors = kVectorsOfPanel,
           .most_rows = kRowsOfTile,
-          .zero = nibbles     ? 8
+          .zero = supers      ? 0
+                  : nibbles   ? 8
                   : of_signed ? 0
                               : 128,
           .flip = static_cast<uint8_t>(nibbles || of_signed ? 0 : 0x80)};

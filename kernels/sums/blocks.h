@@ -15,9 +15,10 @@
 
 namespace qualm::kernels::internal {
 
-// A block of activations as a tile reads it.
+// A block of activations as a tile reads it, or a part of one.
 struct ArrangedBlock {
-  int32_t initial;  // -BlockTraits::zero times the sum of the codes
+  // -BlockTraits::zero times the sum of the codes; of Q8_K the two sums that it stores, int16 each.
+  int32_t initial;
   float scale;
   int8_t codes[kBlockCodes];
 };
@@ -29,7 +30,9 @@ struct ArrangedBlock {
 //
 //   a float16 scale of each channel; then, for each four codes k .. k + 3 of the block, these of
 //   each channel. Of Q8_0 a code is q ^ flip; of Q4_0 the four bytes as they are stored, with codes
-//   k .. k + 3 and k + 16 .. k + 19
+//   k .. k + 3 and k + 16 .. k + 19.
+//   Of Q4_K the float16 scales and minima; for each part a byte s of each channel, then of z; for
+//   each part the codes, in the order of Q4_0
 struct BlockTraits {
   int64_t target = 0;  // TargetId()
   QuadSum quad_sum = QuadSum::kHighway;
@@ -60,8 +63,13 @@ void MultiplyTile(const BlockTile& tile);
 // Also in a ScopedFpEnvironment.
 float DotOfBlocks(BlockFormat format, const uint8_t* w, const uint8_t* x, int64_t blocks);
 
-constexpr bool IsBlockFormat(BlockFormat format) {
-  return format == BlockFormat::kQ8_0 || format == BlockFormat::kQ4_0;
+// Of a block of one channel in a panel.
+constexpr int64_t PanelBytes(BlockFormat format) {
+  return format == BlockFormat::kQ4_K ? 2 + 2 + 8 + 8 + 128 : BlockBytes(format);
+}
+constexpr bool IsBlockFormat(BlockFormat format) { return BlockBytes(format) != 0; }
+constexpr bool IsWeightFormat(BlockFormat format) {
+  return IsBlockFormat(format) && format != BlockFormat::kQ8_K;
 }
 inline constexpr int64_t kMostBlocks = int64_t{1} << 40;  // of a row: their bytes fit int64
 Status CheckBlocks(std::string_view name, const ConstBlocks& blocks);
@@ -71,6 +79,28 @@ inline uint16_t HalfAt(const uint8_t* at) {
   std::memcpy(&half, at, sizeof(half));
   return half;
 }
+
+inline float FloatAt(const uint8_t* at) {
+  float value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+// The numbers s and z of the parts of a block Q4_K, of its 12 bytes.
+struct SixBits {
+  explicit SixBits(const uint8_t* from) {
+    uint32_t a[3];
+    std::memcpy(a, from, sizeof(a));
+    const auto low = [](uint32_t bytes) { return bytes & 0x3F3F3F3F; };
+    const auto high = [](uint32_t bytes, uint32_t halves) {
+      return (bytes >> 6 & 0x03030303) << 4 | (halves & 0x0F0F0F0F);
+    };
+    const uint32_t s4[2] = {low(a[0]), high(a[0], a[2])};
+    const uint32_t z4[2] = {low(a[1]), high(a[1], a[2] >> 4)};
+    std::memcpy(s, s4, sizeof(s));
+    std::memcpy(z, z4, sizeof(z));
+  }
+  uint8_t s[8], z[8];
+};
 
 // Exactly: a float16 is a float32 whose exponent is 112 less, but for the largest exponent. In an
 // environment without flushed denormals.

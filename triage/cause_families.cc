@@ -1108,8 +1108,11 @@ void AddElements(std::vector<Cause>& rows) {
                     }});
   };
   const auto concat = [](const Case& c) { return c.op == Op::kConcat; };
-  copied("copied where scales are equal", "an input", {&Case::x_q, &Case::w_q},
-         [](const Case& c) { return c.op == Op::kConcat || c.op == Op::kRescale; });
+  const auto copies = [](const Case& c) { return c.op == Op::kConcat || c.op == Op::kRescale; };
+  copied("copied where scales are equal", "an input", {&Case::x_q, &Case::w_q}, copies);
+  copied("copied where scales and types are equal", "an input of the output's type",
+         {&Case::x_q, &Case::w_q},
+         [copies](const Case& c) { return copies(c) && c.x.dtype() == c.out_dtype; });
   copied("a copied where scales are equal", "a first input", {&Case::x_q}, concat);
   copied("b copied where scales are equal", "a second input", {&Case::w_q}, concat);
   rows.push_back({Stage::kOperands, Kind::kZeroPoint, "both copied where a has the output's scale",

@@ -38,7 +38,8 @@ void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& fin
   std::vector<triage::Failure> failures;
   for (const size_t i : group) {
     const Diagnosed& of = diagnosed(i);
-    failures.push_back({findings[i].kind, of.causes, {&of.found}, of.model, of.of_subject});
+    failures.push_back(
+        {findings[i].kind, of.causes, {&of.found}, of.model, of.of_subject, of.conventions});
     if (of.small) failures.back().cases.push_back(&*of.small);
   }
   const std::vector<triage::Covered> covered = triage::FewestCauses(failures);
@@ -57,6 +58,10 @@ void AddFaults(const std::vector<size_t>& group, const std::vector<Finding>& fin
       return std::tuple(diagnosed(i).causes != cause.causes, other_kind, once, !direct, i);
     });
     row.best = diagnosed(row.findings.front());
+    // Other failures of the row may have told conventions apart that this one does not.
+    const std::vector<triage::Hypothesis>& conventions = covered[by].conventions;
+    if (!conventions.empty() && conventions.size() < row.best.conventions.size())
+      row.best.sentence = triage::ComputesAs(conventions);
     if (row.best.sentence.empty()) row.best.sentence = findings[row.findings.front()].explanation;
     if (!cause.causes.empty())
       row.cause = triage::NamesOf(covered[by].causes, findings[group[by]].test_case.op);

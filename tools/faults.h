@@ -29,10 +29,11 @@ struct Diagnosed {
   std::string by;                     // the subject
   const Convention* model = nullptr;  // the subject's promised convention, null: exact
   std::optional<Case> small;
-  std::optional<Divergence> divergence;  // in the smallest case
-  bool cut_short = false;                // the time was up before the search ended
-  bool of_subject = false;               // triage::Attribution::of_subject
-  triage::Condition where;               // under which the causes act
+  std::optional<Divergence> divergence;              // in the smallest case
+  bool cut_short = false;                            // the time was up before the search ended
+  bool of_subject = false;                           // triage::Attribution::of_subject
+  triage::Condition where;                           // under which the causes act
+  std::vector<triage::Hypothesis> conventions = {};  // triage::Attribution::conventions
 };
 
 // Whether the causes that were told give all of a failure of the same subject and operation, and do

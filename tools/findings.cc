@@ -258,6 +258,7 @@ void FindingsFolder::Remember(const triage::Triaged& triaged, const Case& answer
   diagnosed.by = finding.subject;
   diagnosed.of_subject = triaged.attribution().of_subject;
   diagnosed.where = triaged.attribution().where;
+  diagnosed.conventions = triaged.attribution().conventions;
   // A claim may fail on another case than its own.
   const std::optional<Case>& looked_at = triaged.attribution().looked_at;
   if (looked_at && answered.observed &&

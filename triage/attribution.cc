@@ -110,8 +110,10 @@ Agreement Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& rep
 }
 
 // A cause that reads other rows, or acts in rows of some numbers, does something else where there
-// are fewer rows. All other causes give a row the same output whatever rows stand beside it.
-bool MindsOtherRows(const Cause* cause) {
+// are fewer rows; so does a convention whose vectors go on from row to row. All other causes give a
+// row the same output whatever rows stand beside it.
+bool MindsOtherRows(const Cause* cause, Op op) {
+  if (cause->convention != nullptr) return !Satisfies(*cause->convention, op, "row_independence");
   return cause->stage == CauseStage::kGeometry || cause->stage == CauseStage::kPlace;
 }
 
@@ -145,7 +147,8 @@ class Evidence {
   const Tensor& ActualOfSmallCase() const { return IsCutDown() ? actual_rows_ : actual_; }
 
   bool Reproduced(const Hypothesis& causes) const {
-    if (two_rows_ && std::ranges::none_of(causes, MindsOtherRows)) {
+    const auto minds = [&](const Cause* cause) { return MindsOtherRows(cause, c_.op); };
+    if (two_rows_ && std::ranges::none_of(causes, minds)) {
       work_ += WorkOf(*two_rows_);
       const std::optional<Tensor> y = Counterfactual(*two_rows_, causes, model_);
       if (y.value_or(actual_rows_) != actual_rows_) return false;
@@ -158,7 +161,7 @@ class Evidence {
   // everywhere else. Where the cause gives the whole output: the tails that hold all of it, as the
   // columns of a narrow case may all belong to the last N % 8.
   std::vector<const Cause*> PlacesOf(const Cause& cause) const {
-    if (two_rows_ && !MindsOtherRows(&cause)) {
+    if (two_rows_ && !MindsOtherRows(&cause, c_.op)) {
       work_ += WorkOf(*two_rows_);
       const std::optional<Tensor> y = Counterfactual(*two_rows_, cause, model_);
       const Tensor exact_y = RightOutput(*two_rows_, model_);
@@ -648,6 +651,32 @@ Nearest NearestRounding(Op op, const std::vector<Weighed>& all, bool last_bit) {
   return found;
 }
 
+// "as ruy, tflite@single, fbgemm@avx2 (7 more) do": of those that differ in the instruction set
+// alone the first, after the others, which name a way of computing.
+std::string AsNamed(std::span<const Hypothesis> known) {
+  static const std::set<std::string> instruction_sets{
+      "aarch64", "amx",    "avx2", "avx2vnni", "avx512", "avx512core",
+      "default", "scalar", "sse4", "sse41",    "vnni"};
+  std::vector<std::string> first, of_instruction_set;
+  std::set<std::string> families;
+  for (const Hypothesis& each : known) {
+    const std::string& name = each.front()->name;
+    const size_t at = name.find('@');
+    const bool is_set = at != std::string::npos &&
+                        instruction_sets.contains(name.substr(at + 1, name.find('+', at) - at - 1));
+    if (!is_set)
+      first.push_back(name);
+    else if (families.insert(name.substr(0, at)).second)
+      of_instruction_set.push_back(name);
+  }
+  first.insert(first.end(), of_instruction_set.begin(), of_instruction_set.end());
+  const size_t shown = std::min<size_t>(first.size(), 5);
+  first.resize(shown);
+  const std::string more =
+      known.size() == shown ? "" : fmt::format(" ({} more)", known.size() - shown);
+  return fmt::format("as {}{} {}", fmt::join(first, ", "), more, known.size() == 1 ? "does" : "do");
+}
+
 class Decision {
  public:
   // `asked`: further cases, by whose answers the explanations were weighed too.
@@ -727,9 +756,10 @@ class Decision {
   // if one rule says that.
   Attribution ByName(const std::vector<const Weighed*>& known,
                      const std::vector<const Weighed*>& rules) const {
-    const std::string names =
-        "as " + NamesOfFamilies(known) + (known.size() == 1 ? " does" : " do");
-    const Hypothesis& by_name = known.front()->causes;
+    std::vector<Hypothesis> conventions;
+    for (const Weighed* each : known) conventions.push_back(each->causes);
+    const std::string names = AsNamed(conventions);
+    const Hypothesis& by_name = conventions.front();
     const Convention& convention = *by_name.front()->convention;
     std::vector<const Weighed*> told = Alike(rules);
     std::erase_if(told, [&](const Weighed* rule) { return KindOfRule(rule) != FindingKind::kTie; });
@@ -750,7 +780,10 @@ class Decision {
         2 * of_pairs.explained >= evidence_.departures()) {
       attribution.kind = Pairs().kind;
       attribution.diagnosis = "the subject " + Pairs().sentence + ", " + names;
+    } else if (told.empty()) {
+      attribution.conventions = std::move(conventions);
     }
+    attribution.by_name = true;
     return attribution;
   }
 
@@ -817,31 +850,6 @@ class Decision {
       agree += is == said && is != right;
     }
     return tell >= 4 && agree == tell;
-  }
-
-  // "ruy, tflite@single, fbgemm@avx2 (7 more)": of those that differ in the instruction set alone
-  // the first, after the others, which name a way of computing.
-  static std::string NamesOfFamilies(const std::vector<const Weighed*>& known) {
-    static const std::set<std::string> instruction_sets{
-        "aarch64", "amx",    "avx2", "avx2vnni", "avx512", "avx512core",
-        "default", "scalar", "sse4", "sse41",    "vnni"};
-    std::vector<std::string> first, of_instruction_set;
-    std::set<std::string> families;
-    for (const Weighed* each : known) {
-      const std::string& name = each->causes.front()->name;
-      const size_t at = name.find('@');
-      const bool is_set = at != std::string::npos && instruction_sets.contains(name.substr(
-                                                         at + 1, name.find('+', at) - at - 1));
-      if (!is_set)
-        first.push_back(name);
-      else if (families.insert(name.substr(0, at)).second)
-        of_instruction_set.push_back(name);
-    }
-    first.insert(first.end(), of_instruction_set.begin(), of_instruction_set.end());
-    const size_t shown = std::min<size_t>(first.size(), 5);
-    first.resize(shown);
-    const std::string text = fmt::format("{}", fmt::join(first, ", "));
-    return known.size() == shown ? text : fmt::format("{} ({} more)", text, known.size() - shown);
   }
 
   static std::string WhereText(const Weighed& each) {
@@ -1162,9 +1170,17 @@ std::optional<Attribution> WrongInTheLastColumns(const Recorded& answer, Subject
 std::optional<Attribution> EstablishedAlone(const Case& c, const Evidence& evidence,
                                             std::span<const Attribution> established) {
   for (const Attribution& fault : established) {
-    if (fault.causes.empty() || !fault.where.holds(c) || !evidence.Reproduced(fault.causes))
-      continue;
+    if (fault.causes.empty() || !fault.where.holds(c)) continue;
     Attribution same = fault;
+    std::erase_if(same.conventions,
+                  [&](const Hypothesis& each) { return !evidence.Reproduced(each); });
+    if (!same.conventions.empty()) {
+      same.causes = same.conventions.front();
+      if (same.conventions.size() < fault.conventions.size())
+        same.diagnosis = ComputesAs(same.conventions);
+    } else if (!evidence.Reproduced(same.causes)) {
+      continue;
+    }
     same.open.clear();
     same.evidence.assign(1, evidence.Text(same.causes));
     return same;
@@ -1434,9 +1450,20 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
                       (model == nullptr ? "exact" : "the one of " + subject.contract().text()),
                   false);
   }
+  const auto examined = [&](const Recorded& answer) {
+    Attribution attribution = Examined(answer, subject, options);
+    attribution.looked_at = answer.problem;
+    attribution.looked_at->observed = Observed{std::string(subject.name()), answer.y};
+    return attribution;
+  };
   if (options.probe_state) {
     if (auto state = DependsOnState(*departing.front(), subject)) return *state;
-    if (auto tail = WrongAtTheEnd(*departing.front(), subject)) return *tail;
+    if (const auto tail = WrongAtTheEnd(*departing.front(), subject)) {
+      // The vectors of a named convention may leave a tail too, which is computed otherwise.
+      if (!options.examine && !options.only_established) return *tail;
+      Attribution by_cause = examined(*departing.front());
+      return by_cause.by_name ? std::move(by_cause) : *tail;
+    }
   }
   if (options.only_established) return Examined(*departing.front(), subject, options);
   if (options.examine) {
@@ -1444,9 +1471,7 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
     constexpr size_t kMost = 3;
     std::optional<Attribution> first;
     for (size_t i = 0; i < std::min(departing.size(), kMost); ++i) {
-      Attribution attribution = Examined(*departing[i], subject, options);
-      attribution.looked_at = departing[i]->problem;
-      attribution.looked_at->observed = Observed{std::string(subject.name()), departing[i]->y};
+      Attribution attribution = examined(*departing[i]);
       if (attribution.complete) return attribution;
       if (!first) first = std::move(attribution);
     }
@@ -1491,10 +1516,15 @@ Attribution Named(Op op, Hypothesis causes, FindingKind kind) {
   return named;
 }
 
+std::string ComputesAs(std::span<const Hypothesis> conventions) {
+  return "the subject computes " + AsNamed(conventions);
+}
+
 void Establish(const Attribution& found, std::vector<Attribution>& established) {
   if (!found.complete || (found.causes.empty() && !found.of_subject)) return;
   const auto same = std::ranges::find_if(established, [&](const Attribution& each) {
-    return each.causes == found.causes && each.of_subject == found.of_subject;
+    const bool narrower = std::ranges::count(each.conventions, found.causes) > 0;
+    return (each.causes == found.causes || narrower) && each.of_subject == found.of_subject;
   });
   if (same == established.end()) {
     established.push_back(found);

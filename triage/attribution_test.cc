@@ -1456,6 +1456,25 @@ TEST(Named, AKnownArithmeticStandsBeforePlacesAndTails) {
   EXPECT_TRUE(Has(found.diagnosis, "as qnnpack"));
 }
 
+// ATen's vectors go on from row to row, and what they leave is computed otherwise: in two rows of
+// the three, and with the elements moved on, other elements are left.
+TEST(Named, AKnownArithmeticStandsBeforeATailOfAllRows) {
+  const Convention& aten = *FindConvention("torch2.13-aten@avx2");
+  Case c = CaseOver(Op::kAdd, Tensor(DType::kU8, {3, 24}), DType::kU8);
+  c.w = Tensor(DType::kU8, {3, 24});
+  c.x_q = {{0.236816406F}, {0}}, c.w_q = {{1.13671875F}, {230}}, c.out_q = {{0.7578125F}, {127}};
+  for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, 165);
+  ASSERT_EQ(Validate(c), "");
+  const Tensor y = aten.run(c).y;
+  for (int64_t i = 0; i < y.size(); ++i) EXPECT_EQ(y.SameAt(i, Right(c)), i < 64) << i;
+  TestSubject subject = Answers([&](const Case& of) { return aten.run(of).y; });
+  subject.cannot_run = aten.cannot_run;
+  const Property& property = *FindProperty("add.matches_exact");
+  const Attribution found = JudgeAndAttribute(property, c, subject, {.examine = true}).attribution;
+  EXPECT_TRUE(found.by_name) << found.diagnosis;
+  EXPECT_NE(std::ranges::count(found.conventions, Named({aten.name})), 0) << found.diagnosis;
+}
+
 TEST(Named, APartOfAnAnswerIsNoExplanation) {
   Case c = Layer(2, 3, 5);
   c.x_q.zero_point = {9};

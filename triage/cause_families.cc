@@ -1653,11 +1653,12 @@ RoundedOutput HalfWraps(const RealOutput& o) {
   return {o.rounded() - (wraps ? 0x1p32 * multiplier : 0)};
 }
 
-RoundedOutput NarrowAfter(const RealOutput& o, bool saturates) {
-  const auto code = static_cast<int64_t>(std::clamp(o.rounded(), -0x1p62, 0x1p62));
-  const int64_t narrow = saturates ? Saturated<int16_t>(code) : Wrapped<int16_t>(code);
-  if (!saturates) return {static_cast<double>(narrow)};
-  return {static_cast<double>(Wrapped<int16_t>(narrow + o.zero_point())), true};
+int64_t Whole(double rounded) { return static_cast<int64_t>(std::clamp(rounded, -0x1p62, 0x1p62)); }
+
+template <typename Int>
+RoundedOutput ZeroPointAddedIn(const RealOutput& o) {
+  const int64_t saturated = Saturated<Int>(Whole(o.rounded()));
+  return {static_cast<double>(Wrapped<Int>(saturated + o.zero_point())), true};
 }
 
 template <Requant kMode>
@@ -1705,10 +1706,15 @@ void AddRounding(std::vector<Cause>& rows) {
   round(Kind::kTie, "half to the bound", "gives the bound where a value is half a code from it",
         HalfToBound);
   round(Kind::kClamp, "int16 that wraps", "keeps the rounded value in an int16 that wraps",
-        [](const RealOutput& o) { return NarrowAfter(o, false); });
+        [](const RealOutput& o) {
+          return RoundedOutput{static_cast<double>(Wrapped<int16_t>(Whole(o.rounded())))};
+        });
   round(Kind::kClamp, "zero point added in int16",
         "adds the zero point in an int16 that wraps, to a value that was saturated",
-        [](const RealOutput& o) { return NarrowAfter(o, true); });
+        ZeroPointAddedIn<int16_t>);
+  round(Kind::kClamp, "zero point added in int32",
+        "adds the zero point in an int32 that wraps, to a value that was saturated",
+        ZeroPointAddedIn<int32_t>);
   rows.push_back({Stage::kRound, Kind::kRounding, "rounded twice in fixed point",
                   "multiplies by a 31-bit multiplier and rounds, shifts and rounds again",
                   RoundsSumsOrRequantizes, RequantizesAs<Requant::kFixedQ31>});

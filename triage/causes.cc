@@ -1090,6 +1090,9 @@ bool ClampToType(Stages& s) {
 }
 
 double HugeBecomesMinimum(double value) { return std::abs(value) < 0x1p31 ? value : -0x1p31; }
+double KeepLow32Bits(double value) {
+  return std::abs(value) < 0x1p62 ? static_cast<int32_t>(static_cast<int64_t>(value)) : 0;
+}
 
 template <int kBy>
 double MovedBy(DType, double code) {
@@ -1339,6 +1342,9 @@ const Cause kCauses[] = {
     {Stage::kClamp, Kind::kClamp, "conversion overflow",
      "turns values beyond int32 into INT32_MIN before the clamp (cvtps2dq)", Converts,
      Set<&CodeHooks::convert, HugeBecomesMinimum>, 7},
+    {Stage::kClamp, Kind::kClamp, "conversion wraps",
+     "keeps the low 32 bits of values beyond int32 before the clamp", Converts,
+     Set<&CodeHooks::convert, KeepLow32Bits>},
     {Stage::kClamp, Kind::kClamp, "truncating narrow", "keeps the low byte instead of saturating",
      RoundsReal, NarrowTo<KeepLowByte>},
     {Stage::kClamp, Kind::kClamp, "truncating narrow to 16 bits",

@@ -19,6 +19,22 @@ bool Explains(const Failure& by, const Failure& failure) {
          (IsArithmetic(failure) && Covers(by.causes, failure.cases, failure.model));
 }
 
+// Of the conventions that hold as well as the named one, that which explains the most failures.
+std::vector<Failure> WithTheBestConvention(std::span<const Failure> failures) {
+  std::vector<Failure> all(failures.begin(), failures.end());
+  for (Failure& failure : all) {
+    std::ptrdiff_t most = 0;
+    Failure by = failure;
+    for (const Hypothesis& convention : failure.conventions) {
+      by.causes = convention;
+      const auto explained = std::ranges::count_if(
+          failures, [&](const Failure& other) { return Explains(by, other); });
+      if (explained > most) most = explained, failure.causes = convention;
+    }
+  }
+  return all;
+}
+
 // Whether other failures have shown each of its causes.
 bool IsJoint(std::span<const Failure> failures, const Failure& failure) {
   const auto shown_alone = [&](const Cause* cause) {
@@ -130,7 +146,9 @@ bool Covers(std::span<const Cause* const> causes, std::span<const Case* const> c
   return any;
 }
 
-std::vector<Covered> FewestCauses(std::span<const Failure> failures) {
+std::vector<Covered> FewestCauses(std::span<const Failure> given) {
+  const std::vector<Failure> all_failures = WithTheBestConvention(given);
+  const std::span<const Failure> failures(all_failures);
   const size_t count = failures.size();
   std::vector<std::vector<bool>> explains(count, std::vector<bool>(count));
   for (size_t i = 0; i < count; ++i) {
@@ -141,7 +159,7 @@ std::vector<Covered> FewestCauses(std::span<const Failure> failures) {
   }
 
   const auto all = std::views::iota(size_t{0}, count);
-  std::vector<Covered> covered(count, {count, {}, 0});  // by `count`: not yet
+  std::vector<Covered> covered(count, {count, {}, {}, 0});  // by `count`: not yet
   std::vector<size_t> rows;
   while (true) {
     size_t best = count, most = 0;
@@ -158,6 +176,15 @@ std::vector<Covered> FewestCauses(std::span<const Failure> failures) {
   }
   for (const size_t j : all) {
     for (const size_t row : rows) covered[j].others += row != covered[j].by && explains[row][j];
+  }
+  for (const size_t row : rows) {
+    Failure by = failures[row];
+    std::vector<Hypothesis>& conventions = covered[row].conventions = by.conventions;
+    std::erase_if(conventions, [&](const Hypothesis& convention) {
+      by.causes = convention;
+      return std::ranges::any_of(
+          all, [&](size_t j) { return covered[j].by == row && !Explains(by, failures[j]); });
+    });
   }
 
   std::vector<size_t> without;  // a cause: the first of each kind

@@ -344,5 +344,20 @@ TEST_F(MadeCauses, AnUnknownFailureDoesNotJoinAnExperimentWhereARowHasACause) {
             (Rows{0, 1}));
 }
 
+// Two conventions give the first failure; the second tells them apart.
+TEST_F(Causes, OfConventionsThatHoldAlikeThatWhichExplainsMoreIsTheRow) {
+  const Hypothesis one{first_}, two{second_};
+  Failure either = Of(kRounding, one, two);
+  either.conventions = {one, two};
+  const std::vector<Failure> failures{Of(kClamp, two, two), either};
+  const std::vector<Covered> covered = FewestCauses(failures);
+  EXPECT_EQ(RowsOf(failures), (Rows{0, 0}));
+  EXPECT_EQ(covered[0].causes, two);
+  const std::vector<Failure> reversed{either, Of(kClamp, {}, two)};
+  EXPECT_EQ(RowsOf(reversed), (Rows{0, 0}));
+  EXPECT_EQ(FewestCauses(reversed)[0].causes, two);
+  EXPECT_EQ(FewestCauses(reversed)[0].conventions, std::vector<Hypothesis>{two});
+}
+
 }  // namespace
 }  // namespace qualm::triage

@@ -60,6 +60,10 @@ struct Attribution {
   // Other causes that give every output, and that no further case told apart from these. If no
   // cause is named: the causes that too few cases bore out. A smaller case may decide.
   std::vector<Hypothesis> open;
+  bool by_name = false;  // a named convention gives every answer asked
+  // If the causes are a named convention: each one that gives every answer asked, this one first.
+  // An answer to come may tell them apart.
+  std::vector<Hypothesis> conventions;
   // Causes that give every output, and that further cases contradicted.
   std::vector<Hypothesis> contradicted;
 };
@@ -67,6 +71,8 @@ struct Attribution {
 // found for. A convention departs in several ways, and does not say which of them the fault is.
 Attribution Named(Op op, Hypothesis causes);
 Attribution Named(Op op, Hypothesis causes, FindingKind kind);
+// "the subject computes as ruy, tflite@single (7 more) do".
+std::string ComputesAs(std::span<const Hypothesis> conventions);
 // Says "in some cases" instead of a condition that a failure outside of it has refuted.
 void DropCondition(Attribution& attribution);
 // Adds what was found of a subject and operation, in the place of what it says better. What is not

@@ -116,7 +116,8 @@ void Triaged::Minimize(const MinimizeOptions& options) {
       finding_.kind = small_->attribution.kind;
       attribution_ = small_->attribution;
     }
-    if (small_->attribution.diagnosis != finding_.explanation)
+    // What is declared has been named, and one answer of it may look like anything.
+    if (small_->attribution.diagnosis != finding_.explanation && !finding_.expected_by_contract)
       finding_.explanation += "; minimized: " + small_->attribution.diagnosis;
   }
 }

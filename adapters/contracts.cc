@@ -197,6 +197,9 @@ constexpr const char* kXnnpack2024Ties =
     "codes that keep their type, and leaky_relu, round ties toward +infinity; others, and other "
     "functions, away from zero, in 2026 to even (XNNPACK 4ea82e5 src/qs8-vcvt/scalar.c.in, "
     "src/xnnpack/reference-utils.h)";
+constexpr const char* kTfliteWraps =
+    "what is beyond int32 is the end of int32, and the sum with the zero point wraps (TFLite "
+    "kernels/internal/reference/quantize.h)";
 constexpr const char* kTfliteQuantize =
     "TfLiteRound takes ties away from zero (TFLite kernels/internal/reference/quantize.h)";
 constexpr const char* kTfliteHardSwish =
@@ -626,6 +629,7 @@ void AddOthers(Rows& rows) {
   }
   rows.Add(tflite, Op::kAdd, FindingKind::kTie, kTiesUp);
   rows.Add(tflite, Op::kQuantize, FindingKind::kTie, kTfliteQuantize);
+  rows.Add(tflite, Op::kQuantize, FindingKind::kInt32Overflow, kTfliteWraps);
   rows.Add(tflite, Op::kTable, FindingKind::kRounding, kTfliteHardSwish);
   for (const Op op :
        {Op::kQuantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul, Op::kLinear, Op::kConv2d,

@@ -1712,7 +1712,7 @@ void AddRounding(std::vector<Cause>& rows) {
   round(Kind::kClamp, "zero point added in int16",
         "adds the zero point in an int16 that wraps, to a value that was saturated",
         ZeroPointAddedIn<int16_t>);
-  round(Kind::kClamp, "zero point added in int32",
+  round(Kind::kInt32Overflow, "zero point added in int32",
         "adds the zero point in an int32 that wraps, to a value that was saturated",
         ZeroPointAddedIn<int32_t>);
   rows.push_back({Stage::kRound, Kind::kRounding, "rounded twice in fixed point",

@@ -353,7 +353,7 @@ TEST_F(Causes, OfConventionsThatHoldAlikeThatWhichExplainsMoreIsTheRow) {
   const std::vector<Covered> covered = FewestCauses(failures);
   EXPECT_EQ(RowsOf(failures), (Rows{0, 0}));
   EXPECT_EQ(covered[0].causes, two);
-  const std::vector<Failure> reversed{either, Of(kClamp, {}, two)};
+  const std::vector<Failure> reversed{either, Of(kUnknown, {}, two)};
   EXPECT_EQ(RowsOf(reversed), (Rows{0, 0}));
   EXPECT_EQ(FewestCauses(reversed)[0].causes, two);
   EXPECT_EQ(FewestCauses(reversed)[0].conventions, std::vector<Hypothesis>{two});

@@ -1472,7 +1472,8 @@ TEST(Named, AKnownArithmeticStandsBeforeATailOfAllRows) {
   const Property& property = *FindProperty("add.matches_exact");
   const Attribution found = JudgeAndAttribute(property, c, subject, {.examine = true}).attribution;
   EXPECT_TRUE(found.by_name) << found.diagnosis;
-  EXPECT_NE(std::ranges::count(found.conventions, CausesNamed(aten.name, Op::kAdd)), 0) << found.diagnosis;
+  EXPECT_NE(std::ranges::count(found.conventions, CausesNamed(aten.name, Op::kAdd)), 0)
+      << found.diagnosis;
 }
 
 TEST(Named, APartOfAnAnswerIsNoExplanation) {

@@ -70,11 +70,11 @@ TEST(Registry, NamesTheNearestForAMisspeltOne) {
 }
 
 TEST(Native, Q4KIsASubjectForEachInstructionSet) {
-  const auto all = SubjectRegistry::Get().Expand("native@all");
-  const auto of_q4_k = SubjectRegistry::Get().Expand("native@all+q4_k");
+  const auto all = Registry().Expand("native@all");
+  const auto of_q4_k = Registry().Expand("native@all+q4_k");
   ASSERT_EQ(of_q4_k.size(), all.size());
   for (const std::string& name : {of_q4_k.back(), std::string("native+q4_k")}) {
-    const auto subject = SubjectRegistry::Get().Make(name);
+    const auto subject = Registry().Make(name);
     EXPECT_EQ(subject->name(), name);
     EXPECT_EQ(subject->contract().text(), "sum+offsets");
     EXPECT_TRUE(subject->Offers(Op::kLinear));

@@ -613,6 +613,16 @@ void AddSums(std::vector<Cause>& rows) {
           [](int32_t w) { return w / 2 * 2; });
   weights("lowest bit of the weights lost", "multiplies by weights without their lowest bit",
           [](int32_t w) { return w & ~1; });
+  rows.push_back({Stage::kOperands, Kind::kClamp, "weight -128 as -127",
+                  "reads a weight of -128 as -127",
+                  [](const Case& c) { return SumsOfCodes(c) && c.w.dtype() == DType::kS8; },
+                  [](Stages& s) {
+                    const Tensor old = s.c.w;
+                    for (int64_t i = 0; i < old.size(); ++i)
+                      s.c.w.SetInt(i, std::max(old.IntAt(i), -127));
+                    return s.c.w != old;
+                  },
+                  Cause::kBitsOfFamily});
   products(
       Kind::kTail, "last product of an odd sum twice", "adds the last product twice where K is odd",
       [](SumSteps& steps, const Case&) {
@@ -1054,16 +1064,6 @@ RoundedOutput NegatedOperandWraps(const RealOutput& o) {
 }
 
 void AddElements(std::vector<Cause>& rows) {
-  rows.push_back({Stage::kOperands, Kind::kClamp, "weight -128 as -127",
-                  "reads a weight of -128 as -127",
-                  [](const Case& c) { return SumsOfCodes(c) && c.w.dtype() == DType::kS8; },
-                  [](Stages& s) {
-                    const Tensor old = s.c.w;
-                    for (int64_t i = 0; i < old.size(); ++i)
-                      s.c.w.SetInt(i, std::max(old.IntAt(i), -127));
-                    return s.c.w != old;
-                  },
-                  Cause::kBitsOfFamily});
   // The product of differences is a*b - za*b - zb*a + za*zb.
   const auto cross = [&](std::string name, std::string sentence, int64_t times) {
     rows.push_back({Stage::kOffset, Kind::kZeroPoint, std::move(name), std::move(sentence),

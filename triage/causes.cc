@@ -1012,8 +1012,8 @@ bool DropLeftShiftsOfSums(Stages& s) {
   return changes;
 }
 
-// As a kernel does whose multiplier is a fraction of 31 bits: of an integer below 2^30 one unit
-// less in its last place gives what 1 gives.
+// A kernel whose multiplier is a fraction of 31 bits takes 1 - 2^-31, which gives an integer below
+// 2^30 back as 1 does.
 bool MultiplierOfOne(Stages& s) {
   Case& c = s.c;
   bool changes = false;

@@ -1462,7 +1462,8 @@ Attribution FromAnswers(const Verdict& verdict, const std::vector<Recorded>& rec
       // The vectors of a named convention may leave a tail too, which is computed otherwise.
       if (!options.examine && !options.only_established) return *tail;
       Attribution by_cause = examined(*departing.front());
-      return by_cause.by_name ? std::move(by_cause) : *tail;
+      if (by_cause.by_name) return by_cause;
+      return *tail;
     }
   }
   if (options.only_established) return Examined(*departing.front(), subject, options);

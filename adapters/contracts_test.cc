@@ -191,6 +191,7 @@ constexpr Excused kExcused[] = {
     {"rounding", "matches_exact", "add dynamic_linear linear quantize", "model:", "tvm"},
     {"rounding", "matches_exact", "quantize", "model:fbgemm@", "scalar"},
     {"rounding", "matches_exact", "dynamic_linear", "model:onnx@", "reference"},
+    {"int32-overflow", "matches_exact", "quantize", "model:tflite@", "double single"},
     {"rounding", "matches_exact", "quantize table", "model:tflite@", "double single"},
     {"rounding", "matches_exact", "requantize", "model:", "gemmlowp"},
     {"rounding", "matches_exact", "requantize", "model:gemmlowp@", "sse4"},

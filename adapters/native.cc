@@ -106,7 +106,12 @@ std::string VariantOf(std::string_view target) {
   return lower == "emu128" || lower == "scalar" ? std::string(kPortable) : lower;
 }
 
-std::string NameOf(std::string_view target) { return "native@" + VariantOf(target); }
+// At the end of the name of a subject that multiplies Q4_K by Q8_K alone.
+constexpr std::string_view kOfQ4K = "+q4_k";
+
+std::string NameOf(std::string_view target, bool super_blocks = false) {
+  return "native@" + VariantOf(target) + std::string(super_blocks ? kOfQ4K : "");
+}
 
 kernels::WindowGeometry WindowOf(const Window& v) {
   return {.in_h = v.in_h,
@@ -307,9 +312,6 @@ intervals::Problem IntervalProblemOf(const Case& c) {
   return problem;
 }
 
-// At the end of the name of a subject that multiplies these alone.
-constexpr std::string_view kOfQ4K = "+q4_k";
-
 class NativeSubject final : public InProcessSubject, public EnclosingSubject {
  public:
   NativeSubject(std::string name, std::string target, bool super_blocks = false)
@@ -342,8 +344,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   std::vector<std::string> Siblings() const override {
     std::vector<std::string> others;
     for (const std::string& target : kernels::SupportedTargets()) {
-      if (target != target_)
-        others.push_back(NameOf(target) + std::string(super_blocks_ ? kOfQ4K : ""));
+      if (target != target_) others.push_back(NameOf(target, super_blocks_));
     }
     return others;
   }
@@ -768,8 +769,7 @@ std::unique_ptr<Subject> Make(const std::string& name) {
   std::string available;
   for (const std::string& target : kernels::SupportedTargets()) {
     if (Lower(target) == wanted || VariantOf(target) == wanted)
-      return std::make_unique<NativeSubject>(
-          NameOf(target) + std::string(super_blocks ? kOfQ4K : ""), target, super_blocks);
+      return std::make_unique<NativeSubject>(NameOf(target, super_blocks), target, super_blocks);
     available += (available.empty() ? "" : ", ") + VariantOf(target);
   }
   if (std::ranges::count(kTargets, wanted) == 0) return nullptr;

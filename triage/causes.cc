@@ -995,36 +995,40 @@ bool DropLeftShift(Stages& s) {
   return changes && std::isfinite(y);
 }
 
-// The same of sums, channel by channel.
-bool DropLeftShiftsOfSums(Stages& s) {
+bool RoundsScaledIntegers(const Case& c) {
+  return RoundsReal(c) && (HasSums(c) || c.op == Op::kRequantize);
+}
+
+// The multiplier of each channel of sums, beside the number that makes it. `edit` says whether it
+// has changed that one to a normal number.
+bool EditMultipliers(Stages& s, bool (*edit)(double multiplier, float& factor)) {
   Case& c = s.c;
   bool changes = false;
-  const auto drop = [&](double multiplier, float& factor) {
+  for (float& factor : c.multiplier) changes |= edit(factor, factor);
+  for (float& scale : c.w_q.scale)
+    changes |= edit(static_cast<double>(c.x_q.scale_at(0)) * scale / c.out_q.scale_at(0), scale);
+  return changes;
+}
+
+// The same as DropLeftShift of sums, channel by channel.
+bool DropLeftShiftsOfSums(Stages& s) {
+  return EditMultipliers(s, [](double multiplier, float& factor) {
     int shift = 0;
     (void)std::frexp(multiplier, &shift);
-    if (shift <= 0) return;
+    if (shift <= 0) return false;
     factor = std::ldexp(factor, -shift);
-    changes |= std::isnormal(factor);
-  };
-  for (float& factor : c.multiplier) drop(factor, factor);
-  for (float& scale : c.w_q.scale)
-    drop(static_cast<double>(c.x_q.scale_at(0)) * scale / c.out_q.scale_at(0), scale);
-  return changes;
+    return std::isnormal(factor);
+  });
 }
 
 // A kernel whose multiplier is a fraction of 31 bits takes 1 - 2^-31, which gives an integer below
 // 2^30 back as 1 does.
 bool MultiplierOfOne(Stages& s) {
-  Case& c = s.c;
-  bool changes = false;
-  for (float& factor : c.multiplier) changes |= std::exchange(factor, std::min(factor, 1.0F)) > 1;
-  for (float& scale : c.w_q.scale) {
-    const double multiplier = static_cast<double>(c.x_q.scale_at(0)) * scale / c.out_q.scale_at(0);
-    if (multiplier <= 1) continue;
-    scale = c.out_q.scale_at(0) / c.x_q.scale_at(0);
-    changes |= std::isnormal(scale);
-  }
-  return changes;
+  return EditMultipliers(s, [](double multiplier, float& factor) {
+    if (multiplier <= 1) return false;
+    factor = static_cast<float>(factor / multiplier);
+    return std::isnormal(factor);
+  });
 }
 
 // ---- Clamp.
@@ -1750,12 +1754,10 @@ const Cause kMistakes[] = {
      "computes scale * code - scale * zero point in float32, each step rounded",
      Is<Op::kDequantize>, Set<&Stages::real, TwoProducts>},
     {Stage::kScale, Kind::kRounding, "left shift of a multiplier dropped",
-     "drops the power of two of a multiplier of 1 or more",
-     [](const Case& c) { return RoundsReal(c) && (HasSums(c) || c.op == Op::kRequantize); },
+     "drops the power of two of a multiplier of 1 or more", RoundsScaledIntegers,
      DropLeftShiftsOfSums},
     {Stage::kScale, Kind::kRounding, "multiplier of 1 at most",
-     "takes a multiplier of 1 or more for the largest number below 1",
-     [](const Case& c) { return RoundsReal(c) && (HasSums(c) || c.op == Op::kRequantize); },
+     "takes a multiplier of 1 or more for the largest number below 1", RoundsScaledIntegers,
      MultiplierOfOne, Cause::kBitsOfFamily},
     {Stage::kClamp, Kind::kClamp, "clamp before the zero point",
      "clamps to the codes before it adds the zero point", Converts,

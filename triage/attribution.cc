@@ -114,7 +114,8 @@ Agreement Compare(const Tensor& exact_y, const Tensor& actual, const Tensor& rep
 // row the same output whatever rows stand beside it.
 bool MindsOtherRows(const Cause* cause, Op op) {
   if (cause->convention != nullptr) return !Satisfies(*cause->convention, op, "row_independence");
-  return cause->stage == CauseStage::kGeometry || cause->stage == CauseStage::kPlace;
+  return cause->stage == CauseStage::kGeometry || cause->stage == CauseStage::kPlace ||
+         cause->minds_other_rows;
 }
 
 // One answer of the subject and its exact output. A smaller case of two rows rules out most
@@ -177,7 +178,7 @@ class Evidence {
     if (agreement.explained < agreement.departures) return {};
     std::vector<const Cause*> places;
     for (const Cause& place : AllPlaces()) {
-      if (agreement.spoiled == 0 && place.kind != FindingKind::kTail) continue;
+      if (agreement.spoiled == 0 && !place.may_hold_all) continue;
       const auto is_at = PlaceIn(c_, place);
       bool fits = is_at != nullptr;
       for (int64_t i = 0; fits && i < actual_.size(); ++i) {
@@ -744,8 +745,7 @@ class Decision {
     if (asked_ == 0) return !place;
     // Cases near the one found share its scales, so that the same columns depart for other reasons
     // too.
-    if ((place || each.where.of_two_sizes) && (each.drawn < 2 || !HoldsEverywhere(each)))
-      return false;
+    if ((place || each.where.of_two) && (each.drawn < 2 || !HoldsEverywhere(each))) return false;
     const bool library = IsConvention(each.causes);
     return each.bearing_out >= std::min<int64_t>(asked_, place || library         ? 6
                                                          : each.causes.size() > 1 ? 4

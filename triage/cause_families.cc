@@ -258,12 +258,45 @@ void AddOffsets(std::vector<Cause>& rows) {
             applies);
     }
   }
+  struct Other {
+    std::string_view name, text;
+    int64_t (*of)(int64_t i, int64_t count);
+  };
+  constexpr std::array kOthers{
+      Other{"before", "one before it",
+            [](int64_t i, int64_t) { return std::max<int64_t>(i - 1, 0); }},
+      Other{"behind", "one behind it",
+            [](int64_t i, int64_t count) { return std::min(i + 1, count - 1); }},
+      Other{"at the end", "last one", [](int64_t, int64_t count) { return count - 1; }}};
+  for (const Other& other : kOthers) {
+    const auto many = [](bool of_rows) -> Applies {
+      return [of_rows](const Case& c) {
+        return SumsOfCodes(c) && (of_rows ? c.M : c.N) > 1 && c.window.groups <= 1;
+      };
+    };
+    offset(
+        Kind::kIndex, fmt::format("row sum of the row {}", other.name),
+        fmt::format("corrects a row with the sum of the {}", other.text),
+        [of = other.of](SumTerms& t) {
+          t.x_sum = t.x_sums[static_cast<size_t>(of(t.row, std::ssize(t.x_sums)))];
+        },
+        many(true));
+    rows.back().minds_other_rows = true;
+    offset(
+        Kind::kIndex, fmt::format("column sum of the channel {}", other.name),
+        fmt::format("corrects a channel with the sum of the weights of the {}", other.text),
+        [of = other.of](SumTerms& t) {
+          t.w_sum = t.w_sums[static_cast<size_t>(of(t.channel, std::ssize(t.w_sums)))];
+        },
+        many(false));
+  }
   for (const int64_t rows_of : {4, 8, 256}) {
     offset(
         Kind::kIndex, fmt::format("row sum modulo {}", rows_of),
         fmt::format("corrects row m with the sum of row m % {}", rows_of),
         [rows_of](SumTerms& t) { t.x_sum = t.x_sums[static_cast<size_t>(t.row % rows_of)]; },
         [rows_of](const Case& c) { return SumsOfCodes(c) && c.M > rows_of; });
+    rows.back().minds_other_rows = true;
   }
 }
 
@@ -1832,6 +1865,7 @@ std::vector<Cause> Places() {
               const int64_t i = of_columns ? n : m, count = of_columns ? columns : rows_of;
               return i >= count - count % lanes;
             });
+      rows.back().may_hold_all = true;
       place(
           Kind::kIndex, fmt::format("only before the last {} % {} {}s", all, lanes, one),
           [=](const Case& c) { return size(c) >= lanes; },
@@ -1839,6 +1873,7 @@ std::vector<Cause> Places() {
             const int64_t i = of_columns ? n : m, count = of_columns ? columns : rows_of;
             return i < count - count % lanes;
           });
+      rows.back().may_hold_all = true;
     }
     for (const int64_t lanes : {2, 4, 8}) {
       for (int64_t lane = 0; lane < lanes; ++lane) {

@@ -456,6 +456,16 @@ void DivideByOther(PoolWindow& window) {
   window.divisor = std::max<int64_t>(window.divisor + kBy, 1);
 }
 
+template <auto kSide>
+void DivideBySide(PoolWindow& window) {
+  window.divisor = window.*kSide;
+}
+
+template <auto kSide>
+void DivideBySquare(PoolWindow& window) {
+  window.divisor = window.*kSide * window.*kSide;
+}
+
 void AddPools(std::vector<Cause>& rows) {
   const auto pool = [&](Stage stage, Kind kind, std::string name, std::string sentence,
                         void (*hook)(PoolWindow&), double bits = Cause::kBitsOfFamily) {
@@ -498,18 +508,24 @@ void AddPools(std::vector<Cause>& rows) {
   tails(8, AddWhole<8, true>, AddWhole<8, false>, SubtractWhole<8>);
   tails(16, AddWhole<16, true>, AddWhole<16, false>, SubtractWhole<16>);
   tails(32, AddWhole<32, true>, AddWhole<32, false>, SubtractWhole<32>);
-  const auto divisor = [&](std::string_view what, void (*hook)(PoolWindow&)) {
+  const auto divisor = [&](std::string_view name, std::string_view what,
+                           void (*hook)(PoolWindow&)) {
     rows.push_back(
-        {Stage::kPadding, Kind::kPadding, fmt::format("divisor one too {}", what),
-         fmt::format("divides by one too {}", what),
+        {Stage::kPadding, Kind::kPadding, fmt::format("divisor {}", name),
+         fmt::format("divides by {}", what),
          [](const Case& c) { return c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool; },
          [hook](Stages& s) {
            s.pool.window_padding = hook;
            return true;
          }});
   };
-  divisor("many", DivideByOther<1>);
-  divisor("few", DivideByOther<-1>);
+  divisor("one too many", "one too many", DivideByOther<1>);
+  divisor("one too few", "one too few", DivideByOther<-1>);
+  divisor("height", "the height of the window alone", DivideBySide<&PoolWindow::height>);
+  divisor("width", "the width of the window alone", DivideBySide<&PoolWindow::width>);
+  divisor("height squared", "the height of the window squared",
+          DivideBySquare<&PoolWindow::height>);
+  divisor("width squared", "the width of the window squared", DivideBySquare<&PoolWindow::width>);
 }
 
 // ---- Elements of two operands.
@@ -538,6 +554,16 @@ void AddOperands(std::vector<Cause>& rows) {
 
 enum class Ties : uint8_t { kEven, kUp, kAway, kCut };
 
+template <Ties kTies>
+long double Rounded(long double value) {
+  switch (kTies) {
+    case Ties::kEven: return std::nearbyint(value);
+    case Ties::kUp: return std::floor(value + 0.5L);
+    case Ties::kAway: return std::round(value);
+    case Ties::kCut: return std::trunc(value);
+  }
+}
+
 template <int kBits, Ties kTies>
 RoundedOutput RatioInBits(const RealOutput& o) {
   const Factors f = FactorsOf(o);
@@ -551,14 +577,20 @@ RoundedOutput RatioInBits(const RealOutput& o) {
   } else {
     value += std::ldexp(static_cast<long double>(f.offset / f.y), kBits);
   }
-  value = std::ldexp(value, -kBits);
-  switch (kTies) {
-    case Ties::kEven: value = std::nearbyint(value); break;
-    case Ties::kUp: value = std::floor(value + 0.5L); break;
-    case Ties::kAway: value = std::round(value); break;
-    case Ties::kCut: value = std::trunc(value); break;
-  }
-  return {static_cast<double>(value)};
+  return {static_cast<double>(Rounded<kTies>(std::ldexp(value, -kBits)))};
+}
+
+// Both operands as integers with kBits behind the point, in units of twice the larger scale, as
+// TFLite does with 20 bits; the sum is exact.
+template <int kBits, Ties kTies>
+RoundedOutput OperandsInBits(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  const auto unit = static_cast<long double>(
+      std::ldexp(std::max(o.c.x_q.scale_at(0), o.c.w_q.scale_at(0)), 1 - kBits));
+  const auto in_units = [&](long double real) { return Rounded<kTies>(real / unit); };
+  const long double sum = in_units(static_cast<long double>(f.sum) * f.multiplier) +
+                          in_units(static_cast<long double>(f.offset));
+  return {static_cast<double>(std::nearbyint(sum * unit / static_cast<long double>(f.y)))};
 }
 
 template <Ties kTies, int... kBits>
@@ -580,12 +612,32 @@ void AddRatios(std::vector<Cause>& rows, std::string_view ties, std::string_view
    ...);
 }
 
+template <Ties kTies, int... kBits>
+void AddOperandsInBits(std::vector<Cause>& rows, std::string_view ties, std::string_view sentence,
+                       std::integer_sequence<int, kBits...>) {
+  (rows.push_back({Stage::kRound, Kind::kRounding,
+                   fmt::format("operands to {} bits, {}", kBits, ties),
+                   fmt::format("rounds both inputs to 2^-{} of twice the larger scale, and {}",
+                               kBits, sentence),
+                   [](const Case& c) { return AddsOperands(c.op) && IsCode(c.out_dtype); },
+                   [](Stages& s) {
+                     s.codes.round = OperandsInBits<kBits, kTies>;
+                     return true;
+                   },
+                   Cause::kBitsOfRare}),
+   ...);
+}
+
 void AddRatiosOfScales(std::vector<Cause>& rows) {
   using Bits = std::integer_sequence<int, 7, 8, 10, 12, 14, 15, 16, 20, 22, 24>;
   AddRatios<Ties::kEven>(rows, "half to even", "ties to even", Bits());
   AddRatios<Ties::kUp>(rows, "half up", "ties up", Bits());
   AddRatios<Ties::kAway>(rows, "half away", "ties away from zero", Bits());
   AddRatios<Ties::kCut>(rows, "cut", "cuts the product", Bits());
+  using Shifts = std::integer_sequence<int, 4, 5, 6, 7, 8, 10, 12, 15>;
+  AddOperandsInBits<Ties::kEven>(rows, "half to even", "ties to even", Shifts());
+  AddOperandsInBits<Ties::kAway>(rows, "half away", "ties away from zero", Shifts());
+  AddOperandsInBits<Ties::kCut>(rows, "cut", "cuts them", Shifts());
 }
 
 }  // namespace

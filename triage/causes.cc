@@ -244,6 +244,17 @@ bool PadWithCodeZero(Stages& s) {
 
 void ZeroPointInMaximum(PoolWindow& window) { IncludeInMaximum(window, window.zero_point); }
 
+// Beyond the last channel it reads the last ones, or the first ones.
+template <bool kModulo>
+bool GroupStepOfOutputs(Stages& s) {
+  return EditPixels(s, [outputs = s.c.N / s.c.window.groups](const Window& v, int64_t i) {
+    const int64_t channel = i % v.in_c, of_group = v.in_c / v.groups;
+    const int64_t first = channel / of_group * outputs, at = channel % of_group;
+    return i - channel +
+           (kModulo ? (first + at) % v.in_c : std::min(first, v.in_c - of_group) + at);
+  });
+}
+
 template <auto kPositions>
 void DivideBy(PoolWindow& window) {
   window.divisor = std::max<int64_t>(window.*kPositions, 1);
@@ -1857,14 +1868,11 @@ const Cause kMistakes[] = {
      }},
     {Stage::kGeometry, Kind::kIndex, "group step of outputs",
      "begins the input channels of group g at g times the outputs of a group", IsGrouped,
-     [](Stages& s) {
-       return EditPixels(s, [outputs = s.c.N / s.c.window.groups](const Window& v, int64_t i) {
-         const int64_t channel = i % v.in_c, of_group = v.in_c / v.groups;
-         const int64_t first = std::min(channel / of_group * outputs, v.in_c - of_group);
-         return i - channel + first + channel % of_group;
-       });
-     },
-     Cause::kBitsOfFamily},
+     GroupStepOfOutputs<false>, Cause::kBitsOfFamily},
+    {Stage::kGeometry, Kind::kIndex, "group step of outputs, modulo C",
+     "begins the input channels of group g at g times the outputs of a group, and goes on with "
+     "channel 0 behind the last one",
+     IsGrouped, GroupStepOfOutputs<true>, Cause::kBitsOfFamily},
     {Stage::kGeometry, Kind::kIndex, "stride of columns for both",
      "steps rows by the stride of columns", Of<HasWindow>,
      TakeForBoth<&Window::stride_h, &Window::stride_w>},

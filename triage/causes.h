@@ -62,6 +62,10 @@ struct Cause {
   bool knows_blocks = false;
   // Whether another cause does the same to a case, and is looked for in the place of this one.
   bool (*repeats)(const Case&) = nullptr;
+  // Of a place: it may hold all outputs of a case, so that other cases have to tell of it.
+  bool may_hold_all = false;
+  // What it gives of a row depends on other rows.
+  bool minds_other_rows = false;
   bool IsLookedFor(const Case& c) const { return repeats == nullptr || !repeats(c); }
 
   static constexpr double kBitsOfMistake = 8, kBitsOfFamily = 12, kBitsOfRare = 15,

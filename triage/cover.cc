@@ -9,9 +9,16 @@
 namespace qualm::triage {
 namespace {
 
-// Crashes, stray writes and answers that come and go have no cause in arithmetic.
+// Crashes, stray writes and answers that come and go have no cause in arithmetic. What experiments
+// show of a subject, and what its wrong outputs have in common, may be what a cause does.
 bool IsArithmetic(const Failure& failure) {
-  return !failure.causes.empty() || failure.kind == FindingKind::kUnknown;
+  switch (failure.kind) {
+    case FindingKind::kMemory:
+    case FindingKind::kNondeterminism:
+    case FindingKind::kCrash:
+    case FindingKind::kHang: return !failure.causes.empty();
+    default: return true;
+  }
 }
 
 bool Explains(const Failure& by, const Failure& failure) {

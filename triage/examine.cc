@@ -42,7 +42,8 @@ struct Shape {
   int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0;
   std::array<std::string, 41> modes;
-  static constexpr size_t kModesOfTypes = 3;  // the first ones
+  // The first ones; and by these too kernels choose a loop.
+  static constexpr size_t kModesOfTypes = 3, kModesOfDispatch = 15;
 };
 struct Size {
   const char* name;
@@ -117,26 +118,33 @@ Shape ShapeOf(const Case& c) {
        type(w.c_str(), c.w),
        fmt::format("where the output is {}", Name(c.out_dtype)),
        whether("parameters are per tensor", "parameters are per channel", !c.per_channel),
-       flag("ceil_mode", c.window.ceil_mode),
-       flag("count_include_pad", c.window.count_include_pad),
        whether("there is a bias", "there is no bias", c.bias || c.bias_i32),
-       whether("the bias is int32", "there is no int32 bias", c.bias_i32.has_value()),
        whether("there is a relu", "there is no relu", c.relu),
        whether("M is 1", "M is 2 or more", c.M == 1),
-       whether("N is 1", "N is 2 or more", c.N == 1),
-       whether("K is 1", "K is 2 or more", c.K == 1),
        whether("the output is codes", "the output is " + std::string(Name(c.out_dtype)),
                IsCode(c.out_dtype)),
        whether("there is padding", "there is no padding", v.has_padding()),
+       whether("there is one group", "there are several groups",
+               v.groups <= 1 || c.op == Op::kDepthwise),
+       whether("the stride is 1", "a stride is 2 or more", v.stride_h <= 1 && v.stride_w <= 1),
+       whether("the kernel is 1x1", "the kernel has several taps", v.kernel_h * v.kernel_w <= 1),
+       whether("the zero point of " + x + " is 0", "the zero point of " + x + " is not 0",
+               AllZero(c.x_q.zero_point)),
+       whether(pair ? "the zero point of b is 0" : "the zero points of w are 0",
+               pair ? "the zero point of b is not 0" : "a zero point of w is not 0",
+               AllZero(c.w_q.zero_point)),
+       !HasWindow(c.op) ? "" : fmt::format("where the kernel is {}x{}", v.kernel_h, v.kernel_w),
+       flag("ceil_mode", c.window.ceil_mode),
+       flag("count_include_pad", c.window.count_include_pad),
+       whether("the bias is int32", "there is no int32 bias", c.bias_i32.has_value()),
+       whether("N is 1", "N is 2 or more", c.N == 1),
+       whether("K is 1", "K is 2 or more", c.K == 1),
        whether("there is padding above", "there is no padding above", v.pad_top > 0),
        whether("there is padding below", "there is no padding below", v.pad_bottom > 0),
        whether("there is padding on the left", "there is no padding on the left", v.pad_left > 0),
        whether("there is padding on the right", "there is no padding on the right",
                v.pad_right > 0),
-       whether("there is one group", "there are several groups",
-               v.groups <= 1 || c.op == Op::kDepthwise),
        whether("there is one image", "there are several images", v.batch <= 1),
-       whether("the stride is 1", "a stride is 2 or more", v.stride_h <= 1 && v.stride_w <= 1),
        whether("the stride of rows is 1", "the stride of rows is 2 or more", v.stride_h <= 1),
        whether("the stride of columns is 1", "the stride of columns is 2 or more", v.stride_w <= 1),
        whether("the dilation of rows is 1", "the dilation of rows is 2 or more", v.dilation_h <= 1),
@@ -144,13 +152,6 @@ Shape ShapeOf(const Case& c) {
                v.dilation_w <= 1),
        whether("the dilation is 1", "a dilation is 2 or more",
                v.dilation_h <= 1 && v.dilation_w <= 1),
-       whether("the kernel is 1x1", "the kernel has several taps", v.kernel_h * v.kernel_w <= 1),
-       whether("the kernel is square", "the kernel is not square", v.kernel_h == v.kernel_w),
-       whether("the zero point of " + x + " is 0", "the zero point of " + x + " is not 0",
-               AllZero(c.x_q.zero_point)),
-       whether(pair ? "the zero point of b is 0" : "the zero points of w are 0",
-               pair ? "the zero point of b is not 0" : "a zero point of w is not 0",
-               AllZero(c.w_q.zero_point)),
        whether("the zero point of " + x + " is below 0",
                "the zero point of " + x + " is not below 0", AnyBelowZero(c.x_q.zero_point)),
        whether(pair ? "the zero point of b is below 0" : "a zero point of w is below 0",
@@ -225,7 +226,9 @@ struct Candidate {
   double bits = 0;
   std::function<bool(const Shape&)> holds;
   int64_t Shape::* size_of = nullptr;  // of a condition on one size
-  bool of_sizes = false;               // of two, both of them on a size
+  bool of_type = false;
+  // Of two, which are not both of them on a type: drawn cases have to bear it out.
+  bool of_two = false, of_two_sizes = false;
   // Told with another one too. Most conditions separate answers by chance where two are chosen.
   bool pairs = false;
 };
@@ -268,12 +271,11 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
       }
       if (neither > 0 || by_a < kLeast || by_b < kLeast) continue;
       const Candidate &a = *necessary[i].first, &b = *necessary[j].first;
-      // Two types, or two sizes of a window.
       if ((a.size_of != nullptr) != (b.size_of != nullptr)) continue;
       pairs.push_back({a.text + " and " + b.text.substr(std::string_view("where ").size()),
                        a.bits + b.bits + kMoreBits,
                        [a = a.holds, b = b.holds](const Shape& s) { return a(s) && b(s); }, nullptr,
-                       a.size_of != nullptr});
+                       false, !(a.of_type && b.of_type), a.size_of != nullptr});
     }
   }
   candidates.insert(candidates.end(), std::make_move_iterator(pairs.begin()),
@@ -286,12 +288,14 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
   constexpr double kBitsOfMode = 5;  // one of 41, few of which differ among cases of an operation
   for (size_t i = 0; i < base.modes.size(); ++i) {
-    if (base.modes[i].empty()) continue;
+    const bool is_told = std::ranges::count(candidates, base.modes[i], &Candidate::text) > 0;
+    if (base.modes[i].empty() || is_told) continue;
     candidates.push_back(
         {.text = base.modes[i],
          .bits = kBitsOfMode,
          .holds = [i, mode = base.modes[i]](const Shape& s) { return s.modes[i] == mode; },
-         .pairs = i < Shape::kModesOfTypes});
+         .of_type = i < Shape::kModesOfTypes,
+         .pairs = i < Shape::kModesOfDispatch});
   }
   for (const auto& [name, size_of, in_lanes] : kSizes) {
     std::set<int64_t> in{base.*size_of}, out;
@@ -314,9 +318,10 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
                             [=](const Shape& s) { return s.*size_of <= most; }, size_of});
     }
     if (!in_lanes && in.size() == 1) {
-      candidates.push_back(
-          {fmt::format("where {} is {}", name, least), bits_of_bound + kBitsOfUpper,
-           [=](const Shape& s) { return s.*size_of == least; }, size_of, false, true});
+      candidates.push_back({fmt::format("where {} is {}", name, least),
+                            bits_of_bound + kBitsOfUpper,
+                            [=](const Shape& s) { return s.*size_of == least; }, size_of, false,
+                            false, false, true});
     }
     for (const int64_t lanes : {2, 4, 8, 16, 32, 64}) {
       if (!in_lanes) break;
@@ -636,8 +641,8 @@ class Examiner {
             (!chance && Log2Choose(in + out, out) < where.bits + kMargin))
           continue;
         weighed.where.text = where.text;
-        weighed.where.of_size = of_size || where.of_sizes;
-        weighed.where.of_two_sizes = where.of_sizes;
+        weighed.where.of_size = of_size || where.of_two_sizes;
+        weighed.where.of_two = where.of_two;
         weighed.where.holds = [holds = where.holds](const Case& c) { return holds(ShapeOf(c)); };
       }
       weighed.unworded = where.text.empty() && tested.unworded;
@@ -705,6 +710,7 @@ class Examiner {
   void TellConditionsApart(Tested& tested) {
     constexpr uint64_t kMostTries = 4000;
     constexpr int kMostCalls = 48, kMostOfNoDispute = 8, kMostOfSeen = 4;
+    constexpr int kMostForPairs = 24;  // where no condition is left, two may be
     std::vector<Fit> fits, rivals;
     std::array<int, 2> of_no_dispute{};  // outside, within
     const auto weigh = [&] {
@@ -714,7 +720,8 @@ class Examiner {
     weigh();
     int calls = 0;
     bool differ = false;
-    for (uint64_t i = 0; i < kMostTries && calls < kMostCalls && rivals.size() > 1; ++i) {
+    for (uint64_t i = 0; i < kMostTries && calls < (rivals.size() > 1 ? kMostCalls : kMostForPairs);
+         ++i) {
       const uint64_t seed = MixSeed(kSeed + 1, i);
       std::optional<Case> c = i % 4 == 3 ? Drawn(kMostTries + i) : Varied(base_, seed);
       if (c && i % 2 == 1) c = Reduced(*c, seed);
@@ -731,9 +738,14 @@ class Examiner {
           std::ranges::count_if(conditions, [&](const Fit& fit) { return fit.where.holds(shape); });
       const bool told = holding == 0 || holding == std::ssize(conditions);
       int& undisputed = of_no_dispute[holding > 0 ? 1 : 0];
-      if (told && fits.size() > 1 && (fits.size() > 2 || undisputed == kMostOfNoDispute)) continue;
+      // Drawn cases have to bear two conditions out.
+      const bool wanted = told && holding > 0 && i % 4 == 3 && fits.size() == 2 &&
+                          fits[1].where.of_two && fits[1].weighed.drawn < 2;
+      if (told && fits.size() > 1 && (fits.size() > 2 || undisputed == kMostOfNoDispute) && !wanted)
+        continue;
       // What no answer has borne out yet may contradict the one condition that is left.
-      if (told && holding > 0 && undisputed >= kMostOfSeen && !IsNew(tested, shape)) continue;
+      if (told && holding > 0 && undisputed >= kMostOfSeen && !IsNew(tested, shape) && !wanted)
+        continue;
       differ |= SizesDiffer(fits, shape);
       const std::optional<bool> answered = AskAbout(tested, *c, i % 4 != 3);
       if (!answered) continue;

@@ -140,7 +140,7 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
       if (steps.edit_terms || steps.edit_bias || steps.add_differences) {
         terms.x_dtype = c.x.dtype(), terms.w_dtype = c.w.dtype();
         terms.x = x.row(row), terms.w = w.row(n);
-        terms.x_sums = x_sums;
+        terms.x_sums = x_sums, terms.w_sums = w_sums;
         terms.row = row, terms.channel = n;
         terms.padding_w_sum = PaddingWeights(x, row, terms.w);
         terms.padding_taps = PaddingWeights(x, row, ones);
@@ -182,6 +182,7 @@ PoolWindow WindowUnder(const Case& c, int64_t m, int64_t n) {
   const Window& v = c.window;
   PoolWindow window;
   window.positions = c.K;
+  window.height = v.kernel_h, window.width = v.kernel_w;
   window.dtype = c.x.dtype();
   window.zero_point = c.x_q.zero_point_at(0);
   for (const Tap& tap : TapsOf(v, m)) {

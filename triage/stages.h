@@ -31,7 +31,7 @@ struct SumTerms {
   // The operands of the products, and their sums.
   DType x_dtype = DType::kU8, w_dtype = DType::kS8;
   Codes x, w;
-  std::span<const int64_t> x_sums;  // of every row
+  std::span<const int64_t> x_sums, w_sums;  // of every row, and of every channel
   int64_t row = 0, channel = 0;
   int64_t padding_w_sum = 0;  // of the weights whose taps lie in the padding
   int64_t padding_taps = 0;   // how many these are
@@ -71,7 +71,8 @@ struct SumSteps {
 
 // The codes under one window of a pool, and the numbers from which the pool makes its output.
 struct PoolWindow {
-  int64_t positions = 0;     // K
+  int64_t positions = 0;  // K
+  int64_t height = 0, width = 0;
   int64_t inside = 0;        // positions in the image
   int64_t with_padding = 0;  // positions in the image or its padding, not beyond (ceil_mode)
   int64_t not_before = 0;    // positions except those above or left of the image

@@ -28,7 +28,7 @@ using Hypothesis = std::vector<const Cause*>;
 struct Condition {
   std::string text;  // "where K is 33 or more"; "" for everywhere
   std::function<bool(const Case&)> holds = [](const Case&) { return true; };
-  bool of_size = false, of_two_sizes = false;
+  bool of_size = false, of_two = false;
 };
 
 // Attribution by counterfactual: one cause (pair saturation, wrap, other rounding, zero point

@@ -198,6 +198,18 @@ TEST_F(Causes, AnAnswerThatIsNoArithmeticIsNotExplained) {
   EXPECT_EQ(RowsOf(crash), (Rows{0, 1}));
 }
 
+// What an experiment shows of one failure may be what a cause does that another one names.
+TEST_F(Causes, ACauseTakesWhatAnExperimentShowedIfItGivesThatAnswer) {
+  for (const FindingKind kind : {kIndex, kTail, kInt32Overflow}) {
+    Failure shown = Of(kind, {}, {first_});
+    shown.of_subject = kind == kInt32Overflow;
+    EXPECT_EQ(RowsOf({Of(kTie, {first_}, {first_}), shown}), (Rows{0, 0})) << Name(kind);
+    EXPECT_EQ(RowsOf({shown, Of(kTie, {first_}, {first_})}), (Rows{1, 1})) << Name(kind);
+    Failure other = Of(kind, {}, {second_});
+    EXPECT_EQ(RowsOf({Of(kTie, {first_}, {first_}), other}), (Rows{0, 1})) << Name(kind);
+  }
+}
+
 TEST_F(Causes, ActTogetherOnlyAtDifferentStages) {
   const std::vector<Hypothesis> both{{first_}, {second_}};
   EXPECT_EQ(Together(c_, both, nullptr), (Hypothesis{first_, second_}));

@@ -803,18 +803,29 @@ class Examiner {
     // No condition is told that has not been held to further cases: first those of single causes.
     constexpr int kMostHeld = 4;
     std::vector<size_t> conditional;
-    for (size_t at = 0; at < weighed.size(); ++at)
-      if (!weighed[at].where.text.empty()) conditional.push_back(at);
+    for (size_t at = 0; at < weighed.size(); ++at) {
+      const Tested& tested = tested_[at];
+      const Examination::Weighed& each = weighed[at];
+      // What many answers bear out, and no condition separates from the others, may take two.
+      const bool may_take_two = !tested.refuted && each.causes.size() == 1 && each.against > 0 &&
+                                each.otherwise == 0 &&
+                                each.bearing_out >= static_cast<int64_t>(2 * kPlenty);
+      if (!each.where.text.empty() || may_take_two) conditional.push_back(at);
+    }
     std::ranges::sort(conditional, {}, [&](size_t at) {
-      return std::pair(weighed[at].causes.size(), -weighed[at].bits);
+      return std::tuple(weighed[at].where.text.empty(), weighed[at].causes.size(),
+                        -weighed[at].bits);
     });
     int held = 0;
     for (const size_t at : conditional) {
       Tested& tested = tested_[at];
-      if (held++ < kMostHeld && !tested.refuted)
+      const bool had_one = !weighed[at].where.text.empty();
+      if (held++ < kMostHeld && !tested.refuted) {
         TellConditionsApart(tested);
-      else
-        tested.unworded = true;
+        tested.unworded &= had_one;  // else none was contradicted
+      } else {
+        tested.unworded = had_one;
+      }
       // The others have not been held to these cases.
       const double bits = weighed[at].bits;
       weighed[at] = Weigh(tested);

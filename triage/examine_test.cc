@@ -338,6 +338,21 @@ TEST_F(ExamineTest, TwoConditionsAreNamedWhereNoneSeparatesAllAnswers) {
   EXPECT_FALSE(weighed.where.of_size);
 }
 
+// Kernels choose a loop by several things at once.
+TEST_F(ExamineTest, TwoOfTheConditionsByWhichKernelsChooseALoopAreNamedTogether) {
+  AskOnly(Everywhere);
+  const auto both = [](const Case& c) { return !c.relu && !c.bias && !c.bias_i32; };
+  const auto answers = [&](const Case& c, size_t) {
+    return With(c, both(c) ? cause_ : Hypothesis{});
+  };
+  const auto weighed = Ask({cause_}, answers).weighed.front();
+  const std::string& text = weighed.where.text;
+  EXPECT_TRUE(Has(text, " and ") && Has(text, "there is no relu") && Has(text, "there is no bias"))
+      << text;
+  EXPECT_TRUE(weighed.where.of_two) << "drawn cases have to bear it out";
+  EXPECT_GE(weighed.drawn, 2);
+}
+
 TEST_F(ExamineTest, AWindowIsMovedSoThatItsStridesAreConditionsToo) {
   pool_.window.stride_h = 2;  // else "the stride is 1" says as much
   DeriveSizes(&pool_);

@@ -122,7 +122,6 @@ TEST_P(CaseCodec, CorpusInputsAreEncodedCases) {
 INSTANTIATE_TEST_SUITE_P(Ops, CaseCodec, testing::ValuesIn(EveryOp()),
                          [](const auto& op) { return std::string(Name(op.param)); });
 
-// Any bytes reach the shapes that kernels treat apart; few cases are empty.
 TEST_P(CaseCodec, SeedsAreDrawnCasesOfAnySize) {
   int large = 0;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
@@ -154,6 +153,7 @@ TEST(CaseCodecSeeds, NeedAllTheirBytesAndNoMore) {
   EXPECT_EQ(Validate(DecodeCase(Op::kLinear, bytes)), "");
 }
 
+// Any bytes reach the shapes that kernels treat apart; few cases are empty.
 TEST(CaseCodecReach, WindowsAndTailsOfEveryKind) {
   Rng rng(4);
   for (const Op op : EveryOp()) {

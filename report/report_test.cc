@@ -169,7 +169,6 @@ TEST(Faults, AreOneForAllPropertiesAndInstructionSets) {
             "folded by reason");
 }
 
-// A subject may promise another contract for each operation.
 // The page shows the finding that the terminal shows.
 TEST(Faults, ShowTheFindingThatTheRunCallsTheBest) {
   OutputFolder folder;
@@ -189,6 +188,7 @@ TEST(Faults, ShowTheFindingThatTheRunCallsTheBest) {
   EXPECT_STREQ(shown(), "clamp");
 }
 
+// A subject may promise another contract for each operation.
 TEST(Faults, AreExcusedByTheContractOfTheirOperation) {
   for (const auto& [contract, reason] :
        {std::pair{"exact,linear=model:a", "as a does"},
@@ -270,7 +270,6 @@ TEST(Words, NumbersAndLists) {
   EXPECT_EQ(List({"a", "b", "c"}), "a, b and c");
 }
 
-// No two kinds are described in the same words.
 TEST(Words, HexBecomesTheShortestDecimal) {
   EXPECT_EQ(WithDecimals("to float32: 3 -> 0x1.8p+1; times 0x1p-8"),
             "to float32: 3 -> 3; times 0.00390625");
@@ -278,6 +277,7 @@ TEST(Words, HexBecomesTheShortestDecimal) {
   EXPECT_EQ(WithDecimals("0x10 and x0p+1"), "0x10 and x0p+1");
 }
 
+// No two kinds are described in the same words.
 TEST(Words, EveryKindHasItsOwn) {
   std::set<std::string_view> seen;
   for (int kind = 0; kind <= static_cast<int>(FindingKind::kUnknown); ++kind) {
@@ -369,8 +369,6 @@ TEST(Pictures, ErrorsAreCountedWithTheirSign) {
   EXPECT_TRUE(MismatchMap(exact, exact).empty());
 }
 
-// The distance of two floats is the number of representable steps between them. A NaN has no
-// distance and is not counted.
 TEST(Pictures, ACampaignOverTime) {
   ResultRecord record = ParseResult(
       R"({"schema": "qualm.result/1", "command": "", "seconds": 0, "totals": {}, "campaign": {
@@ -388,6 +386,8 @@ TEST(Pictures, ACampaignOverTime) {
   EXPECT_TRUE(Has(page, "31 executions after 10 hours."));
 }
 
+// The distance of two floats is the number of representable steps between them. A NaN has no
+// distance and is not counted.
 TEST(Pictures, ErrorsOfFloats) {
   const Tensor exact = Tensor::Of<float>({4}, std::vector<float>{1, 1, -1, 1});
   const Tensor answer =
@@ -435,7 +435,6 @@ models::Row JudgedRow(const std::string& name, double quantization, double kerne
   return row;
 }
 
-// The axis is logarithmic and begins at a hundredth of a code. An error of 0 has no bar.
 TEST(CertifyPage, ABarForEachUnsafeChannel) {
   proofs::Proof proof;
   proof.channels = 300;
@@ -458,6 +457,7 @@ TEST(CertifyPage, ABarForEachUnsafeChannel) {
   EXPECT_TRUE(Has(CertifyPage({{"a.npy", "linear", "pairs", proof}}), "beyond int32"));
 }
 
+// The axis is logarithmic and begins at a hundredth of a code. An error of 0 has no bar.
 TEST(ModelPage, BarsGrowWithTheErrorOfALayer) {
   models::ModelRun run;
   run.rows = {JudgedRow("a", 0.25, 0), JudgedRow("a<b", 0.25, 2.5), JudgedRow("c", 25, 0)};

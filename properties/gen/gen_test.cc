@@ -139,8 +139,6 @@ TEST(Gen, DrawsValidCasesOfItsOp) {
   }
 }
 
-// A seed in a report must give the same case elsewhere: any compiler, library, number of jobs.
-// A deliberate change of the generators changes these numbers; nothing else may.
 TEST(Gen, BlocksOfEveryKind) {
   int same = 0, shorter = 0, one = 0, symmetric = 0;
   for (const Op op : {Op::kLinear, Op::kDynamicLinear}) {
@@ -209,6 +207,8 @@ TEST(Gen, BlocksOfBothOperands) {
   EXPECT_EQ(XInBlocks(Draw(Op::kDynamicLinear, 1), 1), std::nullopt);
 }
 
+// A seed in a report must give the same case elsewhere: any compiler, library, number of jobs.
+// A deliberate change of the generators changes these numbers; nothing else may.
 TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
   const std::map<Op, uint64_t> expected{
       {Op::kQuantize, 0xbb8f2867b9e6c952},      {Op::kDequantize, 0x05426902862d19b1},

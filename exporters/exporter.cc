@@ -45,7 +45,7 @@ constexpr std::array kRows{
         WritePytorch},
     Row{.exporter = {"onnx", "an ONNX model with inputs and the exact output", true},
         .write_folder = WriteOnnx},
-    Row{{"onednn", "C++ against oneDNN 2.x"}, "repro.cc", WriteOnednn},
+    Row{{"onednn", "C++ against oneDNN 2.x or 3.x"}, "repro.cc", WriteOnednn},
     Row{{"xnnpack", "C against XNNPACK of 2022"}, "repro.c", WriteXnnpack},
     Row{{"xnnpack2024", "C against XNNPACK of 2024"}, "repro.c", WriteXnnpack2024},
     Row{{"issue", "the text of an issue, in Markdown"}, "issue.md", WriteIssue},

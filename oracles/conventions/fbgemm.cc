@@ -4,7 +4,8 @@
 // QuantUtils.
 //
 //   accumulators  src/GenerateKernelU8S8S32ACC32.cc (vpmaddubsw, vpmaddwd), ...ACC32Avx512VNNI.cc
-//                 (vpdpbusd), GenerateKernelU8S8S32ACC16.cc (vpmaddubsw, vpaddsw; blocks of 256)
+//                 (vpdpbusd), GenerateKernelU8S8S32ACC16.cc (vpmaddubsw, vpaddsw; blocks of 256);
+//                 a row names its Kind, accumulation.cc adds by it
 //   epilogue      src/QuantUtilsAvx2.cc, requantizeOutputProcessingAvx2 and requantizeForFloatAvx2,
 //                 used by every instruction set
 //   convolutions  src/FbgemmConv.cc (dispatch); padding is the zero point, as a byte, inside the

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// TensorFlow Lite as shipped is litert.cc, which takes these steps with changes. The requantization
+// of both is in primitives.h (MultiplyTwoRoundings, MultiplyOneRounding).
+//
 // TFLite reference kernels (tflite-micro 90b983c): int8 fully connected
 // (kernels/internal/reference/integer_ops/fully_connected.h), convolution (conv.h,
 // depthwise_conv.h: a multiplier for each channel), add.h and mul.h in both builds of

@@ -28,7 +28,7 @@ bool OpenvinoMultipliesByOne(const Case& c);
 SubjectKind FaultySubjects();
 
 // contracts.cc: the departures from the exact meaning that are known, understood and documented
-// upstream. One row per (subject, op, property, kind).
+// upstream. One row per (subject, op, property, kind, library, shape, where).
 std::vector<ExpectedDivergence> DeclaredDivergences();
 
 }  // namespace qualm

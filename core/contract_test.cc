@@ -57,7 +57,7 @@ TEST(Contracts, OneForEachOperation) {
   EXPECT_TRUE(ParseContracts("exact").Say(Op::kAdd));
 }
 
-TEST(Contracts, SayNothingOfWhatOthersDecide) {
+TEST(Contracts, OverKeepsTheOthersWhereTheseSayNothing) {
   for (const auto& [these, others, both] :
        {std::tuple{"linear=model:b", "exact", "exact,linear=model:b"},
         {"linear=exact", "exact", "exact"},
@@ -90,14 +90,16 @@ TEST(Contracts, RefuseAnythingElse) {
 }
 
 TEST(Refused, NamesTheFirstStateThatASubjectCannotBeGiven) {
+  constexpr size_t kRowGap = 3, kThreads = 13;  // places in StatesOf
+  constexpr uint32_t kStrides = 4, kOther = 2;  // features of the subject
   StateLimits limits{};
-  limits[3] = {"has no strides", 4};  // x_row_gap
-  limits[13] = {"has one thread"};    // threads
+  limits[kRowGap] = {"has no strides", kStrides};
+  limits[kThreads] = {"has one thread"};
   EXPECT_EQ(Refused(limits, {}), "");
   EXPECT_EQ(Refused(limits, {.align_offset = 1, .poison = 3}), "");
   EXPECT_EQ(Refused(limits, {.x_row_gap = 1, .threads = 2}), "has no strides");
-  EXPECT_EQ(Refused(limits, {.x_row_gap = 1, .threads = 2}, 4), "has one thread");
-  EXPECT_EQ(Refused(limits, {.x_row_gap = 1}, 6), "");
+  EXPECT_EQ(Refused(limits, {.x_row_gap = 1, .threads = 2}, kStrides), "has one thread");
+  EXPECT_EQ(Refused(limits, {.x_row_gap = 1}, kStrides | kOther), "");
 }
 
 }  // namespace

@@ -25,12 +25,12 @@
 //   x, w             the elements, each in as many bytes as hold it
 //   channels         scale and zero point of channels 0..N-1, if there is one per channel
 //   bias             N values
+// Each of the last three begins with its letter; one other byte in its place leaves it out.
 //   narrow           'w' and "s4", "u4", "s2" or "u2": w has this type, and its elements are the
 //                    nearest ones to those above
-//   blocks           'b' behind that or behind another byte, a byte for w_block - 1, and scale and
-//                    zero point of each block of w; 'B': and then of each block of x
-//   f32 x            'f' behind that or behind another byte, and the elements of x: those above
-//                    mean nothing
+//   blocks           'b', a byte for w_block - 1, and scale and zero point of each block of w;
+//                    'B': and then of each block of x
+//   f32 x            'f' and the elements of x: those above mean nothing
 // Bytes that are missing read as 0; bytes beyond are ignored.
 //
 // Cases of any size have bytes too if they are drawn: 254 (never written as m) and "draw", then the

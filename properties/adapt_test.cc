@@ -205,7 +205,7 @@ TEST(Adapt, EveryParameterCanBeLeftOut) {
   EXPECT_GT(left_out, 500);
 }
 
-// Can the case be brought into this one, and no other, by one change?
+// Expects that AdaptTo makes exactly edit(c) of `c` if the subject takes nothing else.
 template <class Edit>
 void ExpectOneChange(const Case& c, const char* what, Edit edit) {
   ASSERT_EQ(Validate(c), "") << what;
@@ -219,7 +219,7 @@ void ExpectOneChange(const Case& c, const char* what, Edit edit) {
   };
   EXPECT_EQ(AdaptTo(only, c), wanted) << what;
 }
-// A change that is no change of this case: nothing is offered that a subject could take for it.
+// Expects that AdaptTo does not offer edit(c).
 template <class Edit>
 void ExpectNoChange(const Case& c, const char* what, Edit edit) {
   Case unwanted = ProblemOf(c);

@@ -79,8 +79,8 @@ bool FailsOnlyFromHistory(const Case& c, const Property& property, Subject& subj
   return Judge(property, c, forgetting).judgement == Judgement::kPassed;
 }
 
-// The judgement with the declared divergences applied. Sets verdict.kind if attribution ran. `memo`
-// answers from what `subject` has answered already.
+// The judgement with the declared divergences applied. Sets verdict.kind if attribution ran.
+// `memo`: the same subject, with its earlier answers kept.
 Judgement Declared(const Case& c, const Property& property, Subject& subject, MemoSubject& memo,
                    Verdict& verdict, const Attribute& attribute) {
   if (!verdict.failed() || !attribute) return verdict.judgement;

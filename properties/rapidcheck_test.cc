@@ -96,7 +96,7 @@ struct Claim {
 std::vector<Claim> Claims() {
   std::vector<Claim> claims;
   for (const Property& property : AllProperties()) {
-    // Says nothing about a contract that is exact.
+    // It judges nothing under `exact`, which is what native promises.
     if (property.claim == "matches_model") continue;
     for (Op op : property.ops) claims.push_back({&property, op});
   }

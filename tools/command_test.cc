@@ -1012,7 +1012,7 @@ TEST_F(Command, FoldersThatCannotBeReadAreNamed) {
 }
 
 // A plugin that promises an unknown contract, and a plugin that never answers.
-TEST_F(Command, PluginsThatPromiseOrHangToNoEnd) {
+TEST_F(Command, AnUnknownContractIsUnavailableAndAPluginThatHangsIsGivenUp) {
   const std::string library = QUALM_BINARY_DIR "/lib/qualm_broken.so";
   if (!std::filesystem::exists(library)) GTEST_SKIP() << "qualm_broken.so is not built";
   // As messages name it, where the command runs.

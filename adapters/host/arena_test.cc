@@ -273,8 +273,8 @@ TEST(GuardedBuffer, AnEmptyOneMayNotBeTouched) {
   }
 }
 
-// What lies in front of a buffer of a large case is gone with its mapping, and so is what was known
-// about it.
+// The mapping of a large case is taken back; the next buffer must not trust what was filled in
+// there.
 TEST(GuardedBuffer, ALargeMappingGoesBackToTheSystem) {
   GuardedBuffer buffer;
   uint8_t* const huge = buffer.Prepare(64 << 20, 0, 1, {});

@@ -106,8 +106,8 @@ TEST(LeakOf, SaysWhenEarlierCallsLeftNothing) {
 constexpr size_t kBlock = 100'000;
 const std::string kLeak = "kept 100016 bytes of memory for each call";
 
-// LeakOf, where the first call keeps a block of bytes(1), the second of bytes(2) and so on; 0 is no
-// block. Sets the number of calls.
+// LeakOf of calls of which the n-th keeps a block of bytes(n); 0 is no block. Sets *calls to how
+// many were made.
 std::string LeakWhere(const std::function<size_t(int call)>& bytes, int* calls) {
   Blocks kept = RoomFor(1000);
   *calls = 0;
@@ -118,7 +118,7 @@ std::string LeakWhere(const std::function<size_t(int call)>& bytes, int* calls) 
   });
 }
 
-// Blocks are the same in six rounds of four calls, and in six with pauses, after twelve calls.
+// Twelve calls to warm up, six rounds of four, six more with pauses: sixty.
 TEST(LeakOf, IsWhatEachOfSixtyCallsKeeps) {
   if (!CountsTheHeap()) GTEST_SKIP() << "this C library does not count its heap";
   int calls = 0;

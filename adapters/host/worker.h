@@ -27,8 +27,8 @@ struct WorkerOptions {
   std::string plugin;              // path of the shared object
   EnvironmentChanges environment;  // see ChildOptions
   int time_limit_ms = 10'000;      // for loading, and for each run
-  // Of memory that it can write, where nothing more is given it, and of what it has at once. The
-  // former not under sanitizers, which cannot live with a limit.
+  // The most memory that it can write: then its allocations fail (not under sanitizers, which
+  // cannot live with a limit). With a quarter more at one time it is killed.
   uint64_t memory_limit_bytes = kMemoryLimitBytes;
 };
 

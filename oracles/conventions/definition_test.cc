@@ -193,7 +193,7 @@ TEST(Enclose, EndsAreOneOnlyIfAllBitsAre) {
       << "NaN and a number";
   EXPECT_EQ(Between({kMinusItself, kLossy}, Reals({-INFINITY, 1.0f})), kNothing)
       << "NaN and a number";
-  // Of a wide number the narrow one says nothing.
+  // Where is_wide is set, `number` must not be compared.
   constexpr Step kWiden{Stage::kScale, "to float64",
                         [](Value& v, const Channel&) { v.SetWide(static_cast<double>(v.integer)); },
                         Rise::kAlways};
@@ -301,7 +301,7 @@ TEST(Definition, StepsKnowTheirElement) {
   EXPECT_EQ(convention.trace(c, 3)[0].value, "102");
 }
 
-// Of an operation with sums too, if the convention does not say how it adds: the gatherer brings
+// A convention that does not say how it adds may have operations with sums too: its gatherer brings
 // what the steps begin with.
 TEST(Definition, AGathererWithoutSums) {
   Definition definition = Of({kWrapToByte});

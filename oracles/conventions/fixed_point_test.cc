@@ -56,10 +56,10 @@ std::vector<std::string> Saturated(std::string_view convention, Case c) {
   return rows;
 }
 
-// The multiplier 2^16 is half of 2^17. 2^14 shifted by 17 is 2^31, which wraps to -2^31 and
-// saturates to 2^31 - 1; half of the one is clamped to 0, half of the other to 255. Blocks of 4 by
-// 4 wrap, and so do blocks of 4 in one direction. What is left over in both saturates. A requantize
-// is a product for each row, so that no row is in a block.
+// Every sum is 2^14, the multiplier 2^16 is half of 2^17, and 2^14 shifted by 17 is 2^31.
+//   wraps: -2^31, its half is clamped to 0; in blocks of 4 rows, of 4 columns or both
+//   saturates: 2^31 - 1, its half is clamped to 255; what is left over in both directions
+// A requantize is a product for each row, so that no row is in a block.
 TEST(FixedPoint, GemmlowpSaturatesWhatIsLeftOverFromBlocks) {
   using Rows = std::vector<std::string>;
   const Rows all(6, "11111");
@@ -105,8 +105,8 @@ TEST(FixedPoint, RuyDoesNotClampSums) {
   EXPECT_EQ(Get("gemmlowp").run(c).y.IntAt(0), 100);
 }
 
-// 2^30 is half of 2^31, 2^31 half of 2^32: a shift by 32. The build with one rounding takes the
-// largest integer and 30 instead (QuantizeMultiplier).
+// A multiplier of 2^31 is half of 2^32, a shift by 32, which tflite@double refuses. tflite@single
+// takes the largest integer and a shift by 30 instead (QuantizeMultiplier).
 TEST(FixedPoint, TfliteAsksTheMultiplierOfEachChannel) {
   const auto reason = [](std::string_view convention, float first, float second) {
     Case c;

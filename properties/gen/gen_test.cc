@@ -534,8 +534,8 @@ TEST(Gen, ReachesLayersAndEdgesOfParameters) {
   }
 }
 
-// Layers and edges of parameters take seeds of uniform cases only.
-TEST(Gen, RareThemesReplaceUniformOnes) {
+// Layers and edges of parameters: some cases, at most one of 40.
+TEST(Gen, RareThemesAreRare) {
   for (Op op : AllOps()) {
     int64_t rare = 0;
     for (uint64_t seed = 0; seed < 4 * kCases; ++seed) {

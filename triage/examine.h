@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Discriminating experiments. Causes that all explain one answer of a subject differ on other
 // cases: the subject is asked some of those, and what it answers rules causes out.
+//
+// How much it takes to be named (ShownAgain, Holds and others of attribution.cc):
+//   further answers that depart as it says: a convention and a cause that acts in some rows or
+//     columns 6, two causes 4, one cause 2; of some rows or columns, and of two conditions joined,
+//     two of them to drawn cases
+//   right answers where it predicts a departure: none; of sums in 16 bits worth 70 bits half, of
+//     another single cause worth 70 bits that is not rare and has no condition left four of five
+//   a cause with a condition comes before what is read elsewhere from 24 answers on (kManyMore)
+//   a rule of rounding or a convention that gives most answers is told from 9 of 10 on (kNearly),
+//     where nothing else is seen from 3 of 4 on (kMostly)
 #ifndef QUALM_TRIAGE_EXAMINE_H_
 #define QUALM_TRIAGE_EXAMINE_H_
 

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds of mistakes that drawn cases once met by luck alone: threads, sizes that are all middling,
-// one far value, wide terms that cancel, caches whose key lacks a field, float32 next to a tie.
-// What `qualm check --cases 300` asks finds each of these, whatever the seed.
+// Kinds of mistakes that drawn cases once met by luck alone. `qualm check --cases 300` finds each
+// of these by seeds 1, 2 and 3, for the sake of
+//   several_threads (one of 16 cases): threads that share a row, leave rows out, round or flush as
+//     the caller does; rows are repeated so that all threads work at once
+//   theme middling: a way of computing for M from 4, N from 16 and K from 32 on
+//   theme far-value: a reduction that forgets elements behind a block or in the tail
+//   theme wide-terms: terms with zero points in float32 or int32, which cancel, so that a last bit
+//     shows
+//   one_thing_changed: caches whose key lacks a field
+//   scales chosen for one element of mul, rescale and table: float32 next to a tie
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -573,6 +573,9 @@ std::vector<Weighed> WeighedByOneAnswer(const Case& c, const Tensor& right, cons
 bool HoldsEverywhere(const Weighed& each) {
   return each.against == 0 && each.otherwise == 0 && each.stray == 0;
 }
+bool RoundsOrScales(const Cause* cause) {
+  return cause->stage == CauseStage::kRound || cause->stage == CauseStage::kScale;
+}
 // How a kernel rounds depends on no condition, and shows in every answer. Of sums in 16 bits, whose
 // numbers nothing else gives, one answer of two may be right where a condition that nobody has a
 // word for is not met. Other faults may show in one answer of four.
@@ -582,7 +585,7 @@ bool Holds(const Weighed& each) {
     return std::ranges::any_of(each.causes,
                                [&](const Cause* cause) { return cause->stage == stage; });
   };
-  if (is_at(CauseStage::kRound) || is_at(CauseStage::kScale)) return HoldsEverywhere(each);
+  if (std::ranges::any_of(each.causes, RoundsOrScales)) return HoldsEverywhere(each);
   const bool narrow = each.causes.size() == 1 && is_at(CauseStage::kAccumulate) &&
                       each.causes.front()->kind == FindingKind::kPairSaturation &&
                       each.bits >= kSurely;
@@ -744,8 +747,12 @@ class Decision {
     const bool place = each.causes.back()->stage == CauseStage::kPlace;
     if (asked_ == 0) return !place;
     // Cases near the one found share its scales, so that the same columns depart for other reasons
-    // too.
-    if ((place || each.where.of_two) && (each.drawn < 2 || !HoldsEverywhere(each))) return false;
+    // too; and one near a tie departs by many rules of rounding, of a few sizes alone.
+    const bool rounds_by_size =
+        each.where.of_size && std::ranges::any_of(each.causes, RoundsOrScales);
+    if ((place || each.where.of_two || rounds_by_size) &&
+        (each.drawn < 2 || !HoldsEverywhere(each)))
+      return false;
     const bool library = IsConvention(each.causes);
     return each.bearing_out >= std::min<int64_t>(asked_, place || library         ? 6
                                                          : each.causes.size() > 1 ? 4

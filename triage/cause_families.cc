@@ -194,6 +194,22 @@ void AddOffsets(std::vector<Cause>& rows) {
            t.products += term16(t.w_sum, t.zx);
            t.products += term16(t.x_sum, t.zw);
          });
+  for (const bool wraps : {true, false}) {
+    const char* const how = wraps ? "wraps" : "saturates";
+    for (const bool of_x : {true, false}) {
+      const std::string_view zero = of_x ? "input" : "weight";
+      offset(Kind::kInt32Overflow,
+             fmt::format("term of the {} zero point in int16 that {}", zero, how),
+             fmt::format("keeps the {} zero point times the sum of {} in an int16 that {}", zero,
+                         of_x ? "the weights" : "the input", how),
+             [of_x, wraps](SumTerms& t) {
+               int64_t& sum = of_x ? t.w_sum : t.x_sum;
+               const int64_t whole = (of_x ? t.zx : t.zw) * sum;
+               t.products -= wraps ? Wrapped<int16_t>(whole) : Saturated<int16_t>(whole);
+               sum = 0;
+             });
+    }
+  }
 
   for (const int64_t lanes : {4, 8, 16, 32, 64}) {
     const auto whole = [lanes](const SumTerms& t) { return t.count - t.count % lanes; };
@@ -267,11 +283,15 @@ void AddOffsets(std::vector<Cause>& rows) {
             [](int64_t i, int64_t) { return std::max<int64_t>(i - 1, 0); }},
       Other{"behind", "one behind it",
             [](int64_t i, int64_t count) { return std::min(i + 1, count - 1); }},
+      Other{"4 before", "one 4 before it", [](int64_t i, int64_t) { return i < 4 ? i : i - 4; }},
+      Other{"8 before", "one 8 before it", [](int64_t i, int64_t) { return i < 8 ? i : i - 8; }},
+      Other{"16 before", "one 16 before it",
+            [](int64_t i, int64_t) { return i < 16 ? i : i - 16; }},
       Other{"at the end", "last one", [](int64_t, int64_t count) { return count - 1; }}};
   for (const Other& other : kOthers) {
     const auto many = [](bool of_rows) -> Applies {
       return [of_rows](const Case& c) {
-        return SumsOfCodes(c) && (of_rows ? c.M : c.N) > 1 && c.window.groups <= 1;
+        return SumsOfCodes(c) && (of_rows ? c.M > 1 && c.window.groups <= 1 : c.N > 1);
       };
     };
     offset(
@@ -555,6 +575,16 @@ void AddSums(std::vector<Cause>& rows) {
                       };
                     })});
   }
+  for (const int64_t taps : {3, 4, 8, 9, 16, 25}) {
+    rows.push_back({Stage::kTail, Kind::kIndex, fmt::format("last pass of {} taps alone", taps),
+                    fmt::format("keeps the sum of the last pass of {} taps alone", taps),
+                    [taps](const Case& c) { return c.op == Op::kDepthwise && c.K > taps; },
+                    Sets([taps](Stages& s) {
+                      s.Sums().add_differences = [taps](const SumTerms& t) {
+                        return AddFirst(t, t.count) - AddFirst(t, (t.count - 1) / taps * taps);
+                      };
+                    })});
+  }
   for (const int64_t block : {4, 8, 16, 32, 64, 128, 256, 512}) {
     const Applies applies = [block](const Case& c) {
       return SumsOfCodes(c) && c.K > block && c.K % block != 0;
@@ -656,6 +686,24 @@ void AddSums(std::vector<Cause>& rows) {
                     return s.c.w != old;
                   },
                   Cause::kBitsOfFamily});
+  for (const bool lowest : {true, false}) {
+    const char* const which = lowest ? "lowest" : "highest";
+    rows.push_back(
+        {Stage::kOperands, Kind::kClamp,
+         fmt::format("{} of the {{x_codes}} as its neighbour", which),
+         fmt::format("reads the {} of the {{x_codes}} as the one {} it", which,
+                     lowest ? "above" : "below"),
+         [](const Case& c) { return IsByteCode(c.x.dtype()) || IsWideCode(c.x.dtype()); },
+         [lowest](Stages& s) {
+           const Tensor old = s.c.x;
+           const CodeRange range = RangeOf(old.dtype());
+           for (int64_t i = 0; i < old.size(); ++i)
+             s.c.x.SetInt(i, lowest ? std::max(old.IntAt(i), range.min + 1)
+                                    : std::min(old.IntAt(i), range.max - 1));
+           return s.c.x != old;
+         },
+         Cause::kBitsOfFamily});
+  }
   products(
       Kind::kTail, "last product of an odd sum twice", "adds the last product twice where K is odd",
       [](SumSteps& steps, const Case&) {
@@ -1797,6 +1845,10 @@ void AddRounding(std::vector<Cause>& rows) {
       [](const Case& c) { return c.out_dtype == DType::kU8 && c.out_min <= 127; },
       [](Case& c) { c.out_max = std::min(c.out_max, 127); });
   clamp(
+      "upper bound 32767", "never gives a code above 32767",
+      [](const Case& c) { return c.out_dtype == DType::kU16 && c.out_min <= 32767; },
+      [](Case& c) { c.out_max = std::min(c.out_max, 32767); });
+  clamp(
       "highest code never given", "never gives the highest code of the type",
       [codes](const Case& c) { return codes(c) && c.out_min < RangeOf(c.out_dtype).max; },
       [](Case& c) { c.out_max = std::min(c.out_max, RangeOf(c.out_dtype).max - 1); });
@@ -1846,6 +1898,18 @@ std::vector<Cause> Places() {
   };
   of_images("only in images behind the first", false);
   of_images("only in the first image", true);
+  const auto of_groups = [&](std::string text, bool last) {
+    rows.push_back({Stage::kPlace, Kind::kIndex, text, text,
+                    [](const Case& c) { return IsConv(c.op) && c.window.groups > 1; },
+                    [last](Stages& s) {
+                      const int64_t of_group = s.c.N / s.c.window.groups;
+                      const int64_t first = last ? s.c.N - of_group : of_group;
+                      s.only_at = [first](int64_t, int64_t n) { return n >= first; };
+                      return true;
+                    }});
+  };
+  of_groups("only in groups behind the first", false);
+  of_groups("only in the last group", true);
   struct Axis {
     std::string_view one, all;
     bool of_columns;

@@ -626,6 +626,27 @@ bool ConvertBias(Stages& s, std::optional<int32_t> (*convert)(double units),
   return changes;
 }
 
+// In units of channel 0, then scaled as every channel is.
+bool ConvertBiasByChannel0(Stages& s) {
+  Case& c = s.c;
+  c.bias_i32.emplace();
+  for (float& bias : *c.bias) {
+    const double units = HalfEvenOfDouble(BiasUnits(c, std::exchange(bias, 0), 0));
+    c.bias_i32->push_back(static_cast<int32_t>(std::clamp<double>(units, INT32_MIN, INT32_MAX)));
+  }
+  return true;
+}
+
+template <bool kOfX, bool kOfW>
+bool ScaleBias(Stages& s) {
+  for (size_t n = 0; n < s.c.bias->size(); ++n) {
+    float& bias = (*s.c.bias)[n];
+    if (kOfX) bias *= s.c.x_q.scale_at(0);
+    if (kOfW) bias *= s.c.w_q.scale_at(static_cast<int64_t>(n));
+  }
+  return Validate(s.c).empty();
+}
+
 bool FitsInt32(double units) { return std::abs(units) < 0x1p31; }
 
 std::optional<int32_t> WrappedUnits(double units) {
@@ -946,6 +967,30 @@ float TwoProducts(const Case& c, int64_t channel, __int128 integer) {
 __int128 InInt16(__int128 value) { return std::clamp<__int128>(value, INT16_MIN, INT16_MAX); }
 
 __int128 InFloat32(__int128 value) { return static_cast<__int128>(static_cast<float>(value)); }
+
+bool ScalesIntegers(const Case& c) { return SumsOfCodes(c) || c.op == Op::kRequantize; }
+
+// Rounded to so many significant bits, ties to even, and at most `kMostOf`.
+template <int kBits, int64_t kMostOf>
+__int128 InBitsAtMost(__int128 value) {
+  constexpr auto kMost = static_cast<double>(kMostOf);
+  const auto number = static_cast<double>(value);
+  const int exponent = std::ilogb(number == 0 ? 1 : number) + 1 - kBits;
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(number, -exponent)), exponent);
+  return static_cast<__int128>(std::clamp(rounded, -kMost, kMost));
+}
+
+// A multiplier of 1 or more is a fraction below 1 and a left shift, and the sum is shifted first,
+// in an int32 that wraps.
+RoundedOutput ShiftLeftInInt32(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  int shift = 0;
+  const double fraction = std::frexp(f.multiplier / f.y / f.divisor, &shift);
+  if (shift <= 0 || shift > 31) return {o.rounded()};
+  const auto shifted = static_cast<int64_t>(std::ldexp(f.sum, shift));
+  const auto kept = static_cast<int32_t>(static_cast<uint32_t>(shifted));
+  return {std::nearbyint(static_cast<double>(kept) * fraction + f.offset / f.y)};
+}
 
 // Fixed point with 8 bits behind the point, half up.
 RoundedOutput In256ths(const RealOutput& o) {
@@ -1496,6 +1541,19 @@ const Cause kCauses[] = {
     {Stage::kBias, Kind::kRounding, "int32 bias that overflows",
      "rounds the float bias to an int32 in units sx*sw first, beyond int32 to INT32_MIN", HasBias,
      [](Stages& s) { return ConvertBias(s, ConvertedUnits); }, Cause::kBitsOfFamily},
+    {Stage::kBias, Kind::kIndex, "int32 bias in units of channel 0",
+     "rounds the float bias to an int32 in units of sx times the weight scale of channel 0, and "
+     "scales it with that of its own",
+     HasBias, ConvertBiasByChannel0, Cause::kBitsOfFamily},
+    {Stage::kBias, Kind::kIndex, "bias times the weight scale",
+     "multiplies the bias by the weight scale", HasBias, ScaleBias<false, true>,
+     Cause::kBitsOfFamily},
+    {Stage::kBias, Kind::kIndex, "bias times the input scale",
+     "multiplies the bias by the input scale", HasBias, ScaleBias<true, false>,
+     Cause::kBitsOfFamily},
+    {Stage::kBias, Kind::kIndex, "bias times both scales",
+     "takes the float bias to be in units of both scales", HasBias, ScaleBias<true, true>,
+     Cause::kBitsOfFamily},
     {Stage::kBias, Kind::kIndex, "bias ignored", "ignores the bias", Always, IgnoreBias, 6},
     {Stage::kIndex, Kind::kIndex, "channel within group",
      "takes the scales of channels by their numbers within the group", Groups,
@@ -1686,6 +1744,15 @@ const Cause kMistakes[] = {
      "rounds the integer to float32 before it is scaled",
      [](const Case& c) { return Multiplies(c) || (Converts(c) && c.op == Op::kRequantize); },
      Set<&Stages::integer, InFloat32>},
+    {Stage::kAccumulate, Kind::kRounding, "integer in float16",
+     "rounds the integer to float16 before it is scaled, beyond 65504 to that", ScalesIntegers,
+     Set<&Stages::integer, InBitsAtMost<11, 65504>>, Cause::kBitsOfFamily},
+    {Stage::kAccumulate, Kind::kRounding, "integer in bfloat16",
+     "rounds the integer to bfloat16 before it is scaled", ScalesIntegers,
+     Set<&Stages::integer, InBitsAtMost<8, int64_t{1} << 62>>, Cause::kBitsOfFamily},
+    {Stage::kScale, Kind::kInt32Overflow, "left shift wraps",
+     "shifts the sum left in an int32 that wraps, where a multiplier is 1 or more",
+     RoundsScaledIntegers, Set<&CodeHooks::round, ShiftLeftInInt32>, Cause::kBitsOfFamily},
     {Stage::kRound, Kind::kRounding, "operands in float32",
      "adds both operands times their scales in float32, and divides by the output scale",
      [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },

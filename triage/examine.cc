@@ -41,7 +41,7 @@ struct Shape {
   int64_t channels = 0, width = 0;  // of an image, and of its output
   int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0;
-  std::array<std::string, 41> modes;
+  std::array<std::string, 42> modes;
   // The first ones; and by these too kernels choose a loop.
   static constexpr size_t kModesOfTypes = 3, kModesOfDispatch = 15;
 };
@@ -104,12 +104,12 @@ Shape ShapeOf(const Case& c) {
   const std::string x = pair ? "a" : "x", w = pair ? "b" : "w";
   const Window& v = c.window;
   return {
-      c.K,
+      RowOf(c.op).layout == Layout::kPool ? 0 : c.K,
       c.N,
       c.M,
       HasWindow(c.op) ? v.in_c : 0,
       HasWindow(c.op) ? v.out_w() : 0,
-      c.op == Op::kConv2d ? v.kernel_h * v.kernel_w : 0,
+      c.op == Op::kConv2d || RowOf(c.op).layout == Layout::kPool ? v.kernel_h * v.kernel_w : 0,
       HasWindow(c.op) ? v.kernel_h : 0,
       HasWindow(c.op) ? v.kernel_w : 0,
       HasWindow(c.op) ? v.stride_h : 0,
@@ -137,6 +137,7 @@ Shape ShapeOf(const Case& c) {
        flag("ceil_mode", c.window.ceil_mode),
        flag("count_include_pad", c.window.count_include_pad),
        whether("the bias is int32", "there is no int32 bias", c.bias_i32.has_value()),
+       whether("the bias is float", "there is no float bias", c.bias.has_value()),
        whether("N is 1", "N is 2 or more", c.N == 1),
        whether("K is 1", "K is 2 or more", c.K == 1),
        whether("there is padding above", "there is no padding above", v.pad_top > 0),
@@ -286,7 +287,7 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
 // bound open, so that the sentence says no more than was asked.
 std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
-  constexpr double kBitsOfMode = 5;  // one of 41, few of which differ among cases of an operation
+  constexpr double kBitsOfMode = 5;  // one of 42, few of which differ among cases of an operation
   for (size_t i = 0; i < base.modes.size(); ++i) {
     const bool is_told = std::ranges::count(candidates, base.modes[i], &Candidate::text) > 0;
     if (base.modes[i].empty() || is_told) continue;

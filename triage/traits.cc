@@ -367,8 +367,9 @@ std::optional<ShownOfSubject> OffByOne(Op op, const Counted& counted) {
   return ShownOfSubject{
       FindingKind::kRounding,
       fmt::format(
-          "is off by one at most in the cases asked, in either direction: it {}rounds on the way",
-          is_function ? "approximates the function, or " : ""),
+          "is off by one at most in the cases asked, in either direction, more often near ties: as "
+          "if it {}rounded on the way",
+          is_function ? "approximated the function, or " : ""),
       Shares(counted)};
 }
 

@@ -127,7 +127,8 @@ void PackedNBitsLinear::Impl::PackChannel(const NBitsWeights& from, int64_t chan
   const int64_t panel = channel / PanelWidth(), n = channel % PanelWidth();
   const int64_t width = Vectors(panel) * traits.lanes, group = internal::NBitsGroup(bits);
   const int64_t blocks = Blocks(), block_bytes = block * bits / 8;
-  const auto* const codes = static_cast<const uint8_t*>(from.codes) + channel * blocks * block_bytes;
+  const auto* const codes =
+      static_cast<const uint8_t*>(from.codes) + channel * blocks * block_bytes;
   const auto* const zeros = static_cast<const uint8_t*>(from.zero_points);
   const int64_t zeros_of_row = (blocks * bits + 7) / 8;
   uint8_t* at = bytes.data() + PanelOffset(panel);
@@ -156,8 +157,7 @@ Status PackedNBitsLinear::Pack(const NBitsWeights& weights, PackedNBitsLinear* p
     impl->channels = weights.channels;
     impl->depth = weights.depth;
     impl->block = weights.block;
-    if (weights.bias != nullptr)
-      impl->bias.assign(weights.bias, weights.bias + weights.channels);
+    if (weights.bias != nullptr) impl->bias.assign(weights.bias, weights.bias + weights.channels);
     // Channels beyond the last one have scale 0 and codes 0: they are computed, and not written.
     const int64_t channels = RoundUp(weights.channels, impl->traits.lanes);
     impl->bytes.resize(static_cast<size_t>(channels * impl->ChannelBytes()));
@@ -256,9 +256,8 @@ Status PackedNBitsLinear::Impl::Run(int64_t rows, bool coded, const MutableMatri
     const int64_t from = block_of_outputs % plan.panel_blocks * plan.panels_of_block;
     const int64_t end = std::min(from + plan.panels_of_block, Panels());
     for (int64_t panel = from; panel < end; ++panel) {
-      Multiply(tile, count, panel, y, first, [&](int64_t r, NBitsTile& t, int64_t slot) {
-        row(first + r, r, scratch, t, slot);
-      });
+      Multiply(tile, count, panel, y, first,
+               [&](int64_t r, NBitsTile& t, int64_t slot) { row(first + r, r, scratch, t, slot); });
     }
   });
   return {};
@@ -289,8 +288,8 @@ Status PackedNBitsLinear::Run(const ConstCodedRows& x, const MutableMatrix& y,
     return {"x.scales is null, expected a scale for each block of x"};
   QUALM_RETURN_IF_ERROR(internal::CheckDisjoint(codes, y, scratch));
   const int64_t blocks = impl_->Blocks();
-  QUALM_RETURN_IF_ERROR(internal::CheckDisjoint(
-      {x.scales, ElementType::kF32, x.rows, blocks, blocks}, y, scratch));
+  QUALM_RETURN_IF_ERROR(
+      internal::CheckDisjoint({x.scales, ElementType::kF32, x.rows, blocks, blocks}, y, scratch));
   const auto coded = [&](int64_t r, uint8_t* memory) {
     return CodedRow(memory + r * impl_->CodedRowBytes(), blocks);
   };

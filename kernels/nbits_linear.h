@@ -14,8 +14,8 @@
 //
 // n_b is an exact integer, whatever the codes (-128 is one like others); beyond 2^24 its conversion
 // rounds. Every float operation rounds to nearest, none is fused, and denormals are kept: infinite
-// and NaN scales or values make what IEEE 754 says, also in codes that meet x = 0. Only weights that
-// a channel has are used: nothing is added behind a last block that is cut short.
+// and NaN scales or values make what IEEE 754 says, also in codes that meet x = 0. Only weights
+// that a channel has are used: nothing is added behind a last block that is cut short.
 //
 // The bits of an output are the same on every instruction set, alone or within any matrix, and with
 // any number of threads; of a NaN, only that it is one.
@@ -40,9 +40,9 @@ struct NBitsWeights {
   // [channels, blocks, block * bits / 8 bytes]: the last block is a whole one, its codes behind the
   // depth are not looked at.
   const void* codes = nullptr;
-  const float* scales = nullptr;       // [channels, blocks]
-  const void* zero_points = nullptr;   // [channels, blocks], rows of whole bytes; null: 2^(bits-1)
-  const float* bias = nullptr;         // [channels], or null
+  const float* scales = nullptr;      // [channels, blocks]
+  const void* zero_points = nullptr;  // [channels, blocks], rows of whole bytes; null: 2^(bits-1)
+  const float* bias = nullptr;        // [channels], or null
 
   int64_t blocks() const { return (depth + block - 1) / block; }
 };

@@ -49,7 +49,9 @@ struct Problem {
     has_zeros = random.Between(0, 3) != 0;
     if (has_zeros)
       for (int& each : z) each = code();
-    const auto number = [&] { return (random.Between(0, 1) != 0 ? -1 : 1) * random.Scale(-reach, reach); };
+    const auto number = [&] {
+      return (random.Between(0, 1) != 0 ? -1 : 1) * random.Scale(-reach, reach);
+    };
     for (std::vector<float>* list : {&scales, &x_scales, &values})
       for (float& each : *list) each = number();
     for (int8_t& each : codes)
@@ -86,9 +88,9 @@ struct Problem {
   int64_t PackedBytes(int64_t count) const { return (count * bits + 7) / 8; }
   void Put(std::vector<uint8_t>& to, int64_t row, int64_t at, int value, int64_t row_bytes) const {
     uint8_t& byte = to[static_cast<size_t>(row * row_bytes + at * bits / 8)];
-    byte = static_cast<uint8_t>(bits == 8 ? value
-                                          : at % 2 == 0 ? (byte & 0xF0) | value
-                                                        : (byte & 0x0F) | value << 4);
+    byte = static_cast<uint8_t>(bits == 8     ? value
+                                : at % 2 == 0 ? (byte & 0xF0) | value
+                                              : (byte & 0x0F) | value << 4);
   }
   // Codes that no weight has are the highest.
   std::vector<uint8_t> CodeBytes() const {
@@ -137,25 +139,26 @@ PackedNBitsLinear Packed(const Problem& p, bool at_start = false) {
   const auto codes = Guarded(p.CodeBytes(), at_start), zeros = Guarded(p.ZeroBytes(), at_start);
   const auto scales = Guarded(p.scales, at_start), bias = Guarded(p.bias, at_start);
   PackedNBitsLinear packed;
-  EXPECT_EQ(PackedNBitsLinear::Pack({p.bits, p.n, p.k, p.block, codes->data(), scales->data(),
-                                     p.has_zeros ? zeros->data() : nullptr,
-                                     p.bias.empty() ? nullptr : bias->data()},
-                                    &packed)
+  EXPECT_EQ(PackedNBitsLinear::Pack(
+                {p.bits, p.n, p.k, p.block, codes->data(), scales->data(),
+                 p.has_zeros ? zeros->data() : nullptr, p.bias.empty() ? nullptr : bias->data()},
+                &packed)
                 .error,
             "");
   return packed;
 }
 
 std::vector<float> Product(const Problem& p, bool coded, ThreadPool* pool = nullptr,
-                       bool at_start = false) {
+                           bool at_start = false) {
   const PackedNBitsLinear packed = Packed(p, at_start);
   const auto values = Guarded(p.values, at_start), scales = Guarded(p.x_scales, at_start);
   const auto codes = Guarded(p.codes, at_start);
   GuardedBuffer<float> y(static_cast<size_t>(p.m * p.n), at_start);
   const MutableMatrix to{y.data(), ElementType::kF32, p.m, p.n, p.n};
   const Status status =
-      coded ? packed.Run(ConstCodedRows{codes->data(), p.m, p.k, p.k, scales->data()}, to, {}, pool)
-            : packed.Run(ConstMatrix{values->data(), ElementType::kF32, p.m, p.k, p.k}, to, {}, pool);
+      coded
+          ? packed.Run(ConstCodedRows{codes->data(), p.m, p.k, p.k, scales->data()}, to, {}, pool)
+          : packed.Run(ConstMatrix{values->data(), ElementType::kF32, p.m, p.k, p.k}, to, {}, pool);
   EXPECT_EQ(status.error, "");
   return {y.data(), y.data() + y.size()};
 }
@@ -273,14 +276,17 @@ TEST(NBitsLinear, IsExactInsideTheWindow) {
 // is cut short and in it.
 TEST(NBitsLinear, SpecialNumbersDoWhatIeeeSays) {
   Random random(4);
-  const float special[] = {kInfinity, -kInfinity, kNan, 0.0f, -0.0f, 0x1p-149f, -0x1.fp-130f, 0x1p127f};
+  const float special[] = {kInfinity, -kInfinity, kNan,         0.0f,
+                           -0.0f,     0x1p-149f,  -0x1.fp-130f, 0x1p127f};
   ForEachKind([&](int bits, bool coded) {
     for (int i = 0; i < 150; ++i) {
       Problem p(bits, 3, 9, random.Between(1, 70), 32);
       p.Draw(random, 2);
       const float number = special[i % 8];
       const int64_t into = random.Between(0, coded ? 2 : 1);
-      std::vector<float>& list = into == 0 ? p.scales : into == 1 ? coded ? p.x_scales : p.values : p.bias;
+      std::vector<float>& list = into == 0   ? p.scales
+                                 : into == 1 ? coded ? p.x_scales : p.values
+                                             : p.bias;
       if (list.empty()) continue;
       list[static_cast<size_t>(random.Between(0, static_cast<int64_t>(list.size()) - 1))] = number;
       if (i % 5 == 0) p.q = std::vector<int>(p.q.size(), p.z[0]);  // 0 times it
@@ -426,9 +432,7 @@ TEST(NBitsLinear, InvalidArgumentsAreErrors) {
   EXPECT_EQ(run([](X&, C& c, Y& to) { c.scales = static_cast<float*>(to.data); }), 1);
 
   int refused = 0;
-  ForEachTarget([&](const std::string&) {
-    refused += run([](X&, C&, Y&) {}) / 2;
-  });
+  ForEachTarget([&](const std::string&) { refused += run([](X&, C&, Y&) {}) / 2; });
   EXPECT_EQ(refused, static_cast<int>(SupportedTargets().size()) - 1);
 }
 
@@ -436,7 +440,8 @@ TEST(NBitsLinear, InvalidArgumentsAreErrors) {
 TEST(NBitsLinear, RowsBecomeCodes) {
   Random random(6);
   for (int i = 0; i < 200; ++i) {
-    const int64_t m = random.Between(1, 3), k = random.Between(1, 100), block = i % 2 == 0 ? 16 : 32;
+    const int64_t m = random.Between(1, 3), k = random.Between(1, 100),
+                  block = i % 2 == 0 ? 16 : 32;
     const int64_t blocks = (k + block - 1) / block;
     std::vector<float> x(static_cast<size_t>(m * k));
     const int low = i % 4 == 0 ? -149 : i % 4 == 1 ? 110 : -5;
@@ -449,7 +454,8 @@ TEST(NBitsLinear, RowsBecomeCodes) {
     std::vector<float> scales;
     for (int64_t row = 0; row < m; ++row) {
       for (int64_t b = 0; b < blocks; ++b) {
-        const auto begin = x.begin() + row * k + b * block, end = x.begin() + row * k + std::min(k, (b + 1) * block);
+        const auto begin = x.begin() + row * k + b * block,
+                   end = x.begin() + row * k + std::min(k, (b + 1) * block);
         float most = 0;
         for (auto at = begin; at != end; ++at)
           if (std::isfinite(*at)) most = std::max(most, std::fabs(*at));

@@ -9,7 +9,9 @@ namespace {
 constexpr int32_t kLeast = 16, kMost = 1 << 16;
 
 bool HasSign(DType dtype) { return InfoOf(dtype).format == DTypeRow::Format::kSigned; }
-int64_t RoundUp(int64_t size) { return std::max<int64_t>((size + kLeast - 1) / kLeast, 1) * kLeast; }
+int64_t RoundUp(int64_t size) {
+  return std::max<int64_t>((size + kLeast - 1) / kLeast, 1) * kLeast;
+}
 
 void Put(std::vector<uint8_t>& bytes, int bits, int64_t row_bytes, int64_t row, int64_t i,
          int32_t code) {
@@ -28,7 +30,8 @@ std::string WhyNotNBits(int bits, const Case& c) {
     return std::ranges::all_of(list, [&](int32_t z) { return z >= range.min && z <= range.max; });
   };
   if (!HasFloatX(c)) {
-    if (c.x_block == 0) return "nbits takes weights in blocks of f32 x or of x in such blocks alone";
+    if (c.x_block == 0)
+      return "nbits takes weights in blocks of f32 x or of x in such blocks alone";
     if (c.x.dtype() != DType::kS8) return "nbits takes s8 x in blocks";
     if (!all_in(c.x_q.zero_point, {0, 0})) return "nbits takes x in blocks with zero points 0";
   }
@@ -46,8 +49,8 @@ Case InsideNBits(int bits, const Case& c) {
   Case to = ProblemOf(c);
   if (BitsOf(c.w.dtype()) != bits) {
     const bool has_sign = HasSign(c.w.dtype());
-    const DType dtype = bits == 4 ? (has_sign ? DType::kS4 : DType::kU4)
-                                  : (has_sign ? DType::kS8 : DType::kU8);
+    const DType dtype =
+        bits == 4 ? (has_sign ? DType::kS4 : DType::kU4) : (has_sign ? DType::kS8 : DType::kU8);
     const CodeRange old = RangeOf(c.w.dtype()), now = RangeOf(dtype);
     Tensor w(dtype, c.w.shape());
     for (int64_t i = 0; i < w.size(); ++i)
@@ -85,7 +88,8 @@ NBitsInputs NBitsInputsOf(const Case& c) {
   to.zero_points.resize(static_cast<size_t>(c.N * zero_bytes));
   bool middle = true;
   for (int64_t n = 0; n < c.N; ++n) {
-    for (int64_t k = 0; k < c.K; ++k) Put(to.codes, bits, row_bytes, n, k, c.w.IntAt(n * c.K + k) + up);
+    for (int64_t k = 0; k < c.K; ++k)
+      Put(to.codes, bits, row_bytes, n, k, c.w.IntAt(n * c.K + k) + up);
     for (int64_t b = 0; b < blocks; ++b) {
       const auto entry = static_cast<int64_t>(WEntry(c, n, b * c.w_block));
       const int32_t zero = c.w_q.zero_point_at(entry) + up;

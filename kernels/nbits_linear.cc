@@ -106,9 +106,9 @@ struct PackedNBitsLinear::Impl {
   template <class Row>
   void Multiply(NBitsTile t, int64_t rows, int64_t panel, const MutableMatrix& y, int64_t first,
                 const Row& row) const;
-  template <class Arrange, class Row>
+  template <class ArrangeRow, class Row>
   Status Run(int64_t rows, bool coded, const MutableMatrix& y, std::span<uint8_t> given,
-             ThreadPool* pool, const Arrange& arrange, const Row& row) const;
+             ThreadPool* pool, const ArrangeRow& arrange, const Row& row) const;
   Status Check(int64_t x_rows, int64_t x_columns, const MutableMatrix& y) const;
 
   NBitsTraits traits;
@@ -231,10 +231,10 @@ Status PackedNBitsLinear::Impl::Check(int64_t x_rows, int64_t x_columns,
   return CheckPackedFor(traits.target);
 }
 
-template <class Arrange, class Row>
+template <class ArrangeRow, class Row>
 Status PackedNBitsLinear::Impl::Run(int64_t rows, bool coded, const MutableMatrix& y,
                                     std::span<uint8_t> given, ThreadPool* pool,
-                                    const Arrange& arrange, const Row& row) const {
+                                    const ArrangeRow& arrange, const Row& row) const {
   const Plan plan(*this, rows, coded, pool);
   if (plan.tasks == 0) return {};
   const TaskScratch pieces(plan.scratch, plan.bytes(), given);

@@ -16,6 +16,7 @@
 #include "adapters/host/arena.h"
 #include "adapters/host/block_formats.h"
 #include "adapters/host/in_process.h"
+#include "adapters/host/nbits.h"
 #include "adapters/host/threads.h"
 #include "adapters/kinds.h"
 #include "core/enclosure.h"
@@ -32,6 +33,7 @@
 #include "kernels/images.h"
 #include "kernels/intervals/intervals.h"
 #include "kernels/linear.h"
+#include "kernels/nbits_linear.h"
 #include "kernels/observer.h"
 #include "kernels/pool.h"
 #include "kernels/softmax.h"
@@ -106,11 +108,22 @@ std::string VariantOf(std::string_view target) {
   return lower == "emu128" || lower == "scalar" ? std::string(kPortable) : lower;
 }
 
-// At the end of the name of a subject that multiplies Q4_K by Q8_K alone.
-constexpr std::string_view kOfQ4K = "+q4_k";
+// What a subject multiplies, at the end of its name: these weights alone.
+enum class Weights : uint8_t { kAny, kQ4K, kNBits4, kNBits8 };
+constexpr std::array<std::string_view, 4> kEndings{"", "+q4_k", "+nbits4", "+nbits8"};
 
-std::string NameOf(std::string_view target, bool super_blocks = false) {
-  return "native@" + VariantOf(target) + std::string(super_blocks ? kOfQ4K : "");
+std::string_view EndingOf(Weights weights) { return kEndings[static_cast<size_t>(weights)]; }
+int NBitsOf(Weights weights) {
+  return weights == Weights::kNBits4 ? 4 : weights == Weights::kNBits8 ? 8 : 0;
+}
+Weights WeightsOf(std::string_view name) {
+  const auto named = std::ranges::find_if(
+      kEndings, [&](std::string_view ending) { return !ending.empty() && name.ends_with(ending); });
+  return named == kEndings.end() ? Weights::kAny : static_cast<Weights>(named - kEndings.begin());
+}
+
+std::string NameOf(std::string_view target, Weights weights = Weights::kAny) {
+  return "native@" + VariantOf(target) + std::string(EndingOf(weights));
 }
 
 kernels::WindowGeometry WindowOf(const Window& v) {
@@ -314,28 +327,36 @@ intervals::Problem IntervalProblemOf(const Case& c) {
 
 class NativeSubject final : public InProcessSubject, public EnclosingSubject {
  public:
-  NativeSubject(std::string name, std::string target, bool super_blocks = false)
-      : name_(std::move(name)), target_(std::move(target)), super_blocks_(super_blocks) {
-    if (super_blocks) set_contract({.sum = true, .offsets = true});
+  NativeSubject(std::string name, std::string target, Weights weights)
+      : name_(std::move(name)), target_(std::move(target)), weights_(weights) {
+    if (weights != Weights::kAny) set_contract({.sum = true, .offsets = weights == Weights::kQ4K});
   }
 
   std::string_view name() const override { return name_; }
-  bool Offers(Op op) const override { return !super_blocks_ || op == Op::kLinear; }
+  bool Offers(Op op) const override { return weights_ == Weights::kAny || op == Op::kLinear; }
   // Tables of real functions are refused where double does not decide an entry.
   std::string CannotRun(const Case& c) const override {
-    if (!Offers(c.op)) return "of q4_k there is linear alone";
+    const std::string ending(EndingOf(weights_));
+    if (!Offers(c.op)) return "of " + ending.substr(1) + " there is linear alone";
     if (HasWideCodes(c)) return "the kernels take no " + std::string(kOfWideCodes);
+    if (const int bits = NBitsOf(weights_); bits != 0) {
+      if (!contract(c.op).sum) return "nbits is judged under contract sum alone";
+      return WhyNotNBits(bits, c);
+    }
     if (HasFloatX(c)) return "the kernels take no " + std::string(kOfFloatX);
     // Their sums are in float32: nothing that the contract exact could judge.
     if (c.w_block != 0 && (c.x_block == 0 || !contract(c.op).sum)) {
       return "the kernels take no " + std::string(kInBlocks) +
              " but beside x in blocks, under contract sum";
     }
-    if (c.x_block != 0) return WhyNotInBlocks(c, super_blocks_);
-    if (super_blocks_) return "q4_k has blocks of 32 of w and of x";
+    if (c.x_block != 0) return WhyNotInBlocks(c, weights_ == Weights::kQ4K);
+    if (weights_ == Weights::kQ4K) return "q4_k has blocks of 32 of w and of x";
     return c.op == Op::kTable || c.op == Op::kSoftmax ? packed_.For(c).status.error : "";
   }
-  Case Inside(const Case& c) const override { return super_blocks_ ? InsideFormat(kQ4K, c) : c; }
+  Case Inside(const Case& c) const override {
+    if (weights_ == Weights::kQ4K) return InsideFormat(kQ4K, c);
+    return NBitsOf(weights_) == 0 ? c : InsideNBits(NBitsOf(weights_), c);
+  }
   std::string InstructionSet() const override {
     const std::string variant = VariantOf(target_);
     return variant == kPortable ? "PORTABLE" : target_;
@@ -344,7 +365,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   std::vector<std::string> Siblings() const override {
     std::vector<std::string> others;
     for (const std::string& target : kernels::SupportedTargets()) {
-      if (target != target_) others.push_back(NameOf(target, super_blocks_));
+      if (target != target_) others.push_back(NameOf(target, weights_));
     }
     return others;
   }
@@ -401,6 +422,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
     multipliers_.Drop();
     x_blocks_.Drop();
     w_blocks_.Drop();
+    if (NBitsOf(weights_) != 0) return NBitsLinear(placed, context, x, y);
     if (c.x_block != 0) return BlockLinear(placed, context, y);
     switch (c.op) {
       case Op::kQuantize:
@@ -582,7 +604,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
                                   from.row_bytes};
     };
     kernels::ConstBlocks x, w;
-    if (super_blocks_) {
+    if (weights_ == Weights::kQ4K) {
       x = stored(x_blocks_, BlockFormat::kQ8_K, c.M, PackedActivations(kQ4K, c));
       w = stored(w_blocks_, BlockFormat::kQ4_K, c.N, PackedWeights(kQ4K, c));
     } else {
@@ -605,6 +627,67 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
       error = kernels::BlockDot(w.format, channel, row, w.blocks, &dot).error;
       if (error.empty() && std::bit_cast<uint32_t>(dot) != std::bit_cast<uint32_t>(of_matrix))
         error = "output " + std::to_string(i) + " is another one as a dot product";
+    }
+    return error;
+  }
+
+  // By the packed matrix, and each output once more as a layer of its own, which has the same bits.
+  std::string NBitsLinear(const Placed& placed, const RunContext& context, const ConstMatrix& x,
+                          const MutableMatrix& y) {
+    const Case& c = *placed.problem;
+    if (HasFloatX(c))
+      return NBitsLinearOf(placed, context, x, y, [&](int64_t row) {
+        return ConstMatrix{static_cast<const float*>(x.data) + row * x.row_stride, x.type, 1, c.K,
+                           c.K};
+      });
+    const kernels::ConstCodedRows codes{static_cast<const int8_t*>(placed.x), c.M, c.K,
+                                        placed.x_stride, c.x_q.scale.data()};
+    return NBitsLinearOf(placed, context, codes, y, [&](int64_t row) {
+      return kernels::ConstCodedRows{codes.codes + row * codes.row_stride, 1, c.K, c.K,
+                                     codes.scales + row * RowBlocks(c)};
+    });
+  }
+  template <class Input, class RowOfX>
+  std::string NBitsLinearOf(const Placed& placed, const RunContext& context, const Input& x,
+                            const MutableMatrix& y, const RowOfX& row_of_x) {
+    const Case& c = *placed.problem;
+    const NBitsInputs inputs = NBitsInputsOf(c);
+    uint8_t* const codes = w_blocks_.Prepare(inputs.codes.size(), 0, 1, context);
+    std::ranges::copy(inputs.codes, codes);
+    const auto part = [](const auto& list, int64_t n, int64_t rows) {
+      return list.empty() ? nullptr : list.data() + std::ssize(list) / rows * n;
+    };
+    const auto pack = [&](int64_t first, int64_t count, kernels::PackedNBitsLinear& packed) {
+      const int64_t bytes = std::ssize(inputs.codes) / std::max<int64_t>(c.N, 1);
+      return kernels::PackedNBitsLinear::Pack({.bits = BitsOf(c.w.dtype()),
+                                               .channels = count,
+                                               .depth = c.K,
+                                               .block = NBitsBlock(c),
+                                               .codes = codes + first * bytes,
+                                               .scales = part(inputs.scales, first, c.N),
+                                               .zero_points = part(inputs.zero_points, first, c.N),
+                                               .bias = part(placed.bias, first, c.N)},
+                                              &packed)
+          .error;
+    };
+    kernels::PackedNBitsLinear packed;
+    std::string error = pack(0, c.N, packed);
+    if (!error.empty()) return error;
+    Pool pool(context.threads);
+    const size_t bytes = packed.ScratchBytes(c.M, &pool);
+    uint8_t* const scratch = scratch_.Prepare(bytes, 0, 1, context);
+    error = RunPacked(packed, placed, x, y, {scratch, bytes}, pool, context);
+    for (int64_t n = 0; n < c.N && c.M != 0 && error.empty(); ++n) {
+      error = pack(n, 1, packed);
+      for (int64_t m = 0; m < c.M && error.empty(); ++m) {
+        const float of_matrix = static_cast<const float*>(y.data)[m * y.row_stride + n];
+        float alone = 0;
+        error = packed.Run(row_of_x(m), {&alone, ElementType::kF32, 1, 1, 1}).error;
+        const bool both_nan = alone != alone && of_matrix != of_matrix;
+        if (error.empty() && !both_nan &&
+            std::bit_cast<uint32_t>(alone) != std::bit_cast<uint32_t>(of_matrix))
+          error = "output " + std::to_string(m * c.N + n) + " is another one by itself";
+      }
     }
     return error;
   }
@@ -704,7 +787,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   std::string name_;
   mutable PackedOnes packed_;
   std::string target_;
-  bool super_blocks_;              // Q4_K times Q8_K, and nothing else
+  Weights weights_;
   std::vector<uint8_t> unpacked_;  // weights
   GuardedBuffer scratch_;
   GuardedBuffer multipliers_;
@@ -752,16 +835,17 @@ std::vector<std::string> TargetNames() {
 std::vector<std::string> Names() {
   std::vector<std::string> names = TargetNames();
   names.insert(names.begin(), "native");
-  names.push_back("native" + std::string(kOfQ4K));
+  for (const std::string_view ending : kEndings)
+    if (!ending.empty()) names.push_back("native" + std::string(ending));
   return names;
 }
 
 std::unique_ptr<Subject> Make(const std::string& name) {
-  const bool super_blocks = name.ends_with(kOfQ4K);
+  const Weights weights = WeightsOf(name);
   const std::string_view of_target =
-      std::string_view(name).substr(0, name.size() - (super_blocks ? kOfQ4K.size() : 0));
+      std::string_view(name).substr(0, name.size() - EndingOf(weights).size());
   if (of_target == "native") {
-    return std::make_unique<NativeSubject>(name, kernels::SupportedTargets().front(), super_blocks);
+    return std::make_unique<NativeSubject>(name, kernels::SupportedTargets().front(), weights);
   }
   constexpr std::string_view kPrefix = "native@";
   if (!of_target.starts_with(kPrefix)) return nullptr;
@@ -769,7 +853,7 @@ std::unique_ptr<Subject> Make(const std::string& name) {
   std::string available;
   for (const std::string& target : kernels::SupportedTargets()) {
     if (Lower(target) == wanted || VariantOf(target) == wanted)
-      return std::make_unique<NativeSubject>(NameOf(target, super_blocks), target, super_blocks);
+      return std::make_unique<NativeSubject>(NameOf(target, weights), target, weights);
     available += (available.empty() ? "" : ", ") + VariantOf(target);
   }
   if (std::ranges::count(kTargets, wanted) == 0) return nullptr;
@@ -780,9 +864,9 @@ std::unique_ptr<Subject> Make(const std::string& name) {
 std::vector<std::string> Expand(const std::string& pattern) {
   std::vector<std::string> names;
   const std::string lower = Lower(pattern), all = "native@all";
-  const std::string_view end = lower.ends_with(kOfQ4K) ? kOfQ4K : "";
-  if (lower != all + std::string(end)) return names;
-  for (const std::string& name : TargetNames()) names.push_back(name + std::string(end));
+  const std::string_view ending = EndingOf(WeightsOf(lower));
+  if (lower != all + std::string(ending)) return names;
+  for (const std::string& name : TargetNames()) names.push_back(name + std::string(ending));
   return names;
 }
 
@@ -791,7 +875,8 @@ std::vector<std::string> Expand(const std::string& pattern) {
 SubjectKind NativeSubjects() {
   return {
       "native",
-      "the kernels of this project; @TARGET forces an instruction set, @all is each; +q4_k: Q4_K",
+      "the kernels of this project; @TARGET forces an instruction set, @all is each; +q4_k: Q4_K, "
+      "+nbits4, +nbits8: MatMulNBits",
       "",
       Names,
       Make,

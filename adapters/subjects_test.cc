@@ -69,18 +69,23 @@ TEST(Registry, NamesTheNearestForAMisspeltOne) {
   EXPECT_NE(ErrorOf<InputError>("model:fbgem@avx2").find("'model:fbgemm@avx2'"), std::string::npos);
 }
 
-TEST(Native, Q4KIsASubjectForEachInstructionSet) {
+TEST(Native, WeightsThatASubjectHasAloneAreOneForEachInstructionSet) {
   const auto all = Registry().Expand("native@all");
-  const auto of_q4_k = Registry().Expand("native@all+q4_k");
-  ASSERT_EQ(of_q4_k.size(), all.size());
-  for (const std::string& name : {of_q4_k.back(), std::string("native+q4_k")}) {
-    const auto subject = Registry().Make(name);
-    EXPECT_EQ(subject->name(), name);
-    EXPECT_EQ(subject->contract().text(), "sum+offsets");
-    EXPECT_TRUE(subject->Offers(Op::kLinear));
-    EXPECT_FALSE(subject->Offers(Op::kConv2d));
-    EXPECT_EQ(subject->Siblings().size(), all.size() - 1);
-    for (const std::string& sibling : subject->Siblings()) EXPECT_TRUE(sibling.ends_with("+q4_k"));
+  for (const auto& [ending, contract] :
+       {std::pair<std::string, std::string>{"+q4_k", "sum+offsets"},
+        {"+nbits4", "sum"},
+        {"+nbits8", "sum"}}) {
+    const auto of_weights = Registry().Expand("native@all" + ending);
+    ASSERT_EQ(of_weights.size(), all.size());
+    for (const std::string& name : {of_weights.back(), "native" + ending}) {
+      const auto subject = Registry().Make(name);
+      EXPECT_EQ(subject->name(), name);
+      EXPECT_EQ(subject->contract().text(), contract);
+      EXPECT_TRUE(subject->Offers(Op::kLinear));
+      EXPECT_FALSE(subject->Offers(Op::kConv2d));
+      EXPECT_EQ(subject->Siblings().size(), all.size() - 1);
+      for (const std::string& sibling : subject->Siblings()) EXPECT_TRUE(sibling.ends_with(ending));
+    }
   }
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/linear.h"
+#include "kernels/nbits_linear.h"
 #include "kernels/pool.h"
 #include "kernels/softmax.h"
 #include "kernels/table.h"
@@ -361,6 +362,50 @@ Run PrepareBlockRow(k::BlockFormat format, int64_t n) {
   };
 }
 
+// Weights as MatMulNBits has them, in blocks of 32 with zero points, by floats. At level 4 these
+// become codes first, as there (bench/nbits measures ONNX Runtime beside it).
+struct NBitsWork {
+  int bits, level;
+  Linear shape;
+  std::string Name() const {
+    return "nbits" + std::to_string(bits) + "-level" + std::to_string(level) + "/" + shape.Name();
+  }
+};
+const std::vector<NBitsWork> kNBitsWork = [] {
+  std::vector<NBitsWork> all;
+  for (const int bits : {4, 8})
+    for (const int level : {0, 4})
+      for (const int64_t m : {1, 64}) all.push_back({bits, level, {m, 2048, 2048}});
+  return all;
+}();
+
+Run PrepareNBits(const NBitsWork& work) {
+  const auto& [m, n, depth, kind] = work.shape;
+  const int64_t blocks = depth / 32;
+  const auto codes = Codes(n * depth * work.bits / 8, 1), zeros = Codes(n * blocks, 2);
+  const auto scales = Reals(n * blocks, 3), x = Reals(m * depth, 4);
+  const auto packed = std::make_shared<k::PackedNBitsLinear>();
+  Require(k::PackedNBitsLinear::Pack({.bits = work.bits,
+                                      .channels = n,
+                                      .depth = depth,
+                                      .block = 32,
+                                      .codes = codes->data(),
+                                      .scales = scales->data(),
+                                      .zero_points = zeros->data()},
+                                     packed.get()));
+  const auto y = Zeros<float>(m * n), x_scales = Zeros<float>(m * blocks);
+  const auto of_x = Zeros<int8_t>(m * depth);
+  const auto scratch = Zeros<uint8_t>(static_cast<int64_t>(packed->ScratchBytes(m)));
+  return [=, level = work.level, rows = m, columns = n, terms = depth] {
+    const k::ConstMatrix from{x->data(), Type::kF32, rows, terms, terms};
+    const k::MutableMatrix to{y->data(), Type::kF32, rows, columns, columns};
+    if (level == 0) return Require(packed->Run(from, to, *scratch));
+    Require(k::QuantizeRows(from, 32, of_x->data(), x_scales->data()));
+    Require(packed->Run(k::ConstCodedRows{of_x->data(), rows, terms, terms, x_scales->data()}, to,
+                        *scratch));
+  };
+}
+
 void JoinAll(const Side& side) {
   for (const int64_t n : kBlockRows) {
     const auto join = [&](const char* name, k::BlockFormat format) {
@@ -372,6 +417,8 @@ void JoinAll(const Side& side) {
   }
   for (const BlockWork& work : kBlockWork)
     side.Join(work.Name(), work.shape.Items(), [=] { return PrepareBlocks(work); });
+  for (const NBitsWork& work : kNBitsWork)
+    side.Join(work.Name(), work.shape.Items(), [=] { return PrepareNBits(work); });
   for (const Linear& shape : kLinear) {
     side.Join("linear/" + shape.Name(), shape.Items(), [=] { return PrepareLinear(shape, false); });
     side.Join("linear-with-packing/" + shape.Name(), shape.Items(),

@@ -5,9 +5,11 @@
 // packing, refusals) is tested beside it, in kernels/.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "adapters/registry.h"
@@ -39,11 +41,15 @@ std::vector<Kernel> Kernels(bool (*of)(Op)) {
   return kernels;
 }
 
-// And those of Q4_K, which have a subject of their own.
+// And those of weights that have a subject of their own.
+constexpr std::array<std::string_view, 3> kOfWeights{"+q4_k", "+nbits4", "+nbits8"};
 std::vector<Kernel> JudgedKernels() {
   std::vector<Kernel> kernels = Kernels([](Op) { return true; });
-  for (const Kernel& kernel : Kernels([](Op op) { return op == Op::kLinear; }))
-    kernels.push_back({kernel.op, kernel.subject + "+q4_k", kernel.instruction_set + "_Q4_K"});
+  for (const Kernel& kernel : Kernels([](Op op) { return op == Op::kLinear; })) {
+    for (const std::string_view weights : kOfWeights)
+      kernels.push_back({kernel.op, kernel.subject + std::string(weights),
+                         kernel.instruction_set + "_" + std::string(weights.substr(1))});
+  }
   return kernels;
 }
 
@@ -55,7 +61,7 @@ TEST_P(Judged, ByEveryProperty) {
   options.subjects = {kernel.subject};
   options.ops = {kernel.op};
   options.seed = 36;
-  options.adapt = kernel.subject.ends_with("+q4_k");  // no case is drawn in this format
+  options.adapt = kernel.subject.find('+') != std::string::npos;  // no case is drawn in these
   options.cases = QUALM_KERNEL_CASES;
   const CheckResult result = Check(options);
   for (const Finding& finding : result.findings) {

@@ -56,7 +56,10 @@ cast = of("cast.cc", "cast")
 block_tiles = of("sums/blocks.cc")
 block_linear = of("block_linear.cc")
 block_quantize = of("block_quantize.cc")
+nbits_tiles = of("sums/nbits.cc")
+nbits_linear = of("nbits_linear.cc")
 of_quantize = {"test": ("block_quantize_test", "BlockQuantize.*")}
+of_nbits = {"test": ("nbits_linear_test", "NBitsLinear.*")}
 of_blocks = {"test": ("block_linear_test", "BlockLinear.*")}
 parallel = of("common/parallel.cc", "linear")
 unpack = of("unpack.cc", "linear")
@@ -744,6 +747,25 @@ MUTATIONS = [
             "keys.max = keys_of(task)->max;", "the largest value is that of the last thread",
             test=("dynamic_linear_test", "DynamicLinear.AnyNumberOfThreads*")),
 
+    nbits_tiles("nbits-fused", "sum = hn::Add(sum, hn::Mul(value, kAt % kVectors == 0 ? weight0 : weight1));",
+                "sum = hn::MulAdd(value, kAt % kVectors == 0 ? weight0 : weight1, sum);",
+                "products of floats are fused where the target can", **of_nbits),
+    nbits_tiles("nbits-tail", "if (kAt < count)", "if (kAt <= count)",
+                "one code behind the last of a row is multiplied", **of_nbits),
+    nbits_tiles("nbits-high-half", "AddQuads<kQuadSum, kVectors>(all, t.codes, k + 4, high(w0), high(w1), products...);",
+                "AddQuads<kQuadSum, kVectors>(all, t.codes, k, high(w0), high(w1), products...);",
+                "the high halves of bytes meet the codes of the low ones", **of_nbits),
+    nbits_tiles("nbits-zero", "const VI32 zero0 = hn::Sub(z0, flip), zero1 = hn::Sub(z1, flip);",
+                "const VI32 zero0 = hn::Sub(z0, flip), zero1 = hn::Sub(z0, flip);",
+                "the second vector of channels has the zero points of the first", **of_nbits),
+    nbits_tiles("nbits-denormal", "const bool denormal = d < 0x1p-126f;", "const bool denormal = false;",
+                "x is multiplied where the scale is denormal", **of_nbits),
+    nbits_linear("nbits-sum", "for (int64_t k = b * block; k < end; ++k) sum += codes[k];",
+                 "for (int64_t k = b * block; k < end - 1; ++k) sum += codes[k];",
+                 "the last code of a block meets no zero point", **of_nbits),
+    nbits_linear("nbits-zeros-of-row", "const int64_t zeros_of_row = (blocks * bits + 7) / 8;",
+                 "const int64_t zeros_of_row = blocks * bits / 8;",
+                 "rows of zero points of 4 bits share a byte", **of_nbits),
     block_tiles("blocks-quad", "quad = BroadcastQuad(x[kPlace / kVectors][block].codes + k);",
                 "quad = BroadcastQuad(x[0][block].codes + k);",
                 "every row of a tile has the codes of the first", **of_blocks),

@@ -135,6 +135,12 @@ TEST_F(Sums, TreesOfBlocksAreRevealed) {
       Has(ran.out, "native: q4_0, s8 x times u4 weights in blocks of 32: sum of 8 parts, "));
   EXPECT_TRUE(Has(ran.out, "  added as integers, in each block: 0 + 1 + ... + 31\n"));
   EXPECT_TRUE(Has(Read("tree.svg"), "native: 8 parts, 4 lanes"));
+  for (const auto& [subject, form] :
+       {std::pair("native+nbits4", "f32_u4"), {"native+nbits8", "f32_u8"}})
+    EXPECT_TRUE(
+        Has(Qualm(0, {"identify", "--tree", subject, form, "-n", "1000"}).out,
+            "  order: blocks of 32, each a chain\n  steps: products rounded, then added, each "
+            "x times its dequantized weight (bit-equal on 1000 random sums)\n"));
 }
 
 TEST_F(Sums, WhoHasNoTreeIsTold) {

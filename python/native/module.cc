@@ -44,7 +44,8 @@ Op OpNamed(const std::string& name) {
 
 // "numpy@float32" is short for "model:numpy@float32", in each part of the contract.
 std::string ContractText(const std::string& text) {
-  if (text.empty() || text.find(':') != std::string::npos || text == "exact" || text == "sum")
+  if (text.empty() || text.find(':') != std::string::npos || text == "exact" || text == "sum" ||
+      text == "sum+offsets")
     return text;
   if (FindConvention(text) != nullptr) return "model:" + text;
   triage::FindConventionOrExact(text, "contract");  // throws with the nearest name

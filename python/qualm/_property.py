@@ -24,7 +24,7 @@ _LEAST_PART = 10
 _FEATURES = ("relu", "clamp", "per_channel", "per_row", "per_block", "empty", "empty_k", "dilation", "groups",
              "asymmetric_padding", "ceil_mode", "count_padding", "strides")
 _LIMITS = ("x", "w", "out", "x_zp", "w_zp", "out_zp", "m_max", "n_max", "k_max", "n_multiple",
-           "k_multiple", "domain")
+           "k_multiple", "domain", "w_formats")
 _BIASES = {"f32": ["bias_f32"], "s32": ["bias_i32"], "both": ["bias_f32", "bias_i32"]}
 
 Types = Union[str, Sequence[str], None]
@@ -105,7 +105,7 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
              count_padding: bool = False, strides: bool = False,
              m_max: int | None = None, n_max: int | None = None, k_max: int | None = None,
              n_multiple: int | None = None, k_multiple: int | None = None,
-             domain: dict[str, Any] | None = None) -> Callable[[F], F]:
+             domain: dict[str, Any] | None = None, w_formats: Types = None) -> Callable[[F], F]:
     """Makes tests of a function: one for each claim of operation ``op``.
 
     The function gets a :class:`qualm.Case` and returns the output: an array of ``c.out_dtype``
@@ -113,7 +113,7 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
 
     ``contract``
         what is right: "" or "exact"; "numpy@float32" or "model:numpy@float32", bit-equal to that
-        convention; "within:V1,V8"; "sum", what float32 sums of any order can give.
+        convention; "within:V1,V8"; "sum", what float32 sums of any order can give, or "sum+offsets".
     ``cases``
         how many cases each claim is judged on (500; ``--qualm-cases`` overrides it).
     ``x``, ``w``, ``out``
@@ -134,6 +134,10 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
     ``domain``
         which cases are meant: ``{"x_scale": (1e-6, 1e3), "bias": (-100, 100), "shapes":
         ["64x512x1024"]}``, ranges and shapes as in docs/domains.md.
+    ``w_formats``
+        of linear: block formats of llama.cpp (docs/blocks.md), one or several. The function gets
+        the bytes, uint8 arrays ``c.w_packed`` and ``c.x_packed`` with a row of each channel and of
+        each row of x; ``c.w_format`` and ``c.k_packed`` beside them.
 
     Raises :class:`qualm.InputError` for a wrong argument.
     """

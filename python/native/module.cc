@@ -99,6 +99,7 @@ class PythonSuite {
     told["text"] = result.text;
     told["kind"] = result.judgement == Judgement::kFailed ? std::string(Name(result.kind)) : "";
     told["judged"] = result.judged;
+    told["wrong_type"] = function_->wrong_type;
     told["smallest"] = py::none();
     if (result.smallest) told["smallest"] = py::cast(Wrap(std::move(*result.smallest)));
     return told;

@@ -278,6 +278,9 @@ Outcome PythonSubject::Run(const Case& c, const RunContext& context) {
       outcome.y = TensorOf(y, c.out_dtype, c.output_shape());
     } catch (py::error_already_set& error) {
       return Raised(error);
+    } catch (const WrongType& error) {
+      function_->wrong_type = error.what();
+      return Ended(RunStatus::kGarbage, "returned " + function_->wrong_type);
     } catch (const InputError& error) {
       return Ended(RunStatus::kGarbage, std::string("returned ") + error.what());
     }

@@ -42,6 +42,8 @@ struct Function {
   PluginLimits limits;
   Domain domain;
   pybind11::object call;
+  // What it last returned in place of an array of the output's type: "None, expected ...".
+  mutable std::string wrong_type = {};
 };
 
 // The limits of keyword arguments: element types of x, w and out, features by name, ranges of zero

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, TypeVar, Union
 
 from . import _native
@@ -77,13 +77,25 @@ class Suite:
     def __init__(self, prop: Property, call: Callable[["Case"], Any], cases: int, seed: int,
                  first: list["Case"]) -> None:
         self.cases = cases
+        self.name = prop.name
+        #: The claim that found the function returning no array of the output's type, and the sentence.
+        #: No other claim is then judged.
+        self.wrong_type: dict[str, str] = {}
         self._native = _native.Suite(prop.name, prop.op, call, prop.limits, prop.contract, cases,
                                      seed, first)
 
     def run(self, claim: str) -> Claim:
         """Judges one claim. Raises InputError for an unknown contract, for one that lacks the
         operation, and where the function's limits leave hardly any case."""
+        found = next(iter(self.wrong_type), claim)
+        if found != claim:
+            return Claim(claim, "skipped", f"{self.wrong_type[found]} (failed in {found})", "", 0, False, None)
         result = Claim(**self._native.run(claim))
+        what = result.wrong_type.partition(" with shape")[0]
+        if result.failed and what and f"returned {what}" in result.text:
+            text = f"{self.name} returned {result.wrong_type}"
+            self.wrong_type[claim] = text
+            return replace(result, text=text)
         least = max(self.cases // _LEAST_PART, 1)
         applies = result.judgement not in ("failed", "not_applicable")
         if result.compares and applies and result.judged < least:

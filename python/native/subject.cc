@@ -240,7 +240,7 @@ Domain DomainOf(Op op, const py::dict& arguments) {
 
 std::string PythonSubject::CannotRun(const Case& c) const {
   const Function& f = *function_;
-  if (c.op != f.op) return f.name + " does not offer " + std::string(Name(c.op));
+  if (!Offers(c.op)) return f.name + " does not offer " + std::string(Name(c.op));
   if (const std::string missing = NotTold(kToldWithCases, c); !missing.empty())
     return "Python functions have no " + missing;
   if (const std::string why = OutsideLimits(f.limits, c); !why.empty())

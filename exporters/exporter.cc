@@ -126,7 +126,8 @@ NamedTexts Export(std::string_view kind, const Case& c, const Finding& finding,
         !HasWideCodes(c) || kind == "numpy" || kind == "cpp" || kind == "case" || kind == "issue",
         kOfWideCodes);
     Require(!HasFloatX(c) || kind == "case" || kind == "issue", kOfFloatX);
-    Require(c.w_block == 0 || kind == "case" || kind == "issue", kInBlocks);
+    const bool sums_of_blocks = kind == "numpy" && HasSums(c);
+    Require(c.w_block == 0 || sums_of_blocks || kind == "case" || kind == "issue", kInBlocks);
     Case shown = c;
     if (by_numbers) shown.w = InBytes(c.w);
     const Evidence evidence{shown, finding, environment, exact::Evaluate(c)};

@@ -320,6 +320,17 @@ TEST_F(Python, DrawnCasesOfEveryOperationAreComputedExactly) {
     }
     EXPECT_GE(texts.size() - before, 5u) << Name(op);
   }
+  // Weights, or x too, in blocks.
+  const size_t before = texts.size();
+  for (const Case& drawn : SmallCases(Op::kLinear, 60)) {
+    for (std::optional<Case> c : {gen::InBlocks(drawn, 3), gen::XInBlocks(drawn, 5)}) {
+      if (!c || c->w.size() > 2000 || HasFloatX(*c)) continue;
+      c->observed = Observed{"exact", exact::Evaluate(*c)};
+      texts.push_back(Text("numpy", FoundOf(*c)));
+      cases.push_back(*std::move(c));
+    }
+  }
+  EXPECT_GE(texts.size() - before, 20u);
   const std::vector<Ran> ran = RunScripts(texts, "python3");
   for (size_t i = 0; i < cases.size(); ++i) ExpectShown(ran[i], cases[i], Describe(cases[i]));
 }

@@ -87,6 +87,17 @@ constexpr std::string_view kSum = R"(def total(m, n):
 
 
 )";
+constexpr std::string_view kBlocks = R"(def real(m, n):
+    """The sum in real numbers: a scale and a zero point for each block of $block$ weights."""
+    blocks, value = -(-K // $block$), Fraction($bias$)
+    for k in range(K):
+        i, j = m * blocks + k // $block$, n * blocks + k // $block$
+        value += (Fraction(x_scale$i$) * (x[m * K + k] - x_zp$i$) *
+                  Fraction(w_scale[j]) * (w[n * K + k] - w_zp[j]))
+    return value
+
+
+)";
 constexpr std::string_view kSumRequantized = R"(def output(m, n):
     return requantized(total(m, n), n)
 )";
@@ -94,7 +105,7 @@ constexpr std::string_view kSumInteger = R"(def output(m, n):
     return clamp(total(m, n), 0)
 )";
 constexpr std::string_view kSumFloat = R"(def output(m, n):
-    """sum * x_scale * w_scale + bias, rounded once to float32."""
+    """The sum in real numbers, rounded once to float32."""
     value = float32($value$)
     return max(0.0, value) if relu else value
 )";
@@ -344,6 +355,13 @@ std::string Rounded(std::string_view value, std::string_view zero = "out_zp") {
 }
 
 std::string Sums(const Case& c) {
+  if (c.w_block != 0) {
+    return Fill(kBlocks, {{"block", std::to_string(c.w_block)},
+                          {"bias", c.bias ? "bias[n]" : "0"},
+                          {"i", c.x_block != 0 ? "[i]" : ""}}) +
+           (c.out_dtype == DType::kF32 ? Fill(kSumFloat, {{"value", "real(m, n)"}})
+                                       : Rounded("real(m, n)"));
+  }
   std::string text(c.op == Op::kLinear ? kLinear : kWindow);
   if (c.op != Op::kLinear) text += kConv;
   text += Fill(kSum, {{"bias_i32", c.bias_i32 ? " + bias_i32[n]" : ""}});

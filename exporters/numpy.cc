@@ -87,13 +87,12 @@ constexpr std::string_view kSum = R"(def total(m, n):
 
 
 )";
-constexpr std::string_view kBlocks = R"(def real(m, n):
-    """The sum in real numbers: a scale and a zero point for each block of $block$ weights."""
-    blocks, value = -(-K // $block$), Fraction($bias$)
+constexpr std::string_view kReal = R"(def real(m, n):
+    """The sum in real numbers, whose weights have scales and zero points of their own."""
+    value = Fraction($bias$)
     for k in range(K):
-        i, j = m * blocks + k // $block$, n * blocks + k // $block$
-        value += (Fraction(x_scale$i$) * (x[m * K + k] - x_zp$i$) *
-                  Fraction(w_scale[j]) * (w[n * K + k] - w_zp[j]))
+        j = $entry$
+        value += $x$ * Fraction(w_scale[j]) * (w[n * K + k] - w_zp[j])
     return value
 
 
@@ -355,10 +354,17 @@ std::string Rounded(std::string_view value, std::string_view zero = "out_zp") {
 }
 
 std::string Sums(const Case& c) {
-  if (c.w_block != 0) {
-    return Fill(kBlocks, {{"block", std::to_string(c.w_block)},
-                          {"bias", c.bias ? "bias[n]" : "0"},
-                          {"i", c.x_block != 0 ? "[i]" : ""}}) +
+  if (c.w_block != 0 || HasFloatX(c)) {
+    const auto entry = [&](std::string_view row) {
+      return c.w_block != 0 ? fmt::format("{} * {} + k // {}", row, RowBlocks(c), c.w_block)
+             : c.w_q.scale.size() == 1 ? "0"
+                                       : std::string(row);
+    };
+    const std::string i = c.x_block != 0 ? "[" + entry("m") + "]" : "";
+    const std::string x = HasFloatX(c)
+                              ? "Fraction(x[m * K + k])"
+                              : Fill("Fraction(x_scale$i$) * (x[m * K + k] - x_zp$i$)", {{"i", i}});
+    return Fill(kReal, {{"bias", c.bias ? "bias[n]" : "0"}, {"entry", entry("n")}, {"x", x}}) +
            (c.out_dtype == DType::kF32 ? Fill(kSumFloat, {{"value", "real(m, n)"}})
                                        : Rounded("real(m, n)"));
   }

@@ -101,7 +101,7 @@ void PutSizes(const Case& c, Writer& writer) {
 void PutQParams(const Case& c, Writer& writer) {
   const OpRow& row = RowOf(c.op);
   const bool multiplier = row.multiplier && UsesMultiplier(c);
-  if (row.x_qparams && !multiplier)
+  if (HasXQParams(c) && !multiplier)
     writer.QParamsOf(HasTwoInputs(c.op) ? "a" : "x", c.x_q,
                      row.per_channel == PerChannel::kX || c.x_block != 0);
   if (HasTwoInputs(c.op)) writer.QParamsOf("b", c.w_q, false);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 
 #include "core/io/case_json.h"
@@ -109,6 +110,12 @@ bool IsPairSaturation(const Evidence& evidence) {
   return triage::Counterfactual(c, triage::CauseNamed("pair saturation")) == c.observed->y;
 }
 
+bool AllFinite(const Tensor& reals) {
+  for (int64_t i = 0; i < reals.size(); ++i)
+    if (!std::isfinite(reals.FloatAt(i))) return false;
+  return true;
+}
+
 NamedTexts Export(std::string_view kind, const Case& c, const Finding& finding,
                   const Environment& environment) {
   const Row& row = RowOfKind(kind);
@@ -125,8 +132,11 @@ NamedTexts Export(std::string_view kind, const Case& c, const Finding& finding,
     Require(
         !HasWideCodes(c) || kind == "numpy" || kind == "cpp" || kind == "case" || kind == "issue",
         kOfWideCodes);
-    Require(!HasFloatX(c) || kind == "case" || kind == "issue", kOfFloatX);
-    Require(c.w_block == 0 || kind == "case" || kind == "issue", kInBlocks);
+    const bool as_text = kind == "case" || kind == "issue";
+    const bool adds_reals = kind == "numpy" && c.op == Op::kLinear;
+    Require(!HasFloatX(c) || adds_reals || as_text, kOfFloatX);
+    Require(!HasFloatX(c) || as_text || AllFinite(c.x), "x that is infinite or NaN");
+    Require(c.w_block == 0 || adds_reals || as_text, kInBlocks);
     Case shown = c;
     if (by_numbers) shown.w = InBytes(c.w);
     const Evidence evidence{shown, finding, environment, exact::Evaluate(c)};

@@ -87,6 +87,16 @@ constexpr std::string_view kSum = R"(def total(m, n):
 
 
 )";
+constexpr std::string_view kReal = R"(def real(m, n):
+    """The sum in real numbers, whose weights have scales and zero points of their own."""
+    value = Fraction($bias$)
+    for k in range(K):
+        j = $entry$
+        value += $x$ * Fraction(w_scale[j]) * (w[n * K + k] - w_zp[j])
+    return value
+
+
+)";
 constexpr std::string_view kSumRequantized = R"(def output(m, n):
     return requantized(total(m, n), n)
 )";
@@ -94,7 +104,7 @@ constexpr std::string_view kSumInteger = R"(def output(m, n):
     return clamp(total(m, n), 0)
 )";
 constexpr std::string_view kSumFloat = R"(def output(m, n):
-    """sum * x_scale * w_scale + bias, rounded once to float32."""
+    """The sum in real numbers, rounded once to float32."""
     value = float32($value$)
     return max(0.0, value) if relu else value
 )";
@@ -344,6 +354,20 @@ std::string Rounded(std::string_view value, std::string_view zero = "out_zp") {
 }
 
 std::string Sums(const Case& c) {
+  if (c.w_block != 0 || HasFloatX(c)) {
+    const auto entry = [&](std::string_view row) {
+      return c.w_block != 0 ? fmt::format("{} * {} + k // {}", row, RowBlocks(c), c.w_block)
+             : c.w_q.scale.size() == 1 ? "0"
+                                       : std::string(row);
+    };
+    const std::string i = c.x_block != 0 ? "[" + entry("m") + "]" : "";
+    const std::string x = HasFloatX(c)
+                              ? "Fraction(x[m * K + k])"
+                              : Fill("Fraction(x_scale$i$) * (x[m * K + k] - x_zp$i$)", {{"i", i}});
+    return Fill(kReal, {{"bias", c.bias ? "bias[n]" : "0"}, {"entry", entry("n")}, {"x", x}}) +
+           (c.out_dtype == DType::kF32 ? Fill(kSumFloat, {{"value", "real(m, n)"}})
+                                       : Rounded("real(m, n)"));
+  }
   std::string text(c.op == Op::kLinear ? kLinear : kWindow);
   if (c.op != Op::kLinear) text += kConv;
   text += Fill(kSum, {{"bias_i32", c.bias_i32 ? " + bias_i32[n]" : ""}});

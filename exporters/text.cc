@@ -101,8 +101,9 @@ void PutSizes(const Case& c, Writer& writer) {
 void PutQParams(const Case& c, Writer& writer) {
   const OpRow& row = RowOf(c.op);
   const bool multiplier = row.multiplier && UsesMultiplier(c);
-  if (row.x_qparams && !multiplier)
-    writer.QParamsOf(HasTwoInputs(c.op) ? "a" : "x", c.x_q, row.per_channel == PerChannel::kX);
+  if (HasXQParams(c) && !multiplier)
+    writer.QParamsOf(HasTwoInputs(c.op) ? "a" : "x", c.x_q,
+                     row.per_channel == PerChannel::kX || c.x_block != 0);
   if (HasTwoInputs(c.op)) writer.QParamsOf("b", c.w_q, false);
   if (HasWeights(c.op) || (row.multiplier && !multiplier)) writer.QParamsOf("w", c.w_q, true);
   if (multiplier) writer.Put("multiplier", c.multiplier);

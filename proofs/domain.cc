@@ -88,8 +88,8 @@ Inputs InputsOf(const Case& c) {
                   Name(c.op)));
 }
 
-uint64_t SizeOfInputs(Inputs inputs) {
-  if (inputs == Inputs::kCodes) return 256;
+uint64_t SizeOfInputs(Inputs inputs, DType x) {
+  if (inputs == Inputs::kCodes) return uint64_t{1} << BitsOf(x);
   return inputs == Inputs::kPairs || inputs == Inputs::kActivations ? 65536 : kAll;
 }
 
@@ -106,12 +106,13 @@ std::string_view Name(Inputs inputs) {
 }
 
 Domain::Domain(const Case& c) : problem_(ProblemOf(c)), inputs_(InputsOf(c)) {
-  if (HasWideCodes(c)) throw InputError("dtype: certificates know no " + std::string(kOfWideCodes));
+  if (HasWeights(c.op) && IsWideCode(c.x.dtype()))
+    throw InputError("x_dtype: certificates of linear know no " + std::string(kOfWideCodes));
   if (HasFloatX(c)) throw InputError("x_dtype: certificates know no " + std::string(kOfFloatX));
   if (c.w_block != 0) throw InputError("w_block: certificates know no " + std::string(kInBlocks));
   if (HasWeights(c.op) && InfoOf(c.w.dtype()).bits < 8)
     throw InputError("w_dtype: is " + std::string(Name(c.w.dtype())) + ", expected s8 or u8");
-  size_ = SizeOfInputs(inputs_);
+  size_ = SizeOfInputs(inputs_, c.x.dtype());
   if (inputs_ == Inputs::kActivations) {
     granule_ = static_cast<uint64_t>(c.N);
     size_ *= granule_;
@@ -173,6 +174,12 @@ void Domain::Fill(uint64_t first, uint64_t count, std::span<uint8_t> x,
       return;
     }
     case Inputs::kCodes:
+      if (IsWideCode(type)) {
+        const std::span<uint16_t> codes = As<uint16_t>(x);
+        const auto base = static_cast<uint16_t>(static_cast<int64_t>(first) + RangeOf(type).min);
+        for (uint64_t i = 0; i < count; ++i) codes[i] = static_cast<uint16_t>(base + i);
+        return;
+      }
       for (uint64_t i = 0; i < count; ++i) x[i] = CodeByte(type, first + i);
       return;
     case Inputs::kPairs:

@@ -18,7 +18,7 @@ namespace qualm::proofs {
 enum class Inputs : uint8_t {
   kFloats,       // quantize: all 2^32 float32, NaN first and last, the others rising
   kSums,         // requantize: all 2^32 int32, rising
-  kCodes,        // dequantize, rescale, table: all 256 codes, rising
+  kCodes,        // dequantize, rescale, table: all codes of the type of x, rising
   kPairs,        // add, sub, mul: all 65,536 pairs of codes, the second one faster
   kActivations,  // linear, K = 2: all 65,536 pairs of activations, for each output channel
   kQuads,        // linear, K = 2, s32: all 2^32 of two activations and two weights

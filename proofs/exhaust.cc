@@ -66,6 +66,11 @@ class Feed {
 int64_t ValueOf(DType dtype, const uint8_t* at) {
   if (dtype == DType::kU8) return *at;
   if (dtype == DType::kS8) return static_cast<int8_t>(*at);
+  if (IsWideCode(dtype)) {
+    uint16_t code = 0;
+    std::memcpy(&code, at, sizeof code);
+    return dtype == DType::kS16 ? static_cast<int16_t>(code) : code;
+  }
   int32_t value = 0;
   std::memcpy(&value, at, sizeof value);
   return dtype == DType::kF32 ? int64_t{static_cast<uint32_t>(value)} : value;
@@ -81,18 +86,21 @@ Wrong WrongOf(const Domain& domain, uint64_t number, int64_t expected, int64_t a
           domain.IsNan(number)};
 }
 
-bool AllAre(std::span<const uint8_t> bytes, uint8_t value) {
-  // Compared with itself one byte further on: memcmp is as fast as the memory.
-  return bytes[0] == value && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
+// Whether all elements of `size` bytes are the first one.
+bool AllAlike(std::span<const uint8_t> bytes, size_t size) {
+  // Compared with itself one element further on: memcmp is as fast as the memory.
+  return std::memcmp(bytes.data(), bytes.data() + size, bytes.size() - size) == 0;
 }
 
 // Each of the answers should be `value`.
 void CompareRun(const Domain& domain, uint64_t first, int32_t value,
                 std::span<const uint8_t> answers, Tally& tally) {
-  if (answers.empty() || AllAre(answers, static_cast<uint8_t>(value))) return;
-  for (size_t i = 0; i < answers.size(); ++i) {
-    const int64_t actual = ValueOf(domain.problem().out_dtype, &answers[i]);
-    if (actual != value) tally.Add(WrongOf(domain, first + i, value, actual));
+  const DType dtype = domain.problem().out_dtype;
+  const size_t size = SizeOf(dtype);
+  if (answers.empty() || (ValueOf(dtype, &answers[0]) == value && AllAlike(answers, size))) return;
+  for (size_t i = 0; i < answers.size(); i += size) {
+    const int64_t actual = ValueOf(dtype, &answers[i]);
+    if (actual != value) tally.Add(WrongOf(domain, first + i / size, value, actual));
   }
 }
 
@@ -135,9 +143,10 @@ void CompareEach(const Domain& domain, uint64_t first, std::span<const uint8_t> 
 // Where a subject that has these steps departs from the expected ones.
 void CompareSteps(const Domain& domain, const Steps& expected, const Steps& actual, uint64_t last,
                   Tally& tally) {
+  const std::vector<Steps> ranges{actual};
   for (size_t i = 0; i < expected.size(); ++i) {
     const uint64_t end = i + 1 < expected.size() ? expected[i + 1].start : last + 1;
-    ForEachRun({actual}, expected[i].start, end, [&](uint64_t a, uint64_t b, int32_t value) {
+    ForEachRun(ranges, expected[i].start, end, [&](uint64_t a, uint64_t b, int32_t value) {
       if (value != expected[i].value)
         tally.Add(WrongOf(domain, a, expected[i].value, value), b - a);
     });
@@ -255,7 +264,8 @@ Tally InFull(const Domain& domain, Reference& reference, Subject& subject, Range
     }
     if (by_steps) {
       ForEachRun(steps, at, at + count, [&](uint64_t a, uint64_t b, int32_t value) {
-        CompareRun(domain, a, value, answers.subspan(a - at, b - a), tally);
+        const size_t size = SizeOf(dtype);
+        CompareRun(domain, a, value, answers.subspan((a - at) * size, (b - a) * size), tally);
       });
     } else {
       CompareEach(domain, at, expected, answers, tally);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proofs/exhaust.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -157,6 +158,9 @@ TEST(Domain, SaysWhatItCannotEnumerate) {
   wide.K = 3;
   wide.w = Tensor(DType::kS8, {1, 3});
   EXPECT_EQ(refused(wide), "K: is 3, expected 2");
+  Case words = Quads();
+  words.x = Tensor(DType::kS16, {0});
+  EXPECT_EQ(refused(words), "x_dtype: certificates of linear know no codes of 16 bits");
   Case negative = Quantize(-1);
   EXPECT_FALSE(refused(negative).empty());
 }
@@ -277,6 +281,61 @@ TEST(Exhaust, EveryOperationHasItsDomain) {
     EXPECT_EQ(tally.failed, "") << Describe(c);
     EXPECT_EQ(tally.wrong, 0u) << Describe(c);
     EXPECT_EQ(tally.judged, size);
+  }
+}
+
+// Codes of 16 bits: both engines count the same wrong inputs of a convention that is not exact, and
+// doubles leave to the oracle what they cannot decide.
+TEST(Exhaust, EnginesAgreeOnCodesOf16Bits) {
+  const auto subject = Make("model:numpy@float32");
+  for (const DType dtype : {DType::kS16, DType::kU16}) {
+    Case requantize = Requantize(0x1.930be0p-7f, -7);
+    requantize.out_dtype = dtype;
+    requantize.out_min = RangeOf(dtype).min;
+    requantize.out_max = RangeOf(dtype).max;
+    for (const Case& c : {Quantize(0x1.99999ap-5f, 3, dtype), requantize}) {
+      const Domain domain(c);
+      Reference exact(domain, {});
+      EXPECT_EQ(exact.StepsOfRanges()[c.op == Op::kQuantize ? 1 : 0].size(), 65536u);
+      const Range range = Around(domain, 9000, 200000);
+      FullOptions options;
+      options.each = true;
+      const auto reference = Make("faulty:none");
+      EXPECT_EQ(InFull(domain, exact, *reference, range, options).wrong, 0u);
+      EXPECT_EQ(InFull(domain, exact, *reference, range, {}).wrong, 0u);
+      WrongAt off(Make("faulty:none"), domain.BitsOf(range.first + 777));
+      for (const bool each : {false, true}) {
+        options.each = each;
+        const Tally tally = InFull(domain, exact, off, range, options);
+        EXPECT_EQ(tally.wrong, 1u);
+        ASSERT_TRUE(tally.first);
+        EXPECT_EQ(tally.first->number, range.first + 777);
+        EXPECT_EQ(tally.first->distance, 1u);
+      }
+    }
+    Case quantize = Quantize(0x1.99999ap-5f, 3, dtype);
+    quantize.out_min = 6;
+    quantize.out_max = 7;
+    const Domain domain(quantize);
+    Reference reference(domain, {});
+    const Tally steps = BySteps(domain, reference, *subject);
+    const Tally full = InFull(domain, reference, *subject, Around(domain, 7, 50000), {});
+    EXPECT_EQ(steps.failed, "");
+    EXPECT_EQ(steps.wrong - steps.wrong_nan, 1u);
+    EXPECT_EQ(full.wrong, 1u);
+    EXPECT_EQ(steps.first, full.first);
+
+    Case dequantize = OnCodes(Op::kDequantize, dtype);
+    dequantize.out_q = {};
+    dequantize.out_dtype = DType::kF32;
+    dequantize.out_min = INT32_MIN;
+    dequantize.out_max = INT32_MAX;
+    const Domain codes(dequantize);
+    ASSERT_EQ(codes.size(), 65536u);
+    EXPECT_EQ(codes.TextOf(1), fmt::format("code {}", RangeOf(dtype).min + 1));
+    EXPECT_EQ(codes.TextOf(65535), fmt::format("code {}", RangeOf(dtype).max));
+    Reference exact(codes, {});
+    EXPECT_EQ(InFull(codes, exact, *subject, {0, codes.size()}, {}).wrong, 0u);
   }
 }
 

@@ -21,19 +21,20 @@ struct Clamp {
       : zero_point(c.out_q.zero_point_at(0)),
         lo(static_cast<double>(LowerBound(c))),
         hi(c.out_max) {}
-  uint8_t operator()(double integer) const {
-    return static_cast<uint8_t>(
-        static_cast<int32_t>(std::min(std::max(integer + zero_point, lo), hi)));
+  int32_t operator()(double integer) const {
+    return static_cast<int32_t>(std::min(std::max(integer + zero_point, lo), hi));
   }
 };
 
 // `value_of(i, &term)` gives the value of output i and the magnitude of its largest term. Blocks
 // keep the loop over doubles free of branches.
-template <class ValueOf>
-std::vector<uint32_t> Decide(size_t count, const Clamp& clamp, const ValueOf& value_of,
-                             std::span<uint8_t> codes) {
+template <class Code, class ValueOf>
+std::vector<uint32_t> DecideAs(const Clamp& clamp, const ValueOf& value_of,
+                               std::span<uint8_t> bytes) {
   constexpr size_t kBlock = 256;
   constexpr double kRound = 0x1.8p52;  // added and subtracted: to the nearest integer, half to even
+  const size_t count = bytes.size() / sizeof(Code);
+  auto* const codes = reinterpret_cast<Code*>(bytes.data());
   std::vector<uint32_t> open;
   std::array<uint8_t, kBlock> doubtful;
   for (size_t begin = 0; begin < count; begin += kBlock) {
@@ -45,7 +46,7 @@ std::vector<uint32_t> Decide(size_t count, const Clamp& clamp, const ValueOf& va
       const double near = std::min(std::max(value, -kFar), kFar);
       const double integer = (near + kRound) - kRound;
       const double to_tie = std::fabs(std::fabs(near - integer) - 0.5);
-      codes[begin + i] = clamp(integer);
+      codes[begin + i] = static_cast<Code>(clamp(integer));
       const double error = term * kErrorBound;
       // Comparisons that hold where it is sure: a NaN leaves the output open.
       doubtful[i] = !((to_tie > error) | (std::fabs(value) > kFar + error));
@@ -57,6 +58,12 @@ std::vector<uint32_t> Decide(size_t count, const Clamp& clamp, const ValueOf& va
     }
   }
   return open;
+}
+
+template <class ValueOf>
+std::vector<uint32_t> Decide(const Case& c, const ValueOf& value_of, std::span<uint8_t> codes) {
+  return IsWideCode(c.out_dtype) ? DecideAs<uint16_t>(Clamp(c), value_of, codes)
+                                 : DecideAs<uint8_t>(Clamp(c), value_of, codes);
 }
 
 template <class T>
@@ -75,7 +82,7 @@ std::vector<uint32_t> OfOne(const Case& c, double factor, double x_zero_point,
     *term = std::fabs(value);
     return value;
   };
-  return Decide(codes.size(), Clamp(c), value_of, codes);
+  return Decide(c, value_of, codes);
 }
 
 template <class T>
@@ -94,7 +101,7 @@ std::vector<uint32_t> OfTwo(const Case& c, std::span<const uint8_t> x, std::span
         *term = std::fabs(value);
         return value;
       };
-      return Decide(codes.size(), Clamp(c), value_of, codes);
+      return Decide(c, value_of, codes);
     }
     case Combine::kSum:
     case Combine::kDifference: {
@@ -104,7 +111,7 @@ std::vector<uint32_t> OfTwo(const Case& c, std::span<const uint8_t> x, std::span
         *term = std::fabs(of_a) + std::fabs(of_b);
         return of_a + of_b;
       };
-      return Decide(codes.size(), Clamp(c), value_of, codes);
+      return Decide(c, value_of, codes);
     }
     case Combine::kNone: break;
   }

@@ -87,7 +87,9 @@ bool Reference::InDoubles(uint64_t first, uint64_t count, std::span<uint8_t> exp
   std::vector<uint64_t> numbers;
   for (const uint32_t place : open) numbers.push_back(first + place);
   const Tensor y = evaluate_(domain_.At(numbers));
-  for (size_t i = 0; i < open.size(); ++i) expected[open[i]] = y.bytes()[i];
+  const size_t size = SizeOf(y.dtype());
+  for (size_t i = 0; i < open.size(); ++i)
+    std::memcpy(&expected[open[i] * size], &y.bytes()[i * size], size);
   return true;
 }
 

@@ -75,8 +75,12 @@ Case CaseOf(const Options& options) {
   const Op op = OpNamed(options.op, "--op");
   const OpRow& row = RowOf(op);
   const std::optional<DType> codes = ParseDType(options.dtype);
-  if (!codes || !IsByteCode(*codes))
-    throw InputError("--dtype: is '" + options.dtype + "', expected u8 or s8");
+  const auto takes = [&](const DTypeList& types) { return types.contains(*codes); };
+  if (!codes || !IsCode(*codes) || (!takes(row.x_types) && !takes(row.out_types))) {
+    throw InputError(
+        "--dtype: is '" + options.dtype +
+        "', expected u8 or s8; of quantize, dequantize and requantize also s16 or u16");
+  }
   Case c;
   c.op = op;
   c.M = c.N = 1;
@@ -482,7 +486,8 @@ void AddExhaust(CLI::App& app, Run* run) {
   text("--multiplier", options->multiplier, "of requantize");
   text("--weights", options->weights, "of linear: W,W for each channel, e.g. 127,127,-128,1");
   text("--function", options->function, "of table: relu, hardswish, sigmoid, ...");
-  text("--dtype", options->dtype, "of codes: u8 or s8");
+  text("--dtype", options->dtype,
+       "of codes: u8 or s8; of quantize, dequantize and requantize also s16 or u16");
   integer("--out-min", options->out_min, "lower clamp");
   integer("--out-max", options->out_max, "upper clamp");
   verb.Flag("--relu", options->relu, "fused relu");

@@ -146,6 +146,8 @@ TEST_F(ExhaustVerb, SaysWhatIsWrongWithItsOptions) {
   ExpectBadInput({"exhaust", "--op", "quantize"}, "--subject: is missing");
   ExpectBadInput({"exhaust", "--op", "quantise", "-s", "native"}, "--op: unknown");
   ExpectBadInput({"exhaust", "--op", "max_pool", "-s", "native"}, "op: is max_pool");
+  ExpectBadInput({"exhaust", "--op", "rescale", "--dtype", "s16", "-s", "native"},
+                 "--dtype: is 's16', expected u8 or s8; of quantize");
   ExpectBadInput({"exhaust", "--op", "quantize", "--scale", "-1", "-s", "native"},
                  "--scale: '-1' is no scale");
   ExpectBadInput({"exhaust", "--op", "quantize", "--scales", "2:1", "-s", "native"},

@@ -15,6 +15,7 @@
 #include "core/io/model_file.h"
 #include "core/io/model_runtime.h"
 #include "core/io/npy.h"
+#include "core/io/onnx_graph.h"
 #include "core/io/shell_word.h"
 #include "core/io/short_path.h"
 #include "core/io/text_file.h"
@@ -42,7 +43,7 @@ using models::Row;
 // Larger cases are cut to the first output that departs.
 constexpr int64_t kMostWritten = int64_t{1} << 16;
 
-// The values of NAME=FILE.npy, each of a name that `known` knows.
+// The values of NAME=FILE, each of a name that `known` knows.
 template <class Known>
 graph::Values ValuesOf(const std::string& option, const std::vector<std::string>& given,
                        const Known& known, const std::string& expected) {
@@ -50,13 +51,15 @@ graph::Values ValuesOf(const std::string& option, const std::vector<std::string>
   for (const std::string& text : given) {
     const size_t split = text.rfind('=');
     if (split == std::string::npos || split == 0 || split + 1 == text.size())
-      throw InputError(option + ": is " + Shown(text) + ", expected NAME=FILE.npy");
+      throw InputError(option + ": is " + Shown(text) + ", expected NAME=FILE.npy or NAME=FILE.pb");
     const std::string name = text.substr(0, split), file = text.substr(split + 1);
     if (!known(name)) {
       throw InputError(option + ": the model has no " + expected + " " + Shown(name) +
                        ", expected one of its names");
     }
-    values[name] = graph::Value::Of(ParseNpy(ReadBinaryFile(file, kMaxWeightFile), file));
+    const std::string bytes = ReadBinaryFile(file, kMaxWeightFile);
+    values[name] = file.ends_with(".pb") ? onnx::ReadTensorProto(bytes, file)
+                                         : graph::Value::Of(ParseNpy(bytes, file));
   }
   return values;
 }
@@ -165,10 +168,12 @@ Case Written(const Case& c, const Row& row) {
 }  // namespace
 
 void AddModelOptions(Verb& verb, ModelOptions& options) {
-  verb.Texts("--input", options.inputs,
-             "NAME=FILE.npy, an input of the model (repeatable; default: random)");
-  verb.Texts("--observed", options.observed,
-             "NAME=FILE.npy, what somebody's runtime gave for a value of the model (repeatable)");
+  verb.Texts(
+      "--input", options.inputs,
+      "NAME=FILE.npy or .pb (a TensorProto), an input of the model (repeatable; default: random)");
+  verb.Texts(
+      "--observed", options.observed,
+      "NAME=FILE.npy or .pb, what somebody's runtime gave for a value of the model (repeatable)");
   verb.Seed(options.seed);
   verb.Text("--runtime", options.runtime,
             "of a .tflite: tflite@builtin, tflite@reference (default: tflite, with XNNPACK)");

@@ -302,7 +302,15 @@ TEST_F(ExplainModel, RefusesInOneLine) {
   Write("net.onnx", Qdq().Text());
   Write("x.npy", NpyOf(Tensor(DType::kF32, {1, 3, 8, 9})));
   ExpectBadInput({"explain", "net.onnx", "--input", "x"},
-                 "--input: is \"x\", expected NAME=FILE.npy");
+                 "--input: is \"x\", expected NAME=FILE.npy or NAME=FILE.pb");
+  Write("x.pb", std::string("\x08\x02\x08\x03\x10\x01", 6) + std::string("\x4A\x04\0\0\0\0", 6));
+  ExpectBadInput({"explain", "net.onnx", "--input", "x=x.pb"}, "x.pb: array: ");
+  // A TensorProto of the right shape: dims, data_type, raw_data of 768 bytes.
+  Write("fits.pb", std::string("\x08\x01\x08\x03\x08\x08\x08\x08\x10\x01\x4A\x80\x06") +
+                       std::string(768, '\0'));
+  Qualm(0, {"explain", "net.onnx", "--no-runtime", "--input", "x=fits.pb"});
+  Write("bad.pb", "no message");
+  ExpectBadInput({"explain", "net.onnx", "--input", "x=bad.pb"}, "bad.pb: ");
   ExpectBadInput({"explain", "net.onnx", "--input", "z=x.npy"},
                  "--input: the model has no input \"z\", expected one of its names");
   ExpectBadInput({"explain", "net.onnx", "--input", "x=x.npy"},

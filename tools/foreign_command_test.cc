@@ -107,6 +107,25 @@ TEST_F(ForeignCommand, TheExampleOfBlocksIsExact) {
   EXPECT_GT(document["properties"]["linear.matches_exact"]["passed"], 10);
 }
 
+// The bytes of q4_0 and q8_0 reach the child; one that forgets the 8 of the codes is found.
+TEST_F(ForeignCommand, TheExampleOfLlamaCppsBlocksKeepsItsContract) {
+  const std::string python =
+      PythonWithNumpy([this](const std::string& command) { return Shell(command); });
+  if (python.empty()) GTEST_SKIP() << "no python3 with NumPy (python3-numpy)";
+  const std::string example = QUALM_SOURCE_DIR "/examples/pipe/q4_0_linear.py";
+  const auto check = [&](int status, const std::string& program) {
+    const Ran ran = Qualm(
+        status, {"check", "--op", "linear", "-s", "pipe:" + program, "-n", "300", "--json", "-"});
+    return Json::parse(ran.out);
+  };
+  const Json document = check(0, python + " '" + example + "'");
+  EXPECT_EQ(document["totals"]["failed"], 0);
+  EXPECT_GT(document["properties"]["linear.matches_model"]["passed"], 150);
+  const Json wrong =
+      check(1, "sed 's/ - 8$//' '" + example + "' > wrong.py; " + python + " wrong.py");
+  EXPECT_GT(wrong["totals"]["failed"], 0);
+}
+
 TEST_F(ForeignCommand, EachFailureOfAChildIsAFindingOfItsKindWithItsCase) {
   for (const Bad& bad :
        {Bad{"exit 3", "crash", "crashed: ended the process with exit status 3"},

@@ -13,6 +13,7 @@
 #include "core/io/case_json.h"
 #include "core/io/short_path.h"
 #include "core/status.h"
+#include "oracles/accepted.h"
 #include "properties/domain.h"
 #include "tools/command.h"
 #include "tools/ops.h"
@@ -262,6 +263,37 @@ bool MayFitByChance(const Question& question, const Identified& result) {
   return result.bit_equal().size() == 1 && outputs < kFewOutputs;
 }
 
+// That no output is beyond the bound of float32 sums in any order, or the first that is. "" where a
+// file's output is no such sum.
+std::string FloatSumsText(const Question& question, Op op) {
+  std::string none;
+  for (const char* const name : {"sum", "sum+offsets"}) {
+    const Contract contract = ParseContract(name);
+    const triage::ObservedCase* outside = nullptr;
+    std::optional<Divergence> first;
+    int64_t outputs = 0, undecided = 0;
+    for (const triage::ObservedCase& file : question.observed) {
+      if (file.c.op != op || outside != nullptr) continue;
+      if (!WhyNotJudged(contract, file.c).empty()) return "";
+      const Accepted accepted = AcceptedBy(contract, file.c);
+      outputs += file.c.observed->y.size();
+      undecided += accepted.undecided();
+      first = accepted.First(file.c.observed->y);
+      if (first) outside = &file;
+    }
+    if (outside == nullptr) {
+      if (undecided == outputs) return "";
+      return fmt::format(
+          "  no output is beyond what float32 sums in any order can give (contract {})\n", name);
+    }
+    none = fmt::format(
+        "  no order of float32 additions gives output {} of {}: it is {}, expected {} ({})\n",
+        first->index, fs::path(outside->file).filename().string(), first->actual, first->expected,
+        name);
+  }
+  return none;
+}
+
 // `files`: FileByFile of the operation.
 std::string ResultText(const Question& question, const Identified& result, bool between,
                        const std::string& files) {
@@ -299,6 +331,7 @@ std::string ResultText(const Question& question, const Identified& result, bool 
   if (equal.empty() && !between && result.any_compared()) {
     text += files.empty() ? "  bit-equal to no known convention\n"
                           : "  bit-equal to no one convention: " + files + "\n";
+    text += FloatSumsText(question, result.op);
   }
   return text + RuledOutText(result, question.name) + NoVerdictText(result);
 }

@@ -502,6 +502,25 @@ TEST_F(Verbs, EveryDoorSaysTheSame) {
             Lines(found.out).at(1).substr(2) + " [tail]");
 }
 
+// 2^24 + 1 - 2^24, a block each: 1, or 0 where the first two are added first; never 2^20.
+TEST_F(Verbs, IdentifySaysWhetherSomeOrderOfAdditionsGivesTheSums) {
+  const auto identify = [&](int y) {
+    Write("sum.case.json", R"({"qualm_case": 1, "op": "linear", "M": 1, "N": 1, "K": 3,
+      "x_dtype": "s8", "w_dtype": "s8", "out_dtype": "f32", "gran": "channel", "w_block": 1,
+      "x_scale": 1, "x_zp": 0, "w_scale": [16777216, 1, 16777216], "w_zp": [0, 0, 0],
+      "x": [1, 1, 1], "w": [1, 1, -1], "observed": {"by": "somebody", "y": [)" +
+                               std::to_string(y) + "]}}");
+    return Qualm({"identify", "sum.case.json"}).out;
+  };
+  EXPECT_TRUE(Has(identify(0),
+                  "  no output is beyond what float32 sums in any order can give (contract sum)"))
+      << identify(0);
+  EXPECT_TRUE(Has(identify(1 << 20),
+                  "  no order of float32 additions gives output 0 of sum.case.json: it "
+                  "is 0x1p+20, expected ["))
+      << identify(1 << 20);
+}
+
 TEST_F(Verbs, IdentifyNamesTheArithmeticOfEachFile) {
   const auto half = [&](const std::string& name, int x, int y) {
     Write(name,

@@ -34,6 +34,7 @@ PluginLimits LimitsOf(const PipeOp& op) {
   for (size_t i = 0; i < kPipeFeatureCount; ++i) {
     if (op.features[i]) limits.features |= FeatureBit(static_cast<PipeFeature>(i));
   }
+  if (op.w_formats != 0) limits.TakeFormats(op.w_formats);
   return limits;
 }
 
@@ -64,15 +65,18 @@ size_t BytesPerValue(DType dtype) {
   return 22;  // "-0x1.fffffep-126" with quotes, ", "
 }
 
-std::string TooLong(const Case& c) {
+std::string TooLong(const PipeOp& op, const Case& c) {
   size_t outputs = 1;
   for (const int64_t dim : c.output_shape()) outputs *= static_cast<size_t>(dim);
   constexpr size_t kRest = 4096;
   const size_t request = static_cast<size_t>(c.x.size()) * BytesPerValue(c.x.dtype()) +
                          static_cast<size_t>(c.w.size()) * BytesPerValue(c.w.dtype()) +
                          ListedValues(c) * BytesPerValue(DType::kF32) + kRest;
+  // Padded to whole super-blocks, in base64: at most two characters for each code.
+  const size_t packed =
+      op.w_formats == 0 ? 0 : static_cast<size_t>((c.M + c.N) * (c.K + 256)) * 2 + kRest;
   const size_t answer = outputs * BytesPerValue(c.out_dtype) + kRest;
-  if (std::max(request, answer) <= kPipeLineBytesMax) return "";
+  if (std::max(request + packed, answer) <= kPipeLineBytesMax) return "";
   return "longer than a line of a pipe may be (" + std::to_string(kPipeLineBytesMax >> 20) +
          " MiB)";
 }
@@ -126,7 +130,10 @@ const PipeOp& PipeSubject::Offered(Op op) const {
 
 PipeChild::Question PipeSubject::QuestionOf(const Case& c, const RunContext& context) const {
   const bool has_acc = Offered(c.op).features[static_cast<size_t>(PipeFeature::kAcc)];
-  return {.problem = &c, .want_acc = context.want_acc && has_acc};
+  const FormatSet formats = Offered(c.op).w_formats;
+  return {.problem = &c,
+          .want_acc = context.want_acc && has_acc,
+          .format = formats == 0 ? nullptr : &FormatFor(formats, c)};
 }
 
 std::string PipeSubject::CannotSend(const Case& c) const {
@@ -135,12 +142,13 @@ std::string PipeSubject::CannotSend(const Case& c) const {
   const PipeOp& op = Offered(c.op);
   std::string why;
   if (!op.x_zp) why = BeyondCodes("x", c.x_q, c.x.dtype());
-  if (why.empty() && HasW(c.op) && !op.w_zp) why = BeyondCodes("w", c.w_q, c.w.dtype());
+  if (why.empty() && HasW(c.op) && !op.w_zp && op.w_formats == 0)
+    why = BeyondCodes("w", c.w_q, c.w.dtype());
   if (why.empty() && !op.out_zp) why = BeyondCodes("out", c.out_q, c.out_dtype);
   if (RowOf(c.op).dynamic && !op.rules[static_cast<size_t>(c.rule)])
     why = "qparams_rule " + std::string(Name(c.rule));
   if (!why.empty()) return info_.name + " does not offer " + why;
-  return TooLong(c);
+  return TooLong(op, c);
 }
 
 Outcome PipeSubject::RunRaw(const Case& c, const RunContext& context) {

@@ -14,6 +14,7 @@
 #include <ctime>
 #include <utility>
 
+#include "adapters/host/block_formats.h"
 #include "adapters/host/worker_message.h"
 #include "core/io/json_text.h"
 #include "core/status.h"
@@ -26,6 +27,16 @@ constexpr size_t kInFlight = 16;
 // No request is added while more bytes than this wait to be written.
 constexpr size_t kToWriteMax = size_t{1} << 20;
 constexpr size_t kReadBytes = size_t{64} << 10;
+
+std::string RequestLine(uint64_t id, const PipeChild::Question& question) {
+  const Case& c = *question.problem;
+  if (question.format == nullptr) return PipeRequestLine(id, c, question.want_acc);
+  const PackedRows w = PackedWeights(*question.format, c);
+  const PackedRows x = PackedActivations(*question.format, c);
+  return PipeRequestLine(id, c, question.want_acc,
+                         {question.format->name, w.bytes, x.bytes, w.row_bytes, x.row_bytes,
+                          PackedDepth(*question.format, c.K)});
+}
 constexpr size_t kErrorBytesKept = size_t{2} << 10;
 // A child that has stopped reading can still answer the cases that it has read.
 constexpr int kDeafGraceMs = 2000;
@@ -302,8 +313,8 @@ std::vector<Outcome> PipeChild::Ask(std::span<const Question> questions) {
            (asked == at || to_write_.size() < kToWriteMax)) {
       const Question& next = questions[asked++];
       const uint64_t id = next_id_++;
-      to_write_ += next.problem == &DotAnswer() ? PipeDotLine(id, next.a, next.b)
-                                                : PipeRequestLine(id, *next.problem, next.want_acc);
+      to_write_ +=
+          next.problem == &DotAnswer() ? PipeDotLine(id, next.a, next.b) : RequestLine(id, next);
     }
     const Question& question = questions[at];
     const size_t bytes_max = AnswerBytesMax(*question.problem, question.want_acc);

@@ -19,6 +19,7 @@
 #include "core/io/pipe_json.h"
 #include "core/patience.h"
 #include "core/subject.h"
+#include "core/weight_formats.h"
 
 namespace qualm {
 
@@ -58,6 +59,8 @@ class PipeChild {
   struct Question {
     const Case* problem = nullptr;
     bool want_acc = false;
+    // The format in which the child also gets the operands, if any.
+    const WeightFormat* format = nullptr;
     // Of a sum of products instead, whose problem is DotAnswer.
     std::span<const float> a = {}, b = {};
   };

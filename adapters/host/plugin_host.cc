@@ -149,20 +149,13 @@ constexpr size_t kFirstPluginBytes = offsetof(qualm_plugin, last_error) + sizeof
 constexpr size_t kFirstCapabilityBytes =
     offsetof(qualm_capability, alignment_bytes) + sizeof(int32_t);
 
-// Linear of these formats, and of nothing else.
 void TakeFormats(PluginLimits& limits, const char* names, const std::string& of) {
   const std::optional<FormatSet> formats =
       FormatsNamed(std::string_view(names, strnlen(names, kPluginTextBytesMax)));
   if (!formats || *formats == 0)
     Reject(of + "w_formats is '" + TextOf(names) + "', expected names between spaces of " +
            AllFormatNames());
-  limits.w_formats = *formats;
-  limits.x_dtypes = QUALM_TYPE_BIT(QUALM_S8);
-  limits.w_dtypes = TypesOf(*formats);
-  limits.out_dtypes = QUALM_TYPE_BIT(QUALM_F32);
-  limits.features |= QUALM_CAN_PER_CHANNEL | QUALM_CAN_PER_BLOCK | QUALM_CAN_X_PER_BLOCK;
-  limits.w_zero_point_min = INT32_MIN;
-  limits.w_zero_point_max = INT32_MAX;
+  limits.TakeFormats(*formats);
 }
 
 PluginLimits ReadLimits(Op op, const qualm_capability& filled) {

@@ -71,6 +71,17 @@ uint32_t FeatureBit(PipeFeature feature) {
   return 0;
 }
 
+void PluginLimits::TakeFormats(FormatSet formats) {
+  w_formats = formats;
+  x_dtypes = QUALM_TYPE_BIT(QUALM_S8);
+  w_dtypes = TypesOf(formats);
+  out_dtypes = QUALM_TYPE_BIT(QUALM_F32);
+  features |= QUALM_CAN_PER_CHANNEL | QUALM_CAN_PER_BLOCK | QUALM_CAN_X_PER_BLOCK;
+  x_zero_point_min = x_zero_point_max = 0;
+  w_zero_point_min = INT32_MIN;
+  w_zero_point_max = INT32_MAX;
+}
+
 std::string BeyondCodes(std::string_view field, const QParams& q, DType dtype) {
   if (IsFloat(dtype) || dtype == DType::kS32) return "";
   const CodeRange codes = RangeOf(dtype);

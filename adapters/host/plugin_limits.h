@@ -38,6 +38,9 @@ struct PluginLimits {
   int32_t read_slack_bytes = 0;
   int32_t alignment_bytes = 0;
   FormatSet w_formats = 0;
+
+  // Linear of these formats, and of nothing else.
+  void TakeFormats(FormatSet formats);
 };
 
 // Every case that can be told at all.

@@ -311,4 +311,16 @@ std::string ModelOfNode(const Graph& graph, const Node& node, const std::vector<
   return text;
 }
 
+graph::Value ReadTensorProto(std::string_view bytes, const std::string& name) {
+  // A model of nothing but this initializer.
+  std::string inside, model;
+  Begin(inside).add_message(5, protozero::data_view(bytes.data(), bytes.size()));
+  Begin(model).add_message(7, inside);
+  const Graph read(model, name);
+  const auto& [label, stored] = *read.constants().begin();
+  const std::string field = label.empty() ? "array" : label;
+  if (graph::HeldBy(stored.type)) return graph::Value::Of(read.Read(field, stored));
+  return graph::Value::Of(stored.type, stored.dims, read.ReadIntegers(field, stored));
+}
+
 }  // namespace qualm::onnx

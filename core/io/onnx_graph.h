@@ -36,6 +36,10 @@ class Graph final : public graph::Graph {
   std::vector<std::pair<std::string, int64_t>> opsets_;
 };
 
+// The array of a TensorProto, as ONNX's test data are. `name` begins error lines: throws InputError
+// "NAME: FIELD: what, expected what".
+graph::Value ReadTensorProto(std::string_view bytes, const std::string& name);
+
 // The model with these values among its outputs too, so that whoever runs it shows them: a second
 // message of a graph is merged into the first.
 std::string WithOutputs(std::string_view model, const std::vector<std::string>& values);

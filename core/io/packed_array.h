@@ -5,6 +5,8 @@
 #define QUALM_CORE_IO_PACKED_ARRAY_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,6 +16,8 @@ namespace qualm {
 // "holds another number of bytes than dtype and shape say". Allocates at most some thousand times
 // what it is given.
 std::string Unpack(std::string_view text, size_t size);
+
+std::string ToBase64(std::span<const uint8_t> bytes);
 
 }  // namespace qualm
 

@@ -12,6 +12,7 @@
 #include "core/io/strict_json.h"
 #include "core/nearest.h"
 #include "core/status.h"
+#include "core/weight_formats.h"
 
 namespace qualm {
 namespace {
@@ -109,6 +110,19 @@ void ReadRules(const JsonNode& node, PipeOp::Rules& rules) {
   }
 }
 
+void ReadFormats(const JsonNode& node, uint32_t& formats) {
+  const std::string expected = "a list of formats: " + AllFormatNames();
+  if (!node.value().is_array()) FailAs(node, expected);
+  if (node.value().empty()) node.Fail("is empty, expected " + expected);
+  for (const nlohmann::json& item : node.value()) {
+    const auto format = std::ranges::find_if(
+        kWeightFormats, [&](const WeightFormat* each) { return item == each->name; });
+    if (format == kWeightFormats.end())
+      node.Fail("holds " + Described(item) + ", expected " + expected);
+    formats |= 1u << (format - kWeightFormats.begin());
+  }
+}
+
 void ReadSize(const JsonNode& node, int64_t& size) {
   const nlohmann::json& value = node.value();
   // The JSON library calls integers from 0 on "unsigned"; int64 holds all but the largest of them.
@@ -180,6 +194,7 @@ void MembersOf(PipeOp& op, const auto& visit) {
   visit("x_zp", op.x_zp, ReadZeroPoints);
   visit("w_zp", op.w_zp, ReadZeroPoints);
   visit("out_zp", op.out_zp, ReadZeroPoints);
+  visit("w_formats", op.w_formats, ReadFormats);
   visit("domain", op.domain, ReadDomain);
 }
 
@@ -232,7 +247,11 @@ PipeHello ParsePipeHello(std::string_view line) {
   for (const Op op : AllOps()) known.push_back(Name(op));
   RequireKeys(ops, known);
   for (const auto& item : ops.value().items()) {
-    Read(ops.At(item.key(), ""), hello.ops[static_cast<size_t>(*ParseOp(item.key()))].emplace());
+    const Op op = *ParseOp(item.key());
+    const JsonNode offered = ops.At(item.key(), "");
+    Read(offered, hello.ops[static_cast<size_t>(op)].emplace());
+    if (op != Op::kLinear && offered.Has("w_formats"))
+      offered.At("w_formats", "").Fail("is here, expected it of linear alone");
   }
   return hello;
 }

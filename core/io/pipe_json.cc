@@ -12,6 +12,7 @@
 #include "core/float_text.h"
 #include "core/io/case_json.h"
 #include "core/io/json_text.h"
+#include "core/io/packed_array.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -204,9 +205,22 @@ class AnswerReader {
 
 }  // namespace
 
-std::string PipeRequestLine(uint64_t id, const Case& c, bool want_acc) {
-  return "{\"id\": " + std::to_string(id) + ", \"case\": " + CaseToJsonLine(ProblemOf(c)) +
-         (want_acc ? ", \"want\": [\"acc\"]}\n" : "}\n");
+std::string PipeRequestLine(uint64_t id, const Case& c, bool want_acc, const PipeBlocks& blocks) {
+  std::string line =
+      "{\"id\": " + std::to_string(id) + ", \"case\": " + CaseToJsonLine(ProblemOf(c));
+  const auto add = [&](const std::string& key, const auto& value) {
+    line += ", \"" + key + "\": " + value;
+  };
+  if (!blocks.w_format.empty()) {
+    add("w_format", "\"" + std::string(blocks.w_format) + "\"");
+    add("w_packed", "\"" + ToBase64(blocks.w_packed) + "\"");
+    add("x_packed", "\"" + ToBase64(blocks.x_packed) + "\"");
+    add("w_row_bytes", std::to_string(blocks.w_row_bytes));
+    add("x_row_bytes", std::to_string(blocks.x_row_bytes));
+    add("k_packed", std::to_string(blocks.k_packed));
+  }
+  if (want_acc) add("want", "[\"acc\"]");
+  return line + "}\n";
 }
 
 std::string PipeDotLine(uint64_t id, std::span<const float> a, std::span<const float> b) {

@@ -64,7 +64,8 @@ struct PipeOp {
   std::optional<CodeRange> x_zp;  // nullopt: the codes of the tensor's type
   std::optional<CodeRange> w_zp;
   std::optional<CodeRange> out_zp;
-  std::string domain;  // "x_scale 0.1 10; shape 1x64", "" for all
+  uint32_t w_formats = 0;  // of linear: bit i is kWeightFormats[i]; 0: no bytes of blocks
+  std::string domain;      // "x_scale 0.1 10; shape 1x64", "" for all
   friend bool operator==(const PipeOp&, const PipeOp&) = default;
 };
 
@@ -84,9 +85,16 @@ std::string PipeHelloLine();
 // Reads the child's answer to it, without line end. Throws InputError "FIELD: what, expected what".
 PipeHello ParsePipeHello(std::string_view line);
 
+// The operands of a linear as a block format stores them, row by row.
+struct PipeBlocks {
+  std::string_view w_format;  // "q4_0"; "" without blocks
+  std::span<const uint8_t> w_packed, x_packed;
+  int64_t w_row_bytes = 0, x_row_bytes = 0, k_packed = 0;
+};
 // A case to run, with its line end: the problem alone, without property, note, expected and
 // observed.
-std::string PipeRequestLine(uint64_t id, const Case& c, bool want_acc);
+std::string PipeRequestLine(uint64_t id, const Case& c, bool want_acc,
+                            const PipeBlocks& blocks = {});
 // A sum of products to compute, with its line end. Its answer is that to a case of DotAnswer.
 std::string PipeDotLine(uint64_t id, std::span<const float> a, std::span<const float> b);
 // A case whose output is one float32.

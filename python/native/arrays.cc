@@ -66,19 +66,19 @@ Tensor TensorOf(const py::object& object, DType dtype, const std::vector<int64_t
   const std::string expected = "expected an array of " +
                                py::str(py::handle(wanted)).cast<std::string>() + " with shape " +
                                ShapeText(TupleOf(shape));
-  if (object.is_none()) throw InputError("None, " + expected);
+  if (object.is_none()) throw WrongType("None, " + expected);
   py::object made = object;
   if (!py::isinstance<py::array>(made)) {
     const bool lent = py::hasattr(made, "__dlpack__") && !py::hasattr(made, "__array__");
     made = Numpy().attr(lent ? "from_dlpack" : "asarray")(made);
     const bool is_list = py::isinstance<py::list>(object) || py::isinstance<py::tuple>(object);
     if (is_list)
-      throw InputError("a " + std::string(py::str(py::type::of(object).attr("__name__"))) + ", " +
-                       expected);
+      throw WrongType("a " + std::string(py::str(py::type::of(object).attr("__name__"))) + ", " +
+                      expected);
   }
   const py::object given = made.attr("dtype");
   if (!given.equal(wanted))
-    throw InputError("an array of " + py::str(given).cast<std::string>() + ", " + expected);
+    throw WrongType("an array of " + py::str(given).cast<std::string>() + ", " + expected);
   const py::object laid = made.attr("shape");
   if (!laid.equal(TupleOf(shape)))
     throw InputError("an array with shape " + ShapeText(laid) + ", " + expected);

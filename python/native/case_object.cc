@@ -2,6 +2,7 @@
 #include "python/native/case_object.h"
 
 #include <array>
+#include <iterator>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -163,6 +164,19 @@ py::object CaseObject::Multiplier() {
                       static_cast<double>(c.out_q.scale.front()));
   if (!ChannelsOf(c, PerChannel::kW)) return py::float_(factors.front());
   return py::array_t<double>(ShapeOfList(c, factors.size()), factors.data());
+}
+
+const WeightFormat& CaseObject::Format() const {
+  if (format_ == nullptr)
+    throw py::attribute_error("no format: these bytes are of functions that declare w_formats");
+  return *format_;
+}
+
+py::object CaseObject::Packed(const char* name,
+                              PackedRows (*pack)(const WeightFormat&, const Case&)) {
+  const PackedRows rows = pack(Format(), case_);
+  const auto count = rows.row_bytes == 0 ? 0 : std::ssize(rows.bytes) / rows.row_bytes;
+  return ArrayNamed(name, Tensor::Of<uint8_t>({count, rows.row_bytes}, rows.bytes));
 }
 
 std::string CaseObject::Damaged() const {
@@ -401,6 +415,18 @@ void BindCase(py::module_& module) {
         "As in case files.");
   });
 
+  get(
+      "w_format", [](const Object& o) { return std::string(o.Format().name); },
+      "Of functions that declare w_formats: the format of the weights, \"q4_0\".");
+  get(
+      "w_packed", [](Object& o) { return o.Packed("w_packed", &PackedWeights); },
+      "Likewise: the bytes that llama.cpp stores, uint8 of shape (N, bytes of a row).");
+  get(
+      "x_packed", [](Object& o) { return o.Packed("x_packed", &PackedActivations); },
+      "Likewise: rows of q8_0, q8_1 or q8_K, uint8 of shape (M, bytes of a row).");
+  get(
+      "k_packed", [](const Object& o) { return PackedDepth(o.Format(), o.problem().K); },
+      "Likewise: K, filled up to whole blocks.");
   get(
       "property", [](const Object& o) { return o.problem().property; },
       "The claim that the case is about, \"\" if none.");

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "adapters/host/block_formats.h"
 #include "core/case.h"
 #include "core/subject.h"
 #include "python/native/arrays.h"
@@ -21,9 +22,11 @@ class CaseObject {
  public:
   // The arrays of a case are read-only. Those of a case under test (`context`) are writable, since
   // kernels get them so, and Damaged tells what the function did to them.
-  explicit CaseObject(Case c, const RunContext* context = nullptr)
+  // Packed() is of that format of `formats` which stores the case.
+  explicit CaseObject(Case c, const RunContext* context = nullptr, FormatSet formats = 0)
       : case_(std::move(c)),
-        context_(context == nullptr ? std::nullopt : std::optional(*context)) {}
+        context_(context == nullptr ? std::nullopt : std::optional(*context)),
+        format_(formats == 0 ? nullptr : &FormatFor(formats, case_)) {}
 
   const Case& problem() const { return case_; }
 
@@ -33,6 +36,10 @@ class CaseObject {
   pybind11::object Scale(const char* name, const QParams& q, bool per_channel);
   pybind11::object ZeroPoint(const char* name, const QParams& q, bool per_channel);
   pybind11::object Multiplier();
+  // The format of the operands of a function that declares w_formats. Throws attribute_error.
+  const WeightFormat& Format() const;
+  // Rows of bytes, as the format stores them.
+  pybind11::object Packed(const char* name, PackedRows (*pack)(const WeightFormat&, const Case&));
   pybind11::object Floats(const char* name, const std::vector<float>& list);
   pybind11::object Ints(const char* name, const std::vector<int32_t>& list);
 
@@ -44,6 +51,7 @@ class CaseObject {
 
   Case case_;
   std::optional<RunContext> context_;
+  const WeightFormat* format_;
   std::map<std::string, pybind11::object> arrays_;
   std::map<std::string, Laid> laid_;
 };

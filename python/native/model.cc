@@ -13,8 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/io/arrays.h"
 #include "core/io/asked_runtime.h"
 #include "core/io/model_file.h"
+#include "core/io/onnx_graph.h"
+#include "core/io/text_file.h"
 #include "core/io/tflite_graph.h"
 #include "core/status.h"
 #include "models/run.h"
@@ -201,7 +204,8 @@ class Model {
   }
 
   Ran Run(const py::dict& inputs, const py::object& runtime, const py::dict& observed,
-          const py::dict& reference, const std::vector<std::string>& drawn) const {
+          const py::dict& reference, const std::vector<std::string>& drawn,
+          const py::object& function, const std::string& by) const {
     models::ModelOptions options;
     options.inputs = Fitted(inputs);
     options.recorded = ValuesOf("observed", observed);
@@ -216,6 +220,14 @@ class Model {
     options.split = true;
     std::optional<PythonRuntime> asked;
     if (!runtime.is_none()) options.runtime = &asked.emplace(runtime);
+    std::unique_ptr<Subject> subject;
+    if (!function.is_none()) {
+      const auto any = std::make_shared<const Function>(
+          Function{"python:" + by, std::nullopt, AllCases(), Domain(), function});
+      AskNow(any);
+      subject = Making(any)();
+      options.subject = subject.get();
+    }
     // Ctrl-C ends a long run between two rows.
     options.progress = [](size_t, size_t) {
       if (PyErr_CheckSignals() != 0) throw Interruption{std::make_shared<py::error_already_set>()};
@@ -307,7 +319,10 @@ void BindModel(py::module_& module) {
       .def("reference_for", &Model::ReferenceFor, py::arg("quantized"), py::arg("inputs"),
            py::arg("runtime"))
       .def("run", &Model::Run, py::arg("inputs"), py::arg("runtime"), py::arg("observed"),
-           py::arg("reference"), py::arg("drawn"));
+           py::arg("reference"), py::arg("drawn"), py::arg("subject"), py::arg("name"));
+  module.def("read_tensor", [](const std::string& path) {
+    return ArrayOfValue(onnx::ReadTensorProto(ReadBinaryFile(path, kMaxWeightFile), path));
+  });
   module.def("recorded", &Recorded, py::arg("file"), py::arg("by"), py::arg("layers"));
 }
 

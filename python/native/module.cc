@@ -44,7 +44,8 @@ Op OpNamed(const std::string& name) {
 
 // "numpy@float32" is short for "model:numpy@float32", in each part of the contract.
 std::string ContractText(const std::string& text) {
-  if (text.empty() || text.find(':') != std::string::npos || text == "exact" || text == "sum")
+  if (text.empty() || text.find(':') != std::string::npos || text == "exact" || text == "sum" ||
+      text == "sum+offsets")
     return text;
   if (FindConvention(text) != nullptr) return "model:" + text;
   triage::FindConventionOrExact(text, "contract");  // throws with the nearest name
@@ -98,6 +99,7 @@ class PythonSuite {
     told["text"] = result.text;
     told["kind"] = result.judgement == Judgement::kFailed ? std::string(Name(result.kind)) : "";
     told["judged"] = result.judged;
+    told["wrong_type"] = function_->wrong_type;
     told["smallest"] = py::none();
     if (result.smallest) told["smallest"] = py::cast(Wrap(std::move(*result.smallest)));
     return told;

@@ -165,6 +165,20 @@ PluginLimits LimitsOf(Op op, const py::dict& arguments) {
   reader.Size("k_max", &limits.k_max);
   reader.Size("n_multiple", &limits.n_multiple);
   reader.Size("k_multiple", &limits.k_multiple);
+  if (const std::optional<py::object> given = reader.Find("w_formats")) {
+    const std::string expected = "some of " + AllFormatNames();
+    if (op != Op::kLinear) Reader::Fail("w_formats", *given, "none: it is of linear alone");
+    const bool one = py::isinstance<py::str>(*given);
+    std::string names = one ? given->cast<std::string>() : "";
+    if (!one) {
+      for (const auto& name : reader.Read<std::vector<std::string>>("w_formats", expected))
+        names += name + " ";
+    }
+    const std::optional<FormatSet> formats = FormatsNamed(names);
+    if (!formats || *formats == 0) Reader::Fail("w_formats", *given, expected);
+    limits.TakeFormats(*formats);
+    return limits;
+  }
   const CodeRange any{INT32_MIN, INT32_MAX};
   // The zero point of signed weights is 0 where nothing else is said, as in most frameworks.
   const bool is_signed = HasWeights(op) && AreSigned(limits.w_dtypes);
@@ -226,15 +240,24 @@ Domain DomainOf(Op op, const py::dict& arguments) {
 
 std::string PythonSubject::CannotRun(const Case& c) const {
   const Function& f = *function_;
-  if (c.op != f.op) return f.name + " does not offer " + std::string(Name(c.op));
+  if (!Offers(c.op)) return f.name + " does not offer " + std::string(Name(c.op));
   if (const std::string missing = NotTold(kToldWithCases, c); !missing.empty())
     return "Python functions have no " + missing;
   if (const std::string why = OutsideLimits(f.limits, c); !why.empty())
     return f.name + " does not offer " + why;
+  if (f.limits.w_formats != 0) {
+    const std::string why = WhyNotInFormats(f.limits.w_formats, c);
+    return why.empty() ? f.domain.WhyOutside(c) : why;
+  }
   const bool beyond = !BeyondCodes("x", c.x_q, c.x.dtype()).empty() ||
                       !BeyondCodes("out", c.out_q, c.out_dtype).empty() ||
                       (HasW(c.op) && !BeyondCodes("w", c.w_q, c.w.dtype()).empty());
   return beyond ? f.name + " does not offer zero points beyond the codes" : f.domain.WhyOutside(c);
+}
+
+Case PythonSubject::Inside(const Case& c) const {
+  const FormatSet formats = function_->limits.w_formats;
+  return function_->domain.Inside(formats == 0 ? c : InsideFormats(formats, c));
 }
 
 Outcome PythonSubject::Run(const Case& c, const RunContext& context) {
@@ -246,7 +269,7 @@ Outcome PythonSubject::Run(const Case& c, const RunContext& context) {
   if (!why.empty()) return Ended(RunStatus::kSkipped, std::move(why));
   Outcome outcome;
   for (int call = 0; call < context.calls; ++call) {
-    const auto object = std::make_shared<CaseObject>(c, &context);
+    const auto object = std::make_shared<CaseObject>(c, &context, function_->limits.w_formats);
     try {
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
       const py::object y = function_->call(object);
@@ -255,6 +278,9 @@ Outcome PythonSubject::Run(const Case& c, const RunContext& context) {
       outcome.y = TensorOf(y, c.out_dtype, c.output_shape());
     } catch (py::error_already_set& error) {
       return Raised(error);
+    } catch (const WrongType& error) {
+      function_->wrong_type = error.what();
+      return Ended(RunStatus::kGarbage, "returned " + function_->wrong_type);
     } catch (const InputError& error) {
       return Ended(RunStatus::kGarbage, std::string("returned ") + error.what());
     }

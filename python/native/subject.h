@@ -8,6 +8,7 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,11 +38,13 @@ auto Interruptible(Body&& body) {
 
 // A function of a case and its limits.
 struct Function {
-  std::string name;  // of the subject: "python:test_quantize"
-  Op op = Op::kLinear;
+  std::string name;      // of the subject: "python:test_quantize"
+  std::optional<Op> op;  // nullopt: any, the case says which
   PluginLimits limits;
   Domain domain;
   pybind11::object call;
+  // What it last returned in place of an array of the output's type: "None, expected ...".
+  mutable std::string wrong_type = {};
 };
 
 // The limits of keyword arguments: element types of x, w and out, features by name, ranges of zero
@@ -58,8 +61,8 @@ class PythonSubject final : public BasicSubject {
 
   std::string_view name() const override { return function_->name; }
   std::string CannotRun(const Case& c) const override;
-  bool Offers(Op op) const override { return op == function_->op; }
-  Case Inside(const Case& c) const override { return function_->domain.Inside(c); }
+  bool Offers(Op op) const override { return !function_->op || op == *function_->op; }
+  Case Inside(const Case& c) const override;
   Outcome Run(const Case& c, const RunContext& context) override;
 
  private:

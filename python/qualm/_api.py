@@ -141,7 +141,7 @@ def _problem(op: str, fields: dict[str, Any]) -> Case:
     if op not in _EXHAUSTED:
         raise InputError(f"what: is {op!r}, expected one of {', '.join(_EXHAUSTED)}, or a case")
     inputs, scaled = _EXHAUSTED[op]
-    codes = {"u8": np.uint8, "s8": np.int8}.get(fields.pop("x_dtype", "u8"), np.uint8)
+    codes = {"s8": np.int8, "s16": np.int16, "u16": np.uint16}.get(fields.pop("x_dtype", "u8"), np.uint8)
     made: dict[str, Any] = {name: np.zeros((1, 2 if op == "linear" else 1), _X_TYPES.get(op, codes))
                             for name in inputs.split()}
     for name in scaled.split():
@@ -157,7 +157,7 @@ def exhaust(function: Callable[[Case], Any], what: "str | Case | Iterable[Case]"
             contract: str = "exact", full: bool = False, each: bool = False,
             progress: "Callable[[int, int, int], Any] | None" = None, **fields: Any) -> Exhausted:
     """Judges a function on every input that an operation has with these parameters: 2**32 floats of
-    quantize or sums of requantize, 256 codes, 65,536 pairs of codes (docs/proofs.md).
+    quantize or sums of requantize, 256 or 65,536 codes, 65,536 pairs of codes (docs/proofs.md).
 
     ``what``
         the operation, with its parameters as keywords: ``exhaust(f, "quantize", out_scale=0.1,

@@ -10,7 +10,7 @@ import os
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -195,24 +195,44 @@ def _layer(row: dict[str, Any], cases: "list[Case]") -> Layer:
                  split is not None and split["reference"] == "given", cases)
 
 
+def _read(arrays: "Mapping[str, Any]") -> dict[str, Any]:
+    """With the arrays of files in the place of their names."""
+    def array(value: Any) -> Any:
+        if not isinstance(value, (str, os.PathLike)):
+            return value
+        path = os.fspath(value)
+        if path.endswith(".pb"):
+            return _native.read_tensor(path)
+        try:
+            return np.load(path)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: {error}") from None
+    return {name: array(value) for name, value in arrays.items()}
+
+
 def record_onnx(path: "str | os.PathLike[str]",
                 inputs: "Mapping[str, Array] | Sequence[Array] | Array | None" = None, *,
                 runtime: "str | Any | None" = None, observed: "Mapping[str, Array] | None" = None,
                 reference: "Mapping[str, Array] | str | os.PathLike[str] | None" = None,
-                seed: int = 1) -> Recording:
+                subject: "Callable[[Case], Any] | None" = None, seed: int = 1) -> Recording:
     """Runs a quantized model layer by layer, exactly, beside ONNX Runtime (a .tflite: LiteRT).
 
     ``path``
         a .onnx or .tflite file. What is a layer, docs/models.md says.
     ``inputs``
-        arrays by the names of the model's inputs, or in their order, or one array. Inputs that are
-        missing are drawn from ``seed``.
+        arrays by the names of the model's inputs, or in their order, or one array; or files of them,
+        .npy or .pb (a TensorProto, as ONNX's test data are). Inputs that are missing are drawn from
+        ``seed``.
     ``runtime``
         who is judged: None for the library of the format in this Python (ONNX Runtime; LiteRT with
         XNNPACK); "tflite@builtin" or "tflite@reference"; "" for nobody; an object with ``name`` and
         ``run(question)``, where question has ``model`` (bytes), ``node``, ``inputs`` and ``wanted``.
     ``observed``
-        what somebody's software gave for values of the model; layers are judged on these.
+        what somebody's software gave for values of the model, arrays or files; layers are judged on
+        these.
+    ``subject``
+        a function of a case (``c.op`` says of which operation) that answers the layers in the place of
+        the runtime, each on what it gave for those before; it raises :class:`qualm.Skip` for others.
     ``reference``
         the file of the model before it was quantized, which the runtime then runs on the same inputs
         (where a .tflite takes codes, on their reals),
@@ -233,6 +253,9 @@ def record_onnx(path: "str | os.PathLike[str]",
         if len(listed) > len(model.inputs):
             raise InputError(f"inputs: are {len(listed)}, expected {len(model.inputs)}")
         given = dict(zip(model.inputs, listed))
+    given, observed = _read(given), _read(observed or {})
+    if subject is not None and observed:
+        raise InputError("observed: is what somebody gave, expected no subject, which is asked for it")
     for name in given:
         if name not in model.inputs:
             raise InputError(f"inputs: the model has no input {name!r}, expected one of "
@@ -253,7 +276,8 @@ def record_onnx(path: "str | os.PathLike[str]",
         before = _native.Model(os.fspath(reference))
         reference = before.reference_for(model, {name: drawn_inputs[name] for name in before.inputs
                                                  if name in drawn_inputs}, runtime)
-    run = model.run(drawn_inputs, runtime, dict(observed or {}), dict(reference or {}), drawn)
+    run = model.run(drawn_inputs, runtime, observed, dict(reference or {}), drawn, subject,
+                    getattr(subject, "__name__", type(subject).__name__))
     notes += [f"input {line} (seed {seed})" for line in drawn]
     return _recording(run, notes, [])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, TypeVar, Union
 
 from . import _native
@@ -24,7 +24,7 @@ _LEAST_PART = 10
 _FEATURES = ("relu", "clamp", "per_channel", "per_row", "per_block", "empty", "empty_k", "dilation", "groups",
              "asymmetric_padding", "ceil_mode", "count_padding", "strides")
 _LIMITS = ("x", "w", "out", "x_zp", "w_zp", "out_zp", "m_max", "n_max", "k_max", "n_multiple",
-           "k_multiple", "domain")
+           "k_multiple", "domain", "w_formats")
 _BIASES = {"f32": ["bias_f32"], "s32": ["bias_i32"], "both": ["bias_f32", "bias_i32"]}
 
 Types = Union[str, Sequence[str], None]
@@ -77,13 +77,25 @@ class Suite:
     def __init__(self, prop: Property, call: Callable[["Case"], Any], cases: int, seed: int,
                  first: list["Case"]) -> None:
         self.cases = cases
+        self.name = prop.name
+        #: The claim that found the function returning no array of the output's type, and the sentence.
+        #: No other claim is then judged.
+        self.wrong_type: dict[str, str] = {}
         self._native = _native.Suite(prop.name, prop.op, call, prop.limits, prop.contract, cases,
                                      seed, first)
 
     def run(self, claim: str) -> Claim:
         """Judges one claim. Raises InputError for an unknown contract, for one that lacks the
         operation, and where the function's limits leave hardly any case."""
+        found = next(iter(self.wrong_type), claim)
+        if found != claim:
+            return Claim(claim, "skipped", f"{self.wrong_type[found]} (failed in {found})", "", 0, False, None)
         result = Claim(**self._native.run(claim))
+        what = result.wrong_type.partition(" with shape")[0]
+        if result.failed and what and f"returned {what}" in result.text:
+            text = f"{self.name} returned {result.wrong_type}"
+            self.wrong_type[claim] = text
+            return replace(result, text=text)
         least = max(self.cases // _LEAST_PART, 1)
         applies = result.judgement not in ("failed", "not_applicable")
         if result.compares and applies and result.judged < least:
@@ -105,7 +117,7 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
              count_padding: bool = False, strides: bool = False,
              m_max: int | None = None, n_max: int | None = None, k_max: int | None = None,
              n_multiple: int | None = None, k_multiple: int | None = None,
-             domain: dict[str, Any] | None = None) -> Callable[[F], F]:
+             domain: dict[str, Any] | None = None, w_formats: Types = None) -> Callable[[F], F]:
     """Makes tests of a function: one for each claim of operation ``op``.
 
     The function gets a :class:`qualm.Case` and returns the output: an array of ``c.out_dtype``
@@ -113,7 +125,7 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
 
     ``contract``
         what is right: "" or "exact"; "numpy@float32" or "model:numpy@float32", bit-equal to that
-        convention; "within:V1,V8"; "sum", what float32 sums of any order can give.
+        convention; "within:V1,V8"; "sum", what float32 sums of any order can give, or "sum+offsets".
     ``cases``
         how many cases each claim is judged on (500; ``--qualm-cases`` overrides it).
     ``x``, ``w``, ``out``
@@ -134,6 +146,10 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
     ``domain``
         which cases are meant: ``{"x_scale": (1e-6, 1e3), "bias": (-100, 100), "shapes":
         ["64x512x1024"]}``, ranges and shapes as in docs/domains.md.
+    ``w_formats``
+        of linear: block formats of llama.cpp (docs/blocks.md), one or several. The function gets
+        the bytes, uint8 arrays ``c.w_packed`` and ``c.x_packed`` with a row of each channel and of
+        each row of x; ``c.w_format`` and ``c.k_packed`` beside them.
 
     Raises :class:`qualm.InputError` for a wrong argument.
     """

@@ -184,6 +184,7 @@ class Claim(_Html):
     judged: int  #: cases that the claim was judged on
     compares: bool  #: whether the claim compares every number with what is promised
     smallest: "Case | None"  #: of a failure
+    wrong_type: str = ""  #: "an array of float64, expected ..." where the function returned such
 
     @property
     def failed(self) -> bool:

@@ -15,6 +15,8 @@ from ._native import Case
 from ._property import CASES, Property, Suite
 
 _SUITES = pytest.StashKey[dict[Any, Suite]]()
+#: Suite.wrong_type of all suites of a function with the same parameters.
+_WRONG_TYPES = pytest.StashKey[dict[Any, dict[str, str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if value is not None and not least <= value < 2**63:
             raise pytest.UsageError(f"{option}: is {value}, expected {least} or more")
     config.stash[_SUITES] = {}
+    config.stash[_WRONG_TYPES] = {}
 
 
 def _property_of(function: Any) -> Property | None:
@@ -61,12 +64,18 @@ def _suite(item: pytest.Function, prop: Property, call: Any, first: list[Case]) 
     config = item.config
     cases = config.getoption("--qualm-cases")
     seed = config.getoption("--qualm-seed")
-    if first or call is not prop.function:
-        return prop.suite(call, cases=cases, seed=seed, first=first)
     suites = config.stash[_SUITES]
-    if prop.function not in suites:
-        suites[prop.function] = prop.suite(cases=cases, seed=seed)
-    return suites[prop.function]
+    if first or call is not prop.function:
+        suite = prop.suite(call, cases=cases, seed=seed, first=first)
+    else:
+        if prop.function not in suites:
+            suites[prop.function] = prop.suite(cases=cases, seed=seed)
+        suite = suites[prop.function]
+    parameters = sorted((name, repr(value)) for name, value in item.callspec.params.items()
+                        if name != "qualm_claim")
+    suite.wrong_type = config.stash[_WRONG_TYPES].setdefault(
+        (prop.function, item.cls, str(parameters)), suite.wrong_type)
+    return suite
 
 
 def _read(path: Path | None, op: str) -> list[Case]:

@@ -84,6 +84,15 @@ def test_a_function_that_breaks_proves_nothing():
         qualm.exhaust(add, "add", progress=stop)
 
 
+def test_codes_of_16_bits():
+    run = qualm.exhaust(lambda c: c.x.astype(np.float32) * np.float32(c.x_scale), "dequantize",
+                        x_dtype="s16", x_scale=0.1)
+    assert run.ok and run.judged == 65536
+    run = qualm.exhaust(lambda c: np.int16(np.clip(np.rint(c.x / c.out_scale), -32768, 32767)),
+                        "requantize", out_dtype="s16", multiplier=1, out_scale=1)
+    assert run.ok and run.judged == 2**32
+
+
 @pytest.mark.parametrize("arguments, error", [
     (("softmax",), "what: is 'softmax', expected one of quantize, requantize"),
     (("add", {"contract": "within:V1"}), "within:V1: permits intervals, expected exact or model:NAME"),

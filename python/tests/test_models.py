@@ -130,6 +130,49 @@ def test_observed_values_are_judged_without_a_runtime(model):
     assert ("aq", "exact, compared with nobody") in run.others
 
 
+def test_a_function_answers_the_layers(model):
+    ops = []
+
+    def exact(case):
+        ops.append(case.op)
+        return qualm.exact(case).y
+
+    recording = qualm.record_onnx(model, {"x": X}, runtime="", subject=exact)
+    assert recording.by == "python:exact" and recording.ok and len(recording.layers) == 4
+    assert ops == ["quantize", "linear", "linear", "dequantize"]
+
+    def off(case):
+        if case.op != "linear":
+            raise qualm.Skip("linear alone")
+        y = qualm.exact(case).y.copy()
+        y.flat[0] ^= 3
+        return y
+
+    recording = qualm.record_onnx(model, {"x": X}, runtime="", subject=off)
+    assert [layer.not_exact for layer in recording.layers] == [1, 1] and not recording.ok
+    assert any("linear alone" in why for _, why in recording.others)
+    with pytest.raises(qualm.InputError, match="observed: is what somebody gave"):
+        qualm.record_onnx(model, X, subject=off, observed={"yq": np.zeros((6, 4), np.uint8)})
+
+
+def test_inputs_in_files(model, tmp_path):
+    def varint(number):
+        return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
+
+    # A TensorProto: dims, data_type float, raw_data.
+    raw = X.tobytes()
+    (tmp_path / "x.pb").write_bytes(b"\x08\x06\x08\x08\x10\x01" + b"\x4a" + varint(len(raw)) + raw)
+    np.save(tmp_path / "x.npy", X)
+    runs = [qualm.record_onnx(model, given, runtime=Exact()) for given in
+            (X, {"x": str(tmp_path / "x.pb")}, tmp_path / "x.npy")]
+    assert len({str(run) for run in runs}) == 1 and not runs[0].notes
+    (tmp_path / "bad.pb").write_bytes(raw)
+    for name in ("bad.pb", "none.pb", "none.npy"):
+        with pytest.raises(qualm.InputError, match=name) as raised:
+            qualm.record_onnx(model, tmp_path / name, runtime="")
+        assert "\n" not in str(raised.value)
+
+
 def test_nobody_is_judged(model):
     run = qualm.record_onnx(model, runtime="")
     assert run.by == "" and run.layers == [] and run.ok and "of 4 layers" in str(run)

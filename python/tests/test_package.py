@@ -188,6 +188,44 @@ def test_weights_in_blocks():
     assert any(block and len(shape) == 2 for block, shape in shapes)
 
 
+def q4_0(case, offset=8):
+    w, x = (rows.reshape(len(rows), -1, size) for rows, size in ((case.w_packed, 18), (case.x_packed, 34)))
+    w_scale, x_scale = (np.ascontiguousarray(a[..., :2]).view(np.float16)[..., 0].astype(np.float32) for a in (w, x))
+    codes = np.concatenate([w[..., 2:] & 15, w[..., 2:] >> 4], axis=-1).astype(np.int32) - offset
+    sums = np.einsum("mbk,nbk->mnb", x[..., 2:].astype(np.int8).astype(np.int32), codes)
+    return (sums.astype(np.float32) * (x_scale[:, None] * w_scale)).sum(axis=-1, dtype=np.float32)
+
+
+def test_bytes_of_blocks():
+    shapes = set()
+
+    def told(case):
+        shapes.add((case.w_format, case.w_packed.dtype, case.w_packed.shape[1] * 32 == case.k_packed * 18))
+        return q4_0(case)
+
+    limits = {"op": "linear", "contract": "sum", "w_formats": "q4_0", "claim": "matches_model"}
+    result = judged(told, **limits)
+    assert result.judgement == "passed" and result.judged >= 30, result
+    assert shapes == {("q4_0", np.dtype(np.uint8), True)}
+    assert judged(lambda case: q4_0(case, 7), **limits).failed
+
+    def spoils(case):
+        y = q4_0(case)
+        case.w_packed[0, 0] ^= 1
+        return y
+    assert "modified w_packed" in judged(spoils, **limits).text
+    seen = set()
+
+    def exact_sum(case):
+        seen.add(case.w_format)
+        return exact(case)
+    limits["w_formats"] = ["q8_0", "q4_k"]
+    assert judged(exact_sum, **{**limits, "contract": "sum+offsets"}).judgement == "passed"
+    assert seen == {"q8_0", "q4_k"}
+    with pytest.raises(AttributeError, match="functions that declare w_formats"):
+        qualm.draw("linear").w_packed  # noqa: B018
+
+
 def test_real_activations():
     case = qualm.Case("linear", x=np.array([[1.5, 2]], np.float32), w=np.array([[3, 4]], np.int8),
                       w_scale=0.5, w_zp=1, out_dtype="f32")
@@ -413,6 +451,9 @@ def test_a_function_that_takes_nothing_is_no_pass():
     ({"op": "linear", "n_multiple": 4096}, "takes only 0 of "),
     ({"cases": 0}, "cases: is 0"),
     ({"domain": 3}, "domain: is 3, expected a dict"),
+    ({"op": "linear", "w_formats": "q9_9"}, "w_formats: is 'q9_9', expected some of q8_0, q4_0"),
+    ({"op": "linear", "w_formats": 3}, "w_formats: is 3, expected some of q8_0, q4_0"),
+    ({"op": "add", "w_formats": "q4_0"}, "w_formats: is 'q4_0', expected none: it is of linear alone"),
     ({"domain": {"x_scal": (1, 2)}}, "domain: x_scal: is no range of a domain, nearest is 'x_scale'"),
     ({"domain": {"x": 3}}, "domain: x: is 3, expected a pair"),
     ({"domain": {"shapes": ["1x2x3"]}}, "domain: shape: '1x2x3' is no shape of quantize"),

@@ -309,3 +309,32 @@ def test_long(c):
     finally:
         child.kill()
     assert child.returncode == 2 and "KeyboardInterrupt" in text, text
+
+
+def test_a_wrong_type_fails_once(run):
+    text = """
+@qualm.property("quantize")
+def test_it(c):
+    return exact(c).astype(np.int64)
+
+@pytest.mark.parametrize("kind", [np.int32, np.uint8])
+@qualm.property("quantize")
+def test_kinds(c, kind):
+    return exact(c).astype(kind)
+"""
+    for _ in range(2):  # the second run begins with the case that was kept
+        outcomes, printed, status = run(text)
+        failed = [name for name, outcome in outcomes.items() if outcome == "FAILED"]
+        assert status == 1 and len(failed) == 2, printed
+        assert any(name.startswith("test_it[") for name in failed)
+        assert any("int32" in name or "kind0" in name for name in failed)
+        assert "test_it returned an array of int64, expected an array of uint8" in printed
+        assert sum(outcome == "PASSED" for outcome in outcomes.values()) > 3
+    outcomes, *_ = run(text.replace("astype(np.int64)", "astype(np.uint8)"), "-k", "not kinds")
+    assert "FAILED" not in outcomes.values()
+
+
+def test_a_report_names_a_wrong_type_once():
+    report = qualm.check("quantize", lambda c: None, cases=20)
+    assert sum(claim.failed for claim in report.claims) == 1
+    assert "returned None, expected an array of uint8" in str(report)

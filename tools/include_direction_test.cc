@@ -48,10 +48,11 @@ bool IsAllowedException(const std::string& file, const std::string& included) {
   if (file.starts_with("adapters/faulty/") && !file.ends_with("_test.cc"))
     return included == "triage/causes.h" || included == "triage/stages.h" ||
            included == "oracles/exact/evaluate.h";
-  // A Python function is a thing under test, with the limits and the places of data of adapters.
-  if (file.starts_with("python/native/subject."))
+  // A Python function is a thing under test, with the limits, the blocks and the places of data of
+  // adapters.
+  if (file.starts_with("python/native/subject.") || file == "python/native/case_object.h")
     return included == "adapters/host/plugin_limits.h" || included == "adapters/host/placement.h" ||
-           included == "adapters/qualm_plugin.h";
+           included == "adapters/host/block_formats.h" || included == "adapters/qualm_plugin.h";
   // What oneDNN 2 and 3 take differently stands once.
   if (file == "bench/onednn.cc") return included == "adapters/libraries/onednn/ops.h";
   // The binding for GoogleTest prints a failure minimized and explained.

@@ -108,11 +108,10 @@ RunContext Poisoned(uint8_t poison, RunContext context = {}) {
 }
 const Outcome kBreaks{RunStatus::kCrashed, "SIGSEGV", {}, {}};
 
-// Looks at the recorded answers, asks nothing more and names nothing that is not established.
+// The first two name only what is established; the second asks the same question again. The third
+// decides by the one answer, the fourth by further cases.
 const AttributionOptions kLooks{.only_established = true, .probe_state = false};
-// The same, but asks again.
 const AttributionOptions kAsks{.only_established = true, .probe_state = true};
-// The one answer decides.
 const AttributionOptions kOneAnswer{.probe_state = false};
 const AttributionOptions kExamines{.examine = true, .probe_state = false};
 constexpr int kAddresses = 16;  // at which a wrong answer is asked for again
@@ -414,8 +413,8 @@ TEST(AskedAgain, TheSameQuestionAnsweredInTwoWaysIsNondeterminism) {
   ExpectCause(Found(AskOnce, Layer(1, 70, 2), subject, kAsks), Kind::kNondeterminism, kVaries);
 }
 
-// An answer that varies may vary just when the memory is filled anew: the same is asked three times
-// more with either fill.
+// A random answer may happen to change together with the fill of the memory. So each fill is asked
+// three more times.
 TEST(AskedAgain, AnAnswerThatVariesIsNotTakenForOneThatDependsOnMemory) {
   const Case c = Layer(1, 70, 2);
   // Which of the questions, after the property's own, is answered with another number. Questions 1
@@ -1275,8 +1274,8 @@ TEST(Examined, OfTwoThatNoAnswerTellsApartTheLikelierIsNamed) {
   const Hypothesis row = Named({"row sum of row 0"});
   const auto alike = [&](const Case& of) { return With(of, Zero()) == With(of, row); };
   ASSERT_TRUE(alike(c));
-  // One answer that departs in another way may show another fault: the cause that it fits less is
-  // not ruled out, but the other one is better.
+  // One answer that departs in another way may show another fault. It does not rule the row out,
+  // and makes the zero point the better explanation.
   for (const int may_tell : {0, 1}) {
     int told = 0;
     TestSubject subject = Answers([&](const Case& of) {
@@ -1293,8 +1292,8 @@ TEST(Examined, OfTwoThatNoAnswerTellsApartTheLikelierIsNamed) {
   }
 }
 
-// Wrong as the cause has it, in one output of the place and in no other.
-TEST(Examined, APlaceFitsIfTheCauseActsInEveryOutputOfIt) {
+// Wrong as the cause has it in the place, and in one output outside of it.
+TEST(Examined, APlaceDoesNotFitIfTheCauseActsOutsideOfItToo) {
   const Case c = Layer(3, 6, 5);
   const Hypothesis tail = In("weight zero point ignored", "only in the last N % 4 columns");
   Tensor y = With(c, tail);

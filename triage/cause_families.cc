@@ -1244,32 +1244,40 @@ void AddElements(std::vector<Cause>& rows) {
 
 // Elements behind the last whole vector.
 void AddTailElements(std::vector<Cause>& rows) {
-  for (const auto& [which, operand] : {std::pair{"first", &Case::x}, {"second", &Case::w}}) {
+  for (const auto& [which, what, operand] :
+       {std::tuple{"first", "{x_codes}", &Case::x}, {"second", "{w_codes}", &Case::w}}) {
     for (const int64_t lanes : {4, 8, 16, 32}) {
-      const auto read = [&](const char* what, const char* sentence, Stage stage, auto from) {
-        rows.push_back({stage, Kind::kTail,
-                        fmt::format("{} operand of the tail of {} from {}", which, lanes, what),
-                        fmt::format(fmt::runtime(sentence), which, lanes),
-                        [lanes](const Case& c) {
-                          return HasTwoOperands(c.op) && c.N > lanes && c.N % lanes > 1;
+      const auto read = [&](const char* where, const std::string& from_what, int64_t least,
+                            auto from) {
+        rows.push_back({Stage::kOperands, Kind::kTail,
+                        fmt::format("{} operand of the tail of {} from {}", which, lanes, where),
+                        fmt::format("takes the {} behind the last whole vector of {} from {}", what,
+                                    lanes, from_what),
+                        [operand, lanes, least](const Case& c) {
+                          const Layout layout = RowOf(c.op).layout;
+                          const Tensor& codes = c.*operand;
+                          const int64_t columns = c.M == 0 ? 0 : codes.size() / c.M;
+                          return (layout == Layout::kElements || layout == Layout::kColumns) &&
+                                 (IsByteCode(codes.dtype()) || IsWideCode(codes.dtype())) &&
+                                 columns > lanes && columns % lanes >= least;
                         },
                         [operand, lanes, from](Stages& s) {
                           Tensor& codes = s.c.*operand;
                           const Tensor old = codes;
+                          const int64_t columns = codes.size() / s.c.M;
+                          const int64_t body = columns - columns % lanes;
                           for (int64_t i = 0; i < codes.size(); ++i) {
-                            const int64_t n = i % s.c.N, body = s.c.N - s.c.N % lanes;
+                            const int64_t n = i % columns;
                             if (n >= body) codes.SetInt(i, old.IntAt(i - n + from(n, body, lanes)));
                           }
                           return codes != old;
                         },
                         Cause::kBitsOfRare});
       };
-      read("its first element",
-           "takes the {} operand of the last N % {} elements from the first of them",
-           Stage::kOperands, [](int64_t, int64_t body, int64_t) { return body; });
-      read("the vector before",
-           "takes the {} operand of the last N % {} elements from the vector before them",
-           Stage::kOperands, [](int64_t n, int64_t, int64_t width) { return n - width; });
+      read("its first element", "the first of them", 2,
+           [](int64_t, int64_t body, int64_t) { return body; });
+      read("the vector before", "that vector", 1,
+           [](int64_t n, int64_t, int64_t width) { return n - width; });
     }
   }
 }

@@ -970,12 +970,11 @@ __int128 InFloat32(__int128 value) { return static_cast<__int128>(static_cast<fl
 
 bool ScalesIntegers(const Case& c) { return SumsOfCodes(c) || c.op == Op::kRequantize; }
 
-// Rounded to so many significant bits, ties to even, and at most `kMostOf`.
-template <int kBits, int64_t kMostOf>
-__int128 InBitsAtMost(__int128 value) {
-  constexpr auto kMost = static_cast<double>(kMostOf);
+// Of 11 significant bits, ties to even, and at most the largest float16.
+__int128 InFloat16(__int128 value) {
+  constexpr double kMost = 65504;
   const auto number = static_cast<double>(value);
-  const int exponent = std::ilogb(number == 0 ? 1 : number) + 1 - kBits;
+  const int exponent = std::ilogb(number == 0 ? 1 : number) - 10;
   const double rounded = std::ldexp(std::nearbyint(std::ldexp(number, -exponent)), exponent);
   return static_cast<__int128>(std::clamp(rounded, -kMost, kMost));
 }
@@ -986,8 +985,8 @@ RoundedOutput ShiftLeftInInt32(const RealOutput& o) {
   const Factors f = FactorsOf(o);
   int shift = 0;
   const double fraction = std::frexp(f.multiplier / f.y / f.divisor, &shift);
-  if (shift <= 0 || shift > 31) return {o.rounded()};
-  const auto shifted = static_cast<int64_t>(std::ldexp(f.sum, shift));
+  if (shift <= 0) return {o.rounded()};
+  const auto shifted = shift < 32 ? static_cast<int64_t>(std::ldexp(f.sum, shift)) : 0;
   const auto kept = static_cast<int32_t>(static_cast<uint32_t>(shifted));
   return {std::nearbyint(static_cast<double>(kept) * fraction + f.offset / f.y)};
 }
@@ -1746,10 +1745,7 @@ const Cause kMistakes[] = {
      Set<&Stages::integer, InFloat32>},
     {Stage::kAccumulate, Kind::kRounding, "integer in float16",
      "rounds the integer to float16 before it is scaled, beyond 65504 to that", ScalesIntegers,
-     Set<&Stages::integer, InBitsAtMost<11, 65504>>, Cause::kBitsOfFamily},
-    {Stage::kAccumulate, Kind::kRounding, "integer in bfloat16",
-     "rounds the integer to bfloat16 before it is scaled", ScalesIntegers,
-     Set<&Stages::integer, InBitsAtMost<8, int64_t{1} << 62>>, Cause::kBitsOfFamily},
+     Set<&Stages::integer, InFloat16>, Cause::kBitsOfFamily},
     {Stage::kScale, Kind::kInt32Overflow, "left shift wraps",
      "shifts the sum left in an int32 that wraps, where a multiplier is 1 or more",
      RoundsScaledIntegers, Set<&CodeHooks::round, ShiftLeftInInt32>, Cause::kBitsOfFamily},

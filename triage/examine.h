@@ -4,8 +4,8 @@
 //
 // How much it takes to be named (ShownAgain, Holds and others of attribution.cc):
 //   further answers that depart as it says: a convention and a cause that acts in some rows or
-//     columns 6, two causes 4, one cause 2; of some rows or columns, of two conditions joined, and of
-//     a rule of rounding from some size on, two of them to drawn cases
+//     columns 6, two causes 4, one cause 2; of some rows or columns, of two conditions joined, and
+//     of a rule of rounding from some size on, two of them to drawn cases
 //   right answers where it predicts a departure: none; of sums in 16 bits worth 70 bits half, of
 //     another single cause worth 70 bits that is not rare and has no condition left four of five
 //   a cause with a condition comes before what is read elsewhere from 24 answers on (kManyMore)

@@ -244,7 +244,7 @@ TEST(History, ParametersThatMustBeEqualAreDroppedTogether) {
 }
 
 // Nothing is dropped or changed that the failure needs, and every list that is kept fails.
-TEST(History, ThatNothingSparesStaysAsItIs) {
+TEST(History, DropsNothingThatTheFailureNeeds) {
   const History start{{Layer(2, 3, 5), Layer(1, 1, 1)}, Layer(3, 2, 5)};
   int asked = 0;
   const auto fails = [&](const History& history) {

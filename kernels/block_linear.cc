@@ -16,7 +16,7 @@
 #include "kernels/sums/accumulate.h"
 #include "kernels/sums/blocks.h"
 #include "kernels/sums/layer_validate.h"
-#include "kernels/sums/row_block.h"
+#include "kernels/sums/panel_plan.h"
 
 namespace qualm::kernels {
 namespace {
@@ -24,9 +24,8 @@ namespace {
 using internal::ArrangedBlock;
 using internal::BlockTile;
 using internal::BlockTraits;
+using internal::PanelPlan;
 
-// Arranged rows of one block of outputs should stay in the L2 cache beside a panel.
-constexpr int64_t kArrangedBytes = 256 * 1024;
 const uint8_t* RowOf(const ConstBlocks& m, int64_t row) {
   return static_cast<const uint8_t*>(m.data) + (m.blocks == 0 ? 0 : row * m.row_stride);
 }
@@ -57,16 +56,14 @@ void ArrangeQ8_0(const uint8_t* from, int64_t blocks, int32_t zero, ArrangedBloc
 }  // namespace
 
 struct PackedBlockLinear::Impl {
-  // How the outputs are cut into blocks.
-  struct Plan {
-    Plan(const Impl& impl, int64_t rows, const ThreadPool* pool);
-    size_t bytes() const { return scratch.bytes() * static_cast<size_t>(tasks); }
-
-    ScratchLayout scratch;
-    int64_t rows_of_block = 0, row_blocks = 0;
-    int64_t panels_of_block = 0, panel_blocks = 0;
-    int64_t tasks = 0;
-  };
+  PanelPlan Plan(int64_t rows, const ThreadPool* pool) const {
+    return {rows,
+            RowParts() * static_cast<int64_t>(sizeof(ArrangedBlock)),
+            traits.most_rows,
+            Panels(),
+            true,
+            pool};
+  }
 
   int64_t PanelWidth() const { return traits.lanes * traits.panel_vectors; }
   int64_t Panels() const { return (channels + PanelWidth() - 1) / PanelWidth(); }
@@ -159,23 +156,6 @@ Status PackedBlockLinear::Pack(const ConstBlocks& weights, PackedBlockLinear* pa
   });
 }
 
-PackedBlockLinear::Impl::Plan::Plan(const Impl& impl, int64_t rows, const ThreadPool* pool) {
-  if (rows <= 0 || impl.channels == 0) return;
-  const int64_t tile = impl.traits.most_rows;
-  const int64_t row_bytes = impl.RowParts() * static_cast<int64_t>(sizeof(ArrangedBlock));
-  const int64_t fit = row_bytes == 0 ? rows : kArrangedBytes / row_bytes / tile * tile;
-  rows_of_block = std::min(rows, std::max(fit, tile));
-  row_blocks = (rows - 1) / rows_of_block + 1;
-  // Where there are fewer blocks of rows than two for each thread, panels are cut too.
-  const int64_t panels = impl.Panels();
-  const int64_t threads = internal::TaskCount(pool, INT64_MAX);
-  const int64_t cuts = threads == 1 ? 1 : std::clamp<int64_t>(2 * threads / row_blocks, 1, panels);
-  panels_of_block = (panels + cuts - 1) / cuts;
-  panel_blocks = (panels + panels_of_block - 1) / panels_of_block;
-  tasks = internal::TaskCount(pool, row_blocks * panel_blocks);
-  scratch.Add(rows_of_block * row_bytes);
-}
-
 // Of one panel times the arranged rows: tiles as equal as possible.
 void PackedBlockLinear::Impl::Multiply(const ArrangedBlock* x, int64_t rows, int64_t panel,
                                        float* y, int64_t y_stride) const {
@@ -217,7 +197,7 @@ Status PackedBlockLinear::Run(const ConstBlocks& x, const MutableMatrix& y,
       {x.data, ElementType::kU8, x.rows, row_bytes, std::max(x.row_stride, row_bytes)}, y,
       scratch));
   QUALM_RETURN_IF_ERROR(CheckPackedFor(impl_->traits.target));
-  const Impl::Plan plan(*impl_, x.rows, pool);
+  const PanelPlan plan = impl_->Plan(x.rows, pool);
   if (plan.tasks == 0) return {};
   const TaskScratch pieces(plan.scratch, plan.bytes(), scratch);
   if (!pieces.status().ok()) return pieces.status();
@@ -247,7 +227,7 @@ Status PackedBlockLinear::Run(const ConstBlocks& x, const MutableMatrix& y,
 }
 
 size_t PackedBlockLinear::ScratchBytes(int64_t rows, const ThreadPool* pool) const {
-  return impl_ == nullptr ? 0 : Impl::Plan(*impl_, rows, pool).bytes();
+  return impl_ == nullptr ? 0 : impl_->Plan(rows, pool).bytes();
 }
 
 Status BlockDot(BlockFormat format, const void* w, const void* x, int64_t blocks, float* y) {

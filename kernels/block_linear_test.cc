@@ -11,7 +11,6 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "kernels/common/counted_new.h"
@@ -23,6 +22,7 @@ namespace {
 using test::ForEachTarget;
 using test::GuardedBuffer;
 using test::Random;
+using test::TestPool;
 
 constexpr BlockFormat kFormats[] = {BlockFormat::kQ8_0, BlockFormat::kQ4_0, BlockFormat::kQ4_K};
 constexpr uint16_t kOne = 0x3C00, kInfinity = 0x7C00, kNan = 0x7E01;
@@ -414,26 +414,6 @@ TEST(BlockLinear, SpecialScalesDoWhatIeeeSays) {
     }
   }
 }
-
-// Every task on a new thread, which rounds in a direction of its own.
-class TestPool final : public ThreadPool {
- public:
-  explicit TestPool(int64_t threads) : threads_(threads) {}
-  int64_t Threads() const override { return threads_; }
-  void Run(int64_t tasks, void (*fn)(void* arg, int64_t task), void* arg) override {
-    std::vector<std::thread> threads;
-    for (int64_t task = 0; task < tasks; ++task) {
-      threads.emplace_back([=] {
-        std::fesetround(task % 2 == 0 ? FE_UPWARD : FE_DOWNWARD);
-        fn(arg, task);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-  }
-
- private:
-  int64_t threads_;
-};
 
 // Some blocks of rows, cut panels, a narrow last one.
 Problem Large(BlockFormat format, int64_t m = 100, int64_t blocks = 130) {

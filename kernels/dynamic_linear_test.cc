@@ -8,7 +8,6 @@
 #include <cfenv>
 #include <limits>
 #include <numeric>
-#include <thread>
 
 #include "kernels/common/counted_new.h"
 #include "kernels/common/test_support.h"
@@ -19,6 +18,7 @@ namespace {
 using test::ForEachTarget;
 using test::GuardedBuffer;
 using test::Random;
+using test::TestPool;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr QParamsRule kRules[] = {QParamsRule::kObserver, QParamsRule::kAten, QParamsRule::kOnnx};
@@ -196,26 +196,6 @@ TEST(DynamicLinear, LongSums) {
     }
   }
 }
-
-// Every task on a new thread.
-class TestPool final : public ThreadPool {
- public:
-  explicit TestPool(int64_t threads) : threads_(threads) {}
-  int64_t Threads() const override { return threads_; }
-  void Run(int64_t tasks, void (*fn)(void* arg, int64_t task), void* arg) override {
-    std::vector<std::thread> threads;
-    for (int64_t task = 0; task < tasks; ++task) {
-      threads.emplace_back([=] {
-        std::fesetround(task % 2 == 0 ? FE_UPWARD : FE_DOWNWARD);
-        fn(arg, task);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-  }
-
- private:
-  int64_t threads_;
-};
 
 // Panels of 32, 64 and 128 bit sums, row sums and a K tail: every part of the scratch is used.
 Problem UsesAllScratch(bool per_row) {

@@ -17,16 +17,15 @@
 #include "kernels/sums/accumulate.h"
 #include "kernels/sums/nbits.h"
 #include "kernels/sums/pack.h"
-#include "kernels/sums/row_block.h"
+#include "kernels/sums/panel_plan.h"
 
 namespace qualm::kernels {
 namespace {
 
 using internal::NBitsTile;
 using internal::NBitsTraits;
+using internal::PanelPlan;
 
-// Arranged rows of one block of outputs should stay in the L2 cache beside a panel.
-constexpr int64_t kArrangedBytes = 256 * 1024;
 constexpr int64_t kMostBlock = 1 << 16;           // its sums of products fit int32
 constexpr int64_t kMostDepth = int64_t{1} << 40;  // bytes of a row fit int64
 
@@ -70,16 +69,10 @@ struct CodedRow {
 }  // namespace
 
 struct PackedNBitsLinear::Impl {
-  // How the outputs are cut into blocks.
-  struct Plan {
-    Plan(const Impl& impl, int64_t rows, bool coded, const ThreadPool* pool);
-    size_t bytes() const { return scratch.bytes() * static_cast<size_t>(tasks); }
-
-    ScratchLayout scratch;
-    int64_t rows_of_block = 0, row_blocks = 0;
-    int64_t panels_of_block = 0, panel_blocks = 0;
-    int64_t tasks = 0;
-  };
+  // Values are read where they are, as far as the caches go.
+  PanelPlan Plan(int64_t rows, bool coded, const ThreadPool* pool) const {
+    return {rows, coded ? CodedRowBytes() : depth * 4, traits.most_rows, Panels(), coded, pool};
+  }
 
   int64_t Blocks() const { return (depth + block - 1) / block; }
   int64_t PanelWidth() const { return traits.lanes * traits.panel_vectors; }
@@ -166,25 +159,6 @@ Status PackedNBitsLinear::Pack(const NBitsWeights& weights, PackedNBitsLinear* p
   });
 }
 
-PackedNBitsLinear::Impl::Plan::Plan(const Impl& impl, int64_t rows, bool coded,
-                                    const ThreadPool* pool) {
-  if (rows <= 0 || impl.channels == 0) return;
-  const int64_t tile = impl.traits.most_rows;
-  // Values are read where they are, as far as the caches go.
-  const int64_t row_bytes = coded ? impl.CodedRowBytes() : impl.depth * 4;
-  const int64_t fit = row_bytes == 0 ? rows : kArrangedBytes / row_bytes / tile * tile;
-  rows_of_block = std::min(rows, std::max(fit, tile));
-  row_blocks = (rows - 1) / rows_of_block + 1;
-  // Where there are fewer blocks of rows than two for each thread, panels are cut too.
-  const int64_t panels = impl.Panels();
-  const int64_t threads = internal::TaskCount(pool, INT64_MAX);
-  const int64_t cuts = threads == 1 ? 1 : std::clamp<int64_t>(2 * threads / row_blocks, 1, panels);
-  panels_of_block = (panels + cuts - 1) / cuts;
-  panel_blocks = (panels + panels_of_block - 1) / panels_of_block;
-  tasks = internal::TaskCount(pool, row_blocks * panel_blocks);
-  if (coded) scratch.Add(rows_of_block * row_bytes);
-}
-
 void PackedNBitsLinear::Impl::Arrange(const ConstCodedRows& x, int64_t row, CodedRow to) const {
   const int64_t blocks = Blocks();
   if (blocks == 0) return;
@@ -235,7 +209,7 @@ template <class ArrangeRow, class Row>
 Status PackedNBitsLinear::Impl::Run(int64_t rows, bool coded, const MutableMatrix& y,
                                     std::span<uint8_t> given, ThreadPool* pool,
                                     const ArrangeRow& arrange, const Row& row) const {
-  const Plan plan(*this, rows, coded, pool);
+  const PanelPlan plan = Plan(rows, coded, pool);
   if (plan.tasks == 0) return {};
   const TaskScratch pieces(plan.scratch, plan.bytes(), given);
   if (!pieces.status().ok()) return pieces.status();
@@ -305,7 +279,7 @@ Status PackedNBitsLinear::Run(const ConstCodedRows& x, const MutableMatrix& y,
 }
 
 size_t PackedNBitsLinear::ScratchBytes(int64_t rows, const ThreadPool* pool) const {
-  return impl_ == nullptr ? 0 : Impl::Plan(*impl_, rows, true, pool).bytes();
+  return impl_ == nullptr ? 0 : impl_->Plan(rows, true, pool).bytes();
 }
 
 Status QuantizeRows(const ConstMatrix& x, int64_t block, int8_t* codes, float* scales) {

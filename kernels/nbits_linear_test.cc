@@ -9,7 +9,6 @@
 #include <cfenv>
 #include <cmath>
 #include <limits>
-#include <thread>
 #include <vector>
 
 #include "kernels/common/counted_new.h"
@@ -21,6 +20,7 @@ namespace {
 using test::ForEachTarget;
 using test::GuardedBuffer;
 using test::Random;
+using test::TestPool;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -295,26 +295,6 @@ TEST(NBitsLinear, SpecialNumbersDoWhatIeeeSays) {
     }
   });
 }
-
-// Every task on a new thread, which rounds in a direction of its own.
-class TestPool final : public ThreadPool {
- public:
-  explicit TestPool(int64_t threads) : threads_(threads) {}
-  int64_t Threads() const override { return threads_; }
-  void Run(int64_t tasks, void (*fn)(void* arg, int64_t task), void* arg) override {
-    std::vector<std::thread> threads;
-    for (int64_t task = 0; task < tasks; ++task) {
-      threads.emplace_back([=] {
-        std::fesetround(task % 2 == 0 ? FE_UPWARD : FE_DOWNWARD);
-        fn(arg, task);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-  }
-
- private:
-  int64_t threads_;
-};
 
 // Some blocks of rows, cut panels, a narrow last one.
 Problem Large(int bits, int64_t m) {

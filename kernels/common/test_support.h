@@ -11,11 +11,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/targets.h"
@@ -33,6 +35,26 @@ void ForEachTarget(const Body& body) {
     if (::testing::Test::HasFatalFailure()) return;
   }
 }
+
+// Every task on a new thread, which rounds in a direction of its own.
+class TestPool final : public ThreadPool {
+ public:
+  explicit TestPool(int64_t threads) : threads_(threads) {}
+  int64_t Threads() const override { return threads_; }
+  void Run(int64_t tasks, void (*fn)(void* arg, int64_t task), void* arg) override {
+    std::vector<std::thread> threads;
+    for (int64_t task = 0; task < tasks; ++task) {
+      threads.emplace_back([=] {
+        std::fesetround(task % 2 == 0 ? FE_UPWARD : FE_DOWNWARD);
+        fn(arg, task);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  int64_t threads_;
+};
 
 // `size` elements directly before (or, at_start, directly after) an inaccessible page.
 template <class T>

@@ -17,6 +17,7 @@
 #include "kernels/sums/blocks.h"
 #include "kernels/sums/layer_validate.h"
 #include "kernels/sums/panel_plan.h"
+#include "kernels/sums/row_block.h"
 
 namespace qualm::kernels {
 namespace {

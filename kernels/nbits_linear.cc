@@ -18,6 +18,7 @@
 #include "kernels/sums/nbits.h"
 #include "kernels/sums/pack.h"
 #include "kernels/sums/panel_plan.h"
+#include "kernels/sums/row_block.h"
 
 namespace qualm::kernels {
 namespace {

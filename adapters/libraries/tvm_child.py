@@ -138,6 +138,8 @@ class Engine:
         x, w = self.layer(c)
         (sx, zx), (sw, zw) = of(c, "x", c["x_dtype"]), of(c, "w", c["w_dtype"])
         if c["out_dtype"] == "s32":
+            if c["relu"]:
+                raise Skip("MatMulInteger has no relu")
             return flat(self.run("sums", lambda x, z, w, y: self.integers(x, z, w, y),
                                  x, (zx, ""), w, *self.column([zw])))
         bias = [] if c.get("bias") is None else [(array(c["bias"], "f32", (c["N"],)), "n")]

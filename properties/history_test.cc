@@ -613,6 +613,9 @@ TEST(History, AWrongAnswerIsMemoryOnlyIfANewInstanceGivesTheRightOne) {
       for (const char* name : {"-wrong", "-crashes"})
         EXPECT_FALSE(judge(own + name).failed()) << name << ": others report that";
       made = 0;
+      for (int turn = 0; turn < 8; ++turn) EXPECT_FALSE(judge(own + "-wrong").failed());
+      EXPECT_LE(made, 3) << "one that was wrong is asked again, and no new one made";
+      made = 0;
       for (int turn = 0; turn < 3; ++turn) {
         const Verdict verdict = judge(own + "-right");
         EXPECT_TRUE(verdict.failed()) << own;

@@ -53,7 +53,7 @@ struct Answer {
 };
 Answer Ask(Subject& subject, const Case& c, const RunContext& context = {});
 
-// Whether a new instance of the subject, if there is one, gives the promised output.
+// Whether a new instance of the subject, if there is one, gives the promised output. Few are made.
 bool GivesAnew(const Subject& subject, const Case& c, const Tensor& promised);
 
 // Passed if the subject gives the same bits for both; failed with "WHAT: ..." if not.

@@ -26,7 +26,8 @@ struct PanelPlan {
     row_blocks = (rows - 1) / rows_of_block + 1;
     // Where there are fewer blocks of rows than two for each thread, panels are cut too.
     const int64_t threads = TaskCount(pool, INT64_MAX);
-    const int64_t cuts = threads == 1 ? 1 : std::clamp<int64_t>(2 * threads / row_blocks, 1, panels);
+    const int64_t cuts =
+        threads == 1 ? 1 : std::clamp<int64_t>(2 * threads / row_blocks, 1, panels);
     panels_of_block = (panels + cuts - 1) / cuts;
     panel_blocks = (panels + panels_of_block - 1) / panels_of_block;
     tasks = TaskCount(pool, row_blocks * panel_blocks);

@@ -2,7 +2,6 @@
 // The place of the data, previous contents of memory, and earlier questions must not matter.
 #include <array>
 #include <bit>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -195,11 +194,10 @@ std::optional<Sibling> WithOtherZeroPoints(const Case& c, Subject& subject) {
 }
 
 // Asks about the sibling of `c` after `c`. Fails if the subject does not give the promised output,
-// and a new instance does. A new instance of a pipe takes seconds, so none is made once a subject
-// has been shown to remember.
+// and a new instance does.
 std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
                                          const RunContext& context) {
-  static thread_local std::set<std::pair<std::string, Op>> known;
+  static thread_local relation::NewInstances anew;
   const std::optional<Sibling> sibling = WithOtherZeroPoints(c, subject);
   if (!sibling) return std::nullopt;
   const Answer answer = Ask(subject, sibling->c, context);
@@ -212,12 +210,8 @@ std::optional<Verdict> MixesUpZeroPoints(const Case& c, Subject& subject,
                            "after another problem with other zero points, the answer departs "
                            "from the promised one");
   if (!failed) return std::nullopt;
-  const std::pair<std::string, Op> key(subject.name(), c.op);
-  if (!known.contains(key)) {
-    // A new instance that is wrong too does not show memory: other properties report that.
-    if (!relation::GivesAnew(subject, sibling->c, sibling->promised)) return std::nullopt;
-    known.insert(key);
-  }
+  // A new instance that is wrong too does not show memory: other properties report that.
+  if (!anew.Give(subject, sibling->c, sibling->promised)) return std::nullopt;
   return AsMemory(*failed, FindingKind::kNondeterminism);
 }
 

@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "oracles/exact/exact.h"
@@ -147,25 +144,16 @@ Answer Ask(Subject& subject, const Case& c, const RunContext& context) {
   return answer;
 }
 
-bool GivesAnew(const Subject& subject, const Case& c, const Tensor& promised) {
-  // Where so many new instances were wrong too, the last of them answers from then on: it has been
-  // asked nothing else, and a new one of a pipe takes seconds.
-  constexpr int kNew = 3;
-  struct Made {
-    int count = 0;
-    std::unique_ptr<Subject> last;
-  };
-  static thread_local std::map<std::pair<std::string, Op>, Made> made_by_subject;
-  Made& made = made_by_subject[{std::string(subject.name()), c.op}];
-  if (made.count < kNew) {
-    made.last = SubjectRegistry::Get().MakeAnew(subject);
-    ++made.count;
-  }
-  if (made.last == nullptr) return true;
-  const bool gives = Ask(*made.last, c).y == promised;  // a failure has no y
-  if (gives || made.count < kNew) made.last.reset();
-  if (gives) made.count = 0;
-  return gives;
+bool NewInstances::Give(const Subject& subject, const Case& c, const Tensor& promised) {
+  constexpr int kWrong = 3;
+  Known& known = known_[{std::string(subject.name()), c.op}];
+  if (known.remembers) return true;
+  if (known.wrong < kWrong) known.last = SubjectRegistry::Get().MakeAnew(subject);
+  // A failure has no y.
+  known.remembers = known.last == nullptr || Ask(*known.last, c).y == promised;
+  if (!known.remembers) ++known.wrong;
+  if (known.wrong < kWrong || known.remembers) known.last.reset();
+  return known.remembers;
 }
 
 Verdict SameAnswer(const Case& c, const Case& follow_up, Subject& subject,

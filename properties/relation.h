@@ -6,8 +6,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/case.h"
@@ -53,8 +56,22 @@ struct Answer {
 };
 Answer Ask(Subject& subject, const Case& c, const RunContext& context = {});
 
-// Whether a new instance of the subject, if there is one, gives the promised output. Few are made.
-bool GivesAnew(const Subject& subject, const Case& c, const Tensor& promised);
+// Whether new instances of subjects give what is promised. A new one of a pipe takes seconds, so
+// few are made of a subject for an operation: none once it has been shown to remember; and where
+// some were wrong too, the last of them, which was asked nothing else, answers from then on.
+class NewInstances {
+ public:
+  // True where there is no new instance.
+  bool Give(const Subject& subject, const Case& c, const Tensor& promised);
+
+ private:
+  struct Known {
+    bool remembers = false;
+    int wrong = 0;  // new instances
+    std::unique_ptr<Subject> last;
+  };
+  std::map<std::pair<std::string, Op>, Known> known_;
+};
 
 // Passed if the subject gives the same bits for both; failed with "WHAT: ..." if not.
 Verdict SameAnswer(const Case& c, const Case& follow_up, Subject& subject, const std::string& what);

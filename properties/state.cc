@@ -5,9 +5,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/slice.h"
@@ -51,10 +49,9 @@ std::optional<Changed> Apply(size_t change, const Case& c, const Convention* con
 
 // Asks about `c`, then `c` with one thing changed, then `c` again. A layer that was kept under a
 // key without this thing gives the old answer, which only tells where the new one is another. Two
-// such changes are tried, or, where none is met, two of any; the case decides which. A new instance
-// of a pipe takes seconds, so none is made once a subject has been shown to remember.
+// such changes are tried, or, where none is met, two of any; the case decides which.
 Verdict OneThingChanged(const Case& c, Subject& subject) {
-  static thread_local std::set<std::pair<std::string, Op>> known;
+  static thread_local relation::NewInstances anew;
   const Contract& contract = subject.contract(c.op);
   const Convention* const convention =
       contract.exact() ? nullptr : FindConvention(contract.convention);
@@ -73,13 +70,9 @@ Verdict OneThingChanged(const Case& c, Subject& subject) {
     const std::string what =
         "asked with only " + changed.what + " changed, the answer departs from the promised one";
     auto failed = relation::Difference(changed.c, changed.promised, answer.y, what);
-    const std::pair<std::string, Op> key(subject.name(), c.op);
     // A new instance that is wrong too does not show memory: other properties report that.
-    if (failed &&
-        (known.contains(key) || relation::GivesAnew(subject, changed.c, changed.promised))) {
-      known.insert(key);
+    if (failed && anew.Give(subject, changed.c, changed.promised))
       return As(FindingKind::kNondeterminism, *failed);
-    }
     const Answer again = Ask(subject, c, context);
     if (again.verdict) return *again.verdict;
     failed = relation::Changed(c, base.y, again.y,

@@ -182,11 +182,11 @@ void AddOffsets(std::vector<Cause>& rows) {
             applies);
     }
   }
-  const auto term16 = [](int64_t& sum, int64_t zero) {
+  const auto term16 = [](int64_t& sum, int64_t zero, bool wraps = true) {
     // No sum of codes gives the term that is kept, so the term is added to the products.
     const auto whole = static_cast<int64_t>(static_cast<__int128>(zero) * sum);
     sum = 0;
-    return -Wrapped<int16_t>(whole);
+    return -(wraps ? Wrapped<int16_t>(whole) : Saturated<int16_t>(whole));
   };
   offset(Kind::kInt32Overflow, "zero-point terms in int16",
          "keeps each zero point times a sum of codes in an int16 that wraps",
@@ -202,11 +202,8 @@ void AddOffsets(std::vector<Cause>& rows) {
              fmt::format("term of the {} zero point in int16 that {}", zero, how),
              fmt::format("keeps the {} zero point times the sum of {} in an int16 that {}", zero,
                          of_x ? "the weights" : "the input", how),
-             [of_x, wraps](SumTerms& t) {
-               int64_t& sum = of_x ? t.w_sum : t.x_sum;
-               const int64_t whole = (of_x ? t.zx : t.zw) * sum;
-               t.products -= wraps ? Wrapped<int16_t>(whole) : Saturated<int16_t>(whole);
-               sum = 0;
+             [=](SumTerms& t) {
+               t.products += of_x ? term16(t.w_sum, t.zx, wraps) : term16(t.x_sum, t.zw, wraps);
              });
     }
   }
@@ -288,19 +285,18 @@ void AddOffsets(std::vector<Cause>& rows) {
       Other{"16 before", "one 16 before it",
             [](int64_t i, int64_t) { return i < 16 ? i : i - 16; }},
       Other{"at the end", "last one", [](int64_t, int64_t count) { return count - 1; }}};
+  const auto many_rows = [](const Case& c) {
+    return SumsOfCodes(c) && c.M > 1 && c.window.groups <= 1;
+  };
+  const auto many_channels = [](const Case& c) { return SumsOfCodes(c) && c.N > 1; };
   for (const Other& other : kOthers) {
-    const auto many = [](bool of_rows) -> Applies {
-      return [of_rows](const Case& c) {
-        return SumsOfCodes(c) && (of_rows ? c.M > 1 && c.window.groups <= 1 : c.N > 1);
-      };
-    };
     offset(
         Kind::kIndex, fmt::format("row sum of the row {}", other.name),
         fmt::format("corrects a row with the sum of the {}", other.text),
         [of = other.of](SumTerms& t) {
           t.x_sum = t.x_sums[static_cast<size_t>(of(t.row, std::ssize(t.x_sums)))];
         },
-        many(true));
+        many_rows);
     rows.back().minds_other_rows = true;
     offset(
         Kind::kIndex, fmt::format("column sum of the channel {}", other.name),
@@ -308,7 +304,7 @@ void AddOffsets(std::vector<Cause>& rows) {
         [of = other.of](SumTerms& t) {
           t.w_sum = t.w_sums[static_cast<size_t>(of(t.channel, std::ssize(t.w_sums)))];
         },
-        many(false));
+        many_channels);
   }
   for (const int64_t rows_of : {4, 8, 256}) {
     offset(
@@ -372,6 +368,18 @@ __int128 AddFirst(const SumTerms& t, int64_t count) {
   for (size_t k = 0; k < static_cast<size_t>(count); ++k)
     sum += Difference(t.x[k], t.zx) * Difference(t.w[k], t.zw);
   return sum;
+}
+
+// The last of the blocks of `block` such products, however short it is.
+__int128 AddLast(const SumTerms& t, int64_t block) {
+  return AddFirst(t, t.count) - AddFirst(t, (t.count - 1) / block * block);
+}
+
+// Reads the codes outside of [low, high] as the nearer end.
+bool KeepWithin(Tensor& codes, int32_t low, int32_t high) {
+  const Tensor old = codes;
+  for (int64_t i = 0; i < old.size(); ++i) codes.SetInt(i, std::clamp(old.IntAt(i), low, high));
+  return codes != old;
 }
 
 bool AllZero(const QParams& q) {
@@ -581,7 +589,7 @@ void AddSums(std::vector<Cause>& rows) {
                     [taps](const Case& c) { return c.op == Op::kDepthwise && c.K > taps; },
                     Sets([taps](Stages& s) {
                       s.Sums().add_differences = [taps](const SumTerms& t) {
-                        return AddFirst(t, t.count) - AddFirst(t, (t.count - 1) / taps * taps);
+                        return AddLast(t, taps);
                       };
                     })});
   }
@@ -615,9 +623,7 @@ void AddSums(std::vector<Cause>& rows) {
         {Stage::kTail, Kind::kIndex, fmt::format("terms of the last block of {}", block),
          fmt::format("keeps the last block of {} terms alone, in the zero-point sums too", block),
          SumsLongerThan(block), Sets([block](Stages& s) {
-           s.Sums().add_differences = [block](const SumTerms& t) {
-             return AddFirst(t, t.count) - AddFirst(t, (t.count - 1) / block * block);
-           };
+           s.Sums().add_differences = [block](const SumTerms& t) { return AddLast(t, block); };
          })});
     products(
         Kind::kTail, fmt::format("last partial block of {} dropped", block),
@@ -679,13 +685,7 @@ void AddSums(std::vector<Cause>& rows) {
   rows.push_back({Stage::kOperands, Kind::kClamp, "weight -128 as -127",
                   "reads a weight of -128 as -127",
                   [](const Case& c) { return SumsOfCodes(c) && c.w.dtype() == DType::kS8; },
-                  [](Stages& s) {
-                    const Tensor old = s.c.w;
-                    for (int64_t i = 0; i < old.size(); ++i)
-                      s.c.w.SetInt(i, std::max(old.IntAt(i), -127));
-                    return s.c.w != old;
-                  },
-                  Cause::kBitsOfFamily});
+                  [](Stages& s) { return KeepWithin(s.c.w, -127, 127); }, Cause::kBitsOfFamily});
   for (const bool lowest : {true, false}) {
     const char* const which = lowest ? "lowest" : "highest";
     rows.push_back(
@@ -695,12 +695,8 @@ void AddSums(std::vector<Cause>& rows) {
                      lowest ? "above" : "below"),
          [](const Case& c) { return IsByteCode(c.x.dtype()) || IsWideCode(c.x.dtype()); },
          [lowest](Stages& s) {
-           const Tensor old = s.c.x;
-           const CodeRange range = RangeOf(old.dtype());
-           for (int64_t i = 0; i < old.size(); ++i)
-             s.c.x.SetInt(i, lowest ? std::max(old.IntAt(i), range.min + 1)
-                                    : std::min(old.IntAt(i), range.max - 1));
-           return s.c.x != old;
+           const CodeRange range = RangeOf(s.c.x.dtype());
+           return KeepWithin(s.c.x, range.min + (lowest ? 1 : 0), range.max - (lowest ? 0 : 1));
          },
          Cause::kBitsOfFamily});
   }

@@ -273,10 +273,11 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
       if (neither > 0 || by_a < kLeast || by_b < kLeast) continue;
       const Candidate &a = *necessary[i].first, &b = *necessary[j].first;
       if ((a.size_of != nullptr) != (b.size_of != nullptr)) continue;
-      pairs.push_back({a.text + " and " + b.text.substr(std::string_view("where ").size()),
-                       a.bits + b.bits + kMoreBits,
-                       [a = a.holds, b = b.holds](const Shape& s) { return a(s) && b(s); }, nullptr,
-                       false, !(a.of_type && b.of_type), a.size_of != nullptr});
+      pairs.push_back({.text = a.text + " and " + b.text.substr(std::string_view("where ").size()),
+                       .bits = a.bits + b.bits + kMoreBits,
+                       .holds = [a = a.holds, b = b.holds](const Shape& s) { return a(s) && b(s); },
+                       .of_two = !(a.of_type && b.of_type),
+                       .of_two_sizes = a.size_of != nullptr});
     }
   }
   candidates.insert(candidates.end(), std::make_move_iterator(pairs.begin()),
@@ -321,8 +322,8 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
     if (!in_lanes && in.size() == 1) {
       candidates.push_back({fmt::format("where {} is {}", name, least),
                             bits_of_bound + kBitsOfUpper,
-                            [=](const Shape& s) { return s.*size_of == least; }, size_of, false,
-                            false, false, true});
+                            [=](const Shape& s) { return s.*size_of == least; }, size_of});
+      candidates.back().pairs = true;
     }
     for (const int64_t lanes : {2, 4, 8, 16, 32, 64}) {
       if (!in_lanes) break;

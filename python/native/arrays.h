@@ -25,13 +25,14 @@ pybind11::object Float32(float value);
 // A C-ordered copy that nobody may write to.
 pybind11::array ArrayOf(const Tensor& tensor);
 
-// The tensor of an array of NumpyType(dtype) and of this shape, in any order of elements. Throws
-// InputError "what is wrong, expected what" for any other object. Objects that NumPy can make an
-// array of (__array__, __dlpack__ on the host) are arrays.
-// What throws that is no array of its element type.
+// Thrown of what is no array of its element type.
 struct WrongType : InputError {
   using InputError::InputError;
 };
+
+// The tensor of an array of NumpyType(dtype) and of this shape, in any order of elements. Throws
+// InputError "what is wrong, expected what" for any other object. Objects that NumPy can make an
+// array of (__array__, __dlpack__ on the host) are arrays.
 Tensor TensorOf(const pybind11::object& object, DType dtype, const std::vector<int64_t>& shape);
 
 // A writable copy of a tensor, laid as `context` asks: moved off its alignment, with gaps between

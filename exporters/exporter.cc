@@ -123,17 +123,15 @@ NamedTexts Export(std::string_view kind, const Case& c, const Finding& finding,
     Require(c.x.size() + c.w.size() <= kMostNumbers,
             fmt::format("room: the case has {} numbers, expected at most {} (see qualm minimize)",
                         c.x.size() + c.w.size(), kMostNumbers));
-    Require(c.op != Op::kCast || kind == "case" || kind == "issue", "casts between float types");
+    const bool as_text = kind == "case" || kind == "issue";
+    Require(c.op != Op::kCast || kind == "numpy" || as_text, "casts between float types");
     // What states the definition itself computes with the numbers, whatever their type. Our kernels
     // take them as bytes.
     const bool by_numbers = kind == "numpy" || kind == "cpp" || kind == "gtest";
-    Require(BitsOf(c.w.dtype()) >= 8 || by_numbers || kind == "case" || kind == "issue",
+    const bool adds_reals = (kind == "numpy" || kind == "onnx") && c.op == Op::kLinear;
+    Require(BitsOf(c.w.dtype()) >= 8 || by_numbers || as_text || (adds_reals && HasFloatX(c)),
             "weights of fewer than 8 bits");
-    Require(
-        !HasWideCodes(c) || kind == "numpy" || kind == "cpp" || kind == "case" || kind == "issue",
-        kOfWideCodes);
-    const bool as_text = kind == "case" || kind == "issue";
-    const bool adds_reals = kind == "numpy" && c.op == Op::kLinear;
+    Require(!HasWideCodes(c) || kind == "numpy" || kind == "cpp" || as_text, kOfWideCodes);
     Require(!HasFloatX(c) || adds_reals || as_text, kOfFloatX);
     Require(!HasFloatX(c) || as_text || AllFinite(c.x), "x that is infinite or NaN");
     Require(c.w_block == 0 || adds_reals || as_text, kInBlocks);

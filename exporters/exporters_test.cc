@@ -182,7 +182,7 @@ std::vector<std::string> ElementsOf(const Tensor& y) {
 }
 // Floats as qualm writes them, whatever language printed them.
 std::vector<std::string> Normal(std::vector<std::string> words, DType dtype) {
-  if (dtype != DType::kF32) return words;
+  if (!IsFloat(dtype)) return words;
   for (std::string& word : words) word = FloatText(std::strtof(word.c_str(), nullptr));
   return words;
 }
@@ -310,9 +310,8 @@ TEST_F(Python, DrawnCasesOfEveryOperationAreComputedExactly) {
   std::vector<Case> cases;
   std::vector<std::string> texts;
   for (const Op op : AllOps()) {
-    if (op == Op::kCast) continue;  // refused
     const size_t before = texts.size();
-    for (Case& c : SmallCases(op, 12)) {
+    for (Case& c : SmallCases(op, op == Op::kCast ? 60 : 12)) {  // of many types
       std::string text = TextOrNothing("numpy", FoundOf(c));
       if (text.empty()) continue;
       texts.push_back(std::move(text));
@@ -600,6 +599,11 @@ class Onnx : public Libraries {
 };
 
 TEST_F(Onnx, RuntimeAnswersWhatTheSubjectAnswers) { ExpectModelsShow("onnxruntime", "", 3, 11); }
+
+// MatMulNBits.
+TEST_F(Onnx, RuntimeAnswersWhatTheSubjectOfFewBitsAnswers) {
+  ExpectModelsShow("onnxruntime-py@nbits", "", 20, 1);
+}
 
 // The documented pair saturates there: an emulated processor without VNNI.
 TEST_F(Onnx, RuntimeWithoutVnniShowsThePair) {

@@ -3,6 +3,7 @@
 // fractions. Arrays are lists: it runs wherever Python does.
 #include <fmt/format.h>
 
+#include "core/float_format.h"
 #include "exporters/evidence.h"
 
 namespace qualm::exporters {
@@ -300,6 +301,73 @@ def output(m, n):
     return max(0.0, value) if relu else value
 )";
 
+// The types by their fields, as docs/quantization.md has them.
+constexpr std::string_view kCast = R"(class Type:
+    """A float type. `top` says what its highest patterns mean: 'ieee', 'all_ones' (NaN alone),
+    'minus_zero' (-0 is NaN) or 'finite'."""
+
+    def __init__(self, exponent, fraction, bias, top, sign):
+        self.exponent, self.fraction, self.bias, self.top, self.sign = exponent, fraction, bias, top, sign
+        self.sign_bit = 1 << exponent + fraction
+        highest = self.sign_bit - 1 - {'ieee': 1 << fraction, 'all_ones': 1}.get(top, 0)
+        self.lowest, self.largest = (self.value(code) for code in (0, highest))
+
+    def value(self, code):
+        """What a bit pattern means."""
+        negative, code = self.sign and code & self.sign_bit, code % self.sign_bit
+        high, low = code >> self.fraction, code % (1 << self.fraction)
+        value = math.ldexp((1 << self.fraction) + low, high - self.bias - self.fraction)
+        if high == 0 and self.fraction:
+            value = math.ldexp(low, 1 - self.bias - self.fraction)
+        if high == (1 << self.exponent) - 1 and self.top == 'ieee':
+            value = nan if low else inf
+        if self.top == 'all_ones' and code == self.sign_bit - 1 or \
+           self.top == 'minus_zero' and negative and code == 0:
+            value = nan
+        return -value if negative else value
+
+    def rounded(self, value):
+        """A fraction as the next number of so many digits, as if exponents went on."""
+        log = abs(value).numerator.bit_length() - abs(value).denominator.bit_length()
+        if abs(value) < power(log):
+            log -= 1
+        digit = power(max(log, (1 if self.fraction else 0) - self.bias) - self.fraction)
+        digits = abs(value) / digit
+        whole = $whole$
+        if self.fraction == 0:  # and no zero
+            whole = max(whole, 1)
+        return (whole if value > 0 else -whole) * digit
+
+
+$types$
+
+def beyond(negative, there):
+    """What stands for a number beyond the ends of the type, or for an infinity."""
+    if $saturates$:
+        return to.lowest if negative and not to.sign else -to.largest if negative else to.largest
+    return math.copysign(there, -1 if negative else 1) if to.top == 'ieee' else nan
+
+
+def output(m, n):
+    value = $value$
+    negative = math.copysign(1, value) < 0
+    if math.isnan(value):
+        return to.largest if to.top == 'finite' else nan
+    if math.isinf(value):
+        return beyond(negative, inf)
+    if to.fraction == 0 and value <= 0:
+        return beyond(True, $overflow$)
+    if value != 0:
+        value = to.rounded(Fraction(value))
+    if value == 0:
+        return -0.0 if negative and to.sign and to.top != 'minus_zero' else 0.0
+    if value < 0 and not to.sign:
+        return beyond(True, $overflow$)
+    if abs(value) > to.largest:
+        return $beyond$
+    return float(value)
+)";
+
 constexpr std::string_view kMain = R"(
 
 expected = [output(m, n) for m in range(M) for n in range(N)]
@@ -379,6 +447,41 @@ std::string Sums(const Case& c) {
   return text + (c.out_dtype == DType::kF32 ? Fill(kSumFloat, {{"value", value}}) : Rounded(value));
 }
 
+std::string TypeText(DType dtype) {
+  const FloatFormat& f = InfoOf(dtype).floating;
+  constexpr std::string_view kTops[] = {"ieee", "all_ones", "minus_zero", "finite"};
+  return fmt::format("Type({}, {}, {}, '{}', {})  # {}\n", f.exponent_bits, f.fraction_bits, f.bias,
+                     kTops[static_cast<size_t>(f.top)], f.has_sign ? "True" : "False", Name(dtype));
+}
+
+std::string CastText(const Case& c) {
+  const bool finite = !HasNan(c.out_dtype), reals = c.x.dtype() == DType::kF32;
+  std::string whole, beyond = "beyond(negative, $overflow$)";
+  const std::string overflow = c.overflow == FloatOverflow::kNan ? "nan" : "inf";
+  switch (c.rounding) {
+    case FloatRounding::kNearestEven:
+      // Half way between two powers of two lies to the larger.
+      whole = "round(digits) if self.fraction else math.floor(digits + Fraction(1, 2))";
+      break;
+    case FloatRounding::kTowardZero:
+      whole = "math.floor(digits)";
+      beyond = "math.copysign(to.largest, value)";
+      break;
+    case FloatRounding::kUp:
+      whole = "math.ceil(digits) if value > 0 else math.floor(digits)";
+      beyond = "-to.largest if value < 0 else " + beyond;
+      break;
+  }
+  return Fill(
+      kCast,
+      {{"whole", whole},
+       {"types", (reals ? "" : "of = " + TypeText(c.x.dtype())) + "to = " + TypeText(c.out_dtype)},
+       {"saturates", c.overflow == FloatOverflow::kSaturate || finite ? "True" : "False"},
+       {"value", reals ? "x[m * N + n]" : "of.value(x[m * N + n])"},
+       {"overflow", overflow},
+       {"beyond", Fill(beyond, {{"overflow", overflow}})}});
+}
+
 std::string Choice(const Case& c) {
   const Observer& o = c.observer;
   const bool whole = CodeRange{o.quant_min, o.quant_max} == RangeOf(o.dtype);
@@ -422,6 +525,13 @@ std::string DynamicLinear(const Case& c) {
                                       {"bias", c.bias ? " + Fraction(bias[n])" : ""}});
 }
 
+// The answer; codes of small floats as the numbers that they are.
+std::string Got(const Tensor& y) {
+  const bool codes = IsFloat(y.dtype()) && y.dtype() != DType::kF32;
+  return List(Language::kPython, "got", y) +
+         (codes ? "got = [to.value(code) for code in got]\n" : "");
+}
+
 std::string Operation(const Case& c) {
   switch (c.op) {
     case Op::kQuantize: return std::string(kQuantize);
@@ -458,7 +568,7 @@ std::string Operation(const Case& c) {
     case Op::kSoftmax: return std::string(kExponential) + std::string(kSoftmax);
     case Op::kChooseQParams: return ChooseQParams(c);
     case Op::kDynamicLinear: return DynamicLinear(c);
-    case Op::kCast: break;
+    case Op::kCast: return CastText(c);
   }
   return "";
 }
@@ -475,9 +585,8 @@ std::string WriteNumpy(const Evidence& evidence) {
                          {"out_max", clamps ? "out_max" : "inf"},
                          {"relu", RowOf(c.op).relu ? "relu" : "False"}}) +
          Operation(c) + std::string(c.op == Op::kChooseQParams ? "" : kMain) +
-         Fill(kEnd,
-              {{"observed", observed != nullptr ? List(Language::kPython, "got", observed->y) : ""},
-               {"compare", observed != nullptr ? std::string(kCompare) : ""}});
+         Fill(kEnd, {{"observed", observed != nullptr ? Got(observed->y) : ""},
+                     {"compare", observed != nullptr ? std::string(kCompare) : ""}});
 }
 
 }  // namespace qualm::exporters

@@ -28,9 +28,11 @@ enum Accepts : unsigned {
   kPrinted = 1u << 6,   // "0.0160~" where a number can stand
   kUnknown = 1u << 7,   // "?" likewise
   kDecimals = 1u << 8,  // with `as_printed` decimals are printed numbers
-  kReals = kLists | kPrinted,
-  kScales = kNumbers | kLists | kPrinted | kUnknown | kDecimals,
-  kZeroPoints = kNumbers | kLists | kUnknown,
+  kFiles = 1u << 9,     // the name of a .npy file that holds the list
+  kArrays = kLists | kFiles,
+  kReals = kArrays | kPrinted,
+  kScales = kNumbers | kArrays | kPrinted | kUnknown | kDecimals,
+  kZeroPoints = kNumbers | kArrays | kUnknown,
   kBounds = kNumbers | kUnknown,
 };
 
@@ -45,9 +47,11 @@ constexpr std::string_view kReal = "a float32 (number or hex string)";
 constexpr std::string_view kFlag = "true, false, 0 or 1";
 constexpr std::string_view kString = "a string";
 constexpr std::string_view kIntegers = "a list of integers";
-constexpr std::string_view kValues = "a list of numbers";
-constexpr std::string_view kScale = "a float32 (number or hex string), or a list of them";
-constexpr std::string_view kZeroPoint = "an integer, or a list of integers";
+constexpr std::string_view kValues = "a list of numbers, or the name of a .npy file";
+constexpr std::string_view kScale =
+    "a float32 (number or hex string), a list of them, or the name of a .npy file";
+constexpr std::string_view kZeroPoint =
+    "an integer, a list of integers, or the name of a .npy file";
 
 constexpr std::array<KeySpec, kCaseKeys> kSpecs{{
 #define QUALM_SPEC(key, name, accepts, expected) {name, accepts, expected},
@@ -130,6 +134,11 @@ class Scanner {
     if (depth_ > 0 && !in_list_ && (Spec().accepts & kTexts) != 0) {
       Scalar("a string", kTexts, CaseValue::Type::kText);
       fields_.at(key_).text = std::move(text);
+      return true;
+    }
+    if (depth_ > 0 && !in_list_ && (Spec().accepts & kFiles) != 0 && text.ends_with(".npy")) {
+      Scalar("a string", kFiles, CaseValue::Type::kList);
+      fields_.at(key_).file = std::move(text);
       return true;
     }
     const bool number_allowed = depth_ > 0 && (in_list_ || (Spec().accepts & kNumbers) != 0);

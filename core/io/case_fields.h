@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/tensor.h"
+
 namespace qualm {
 
 // Every key of a case file, in the order in which the writer puts them, a row each: X(enumerator,
@@ -74,7 +76,7 @@ namespace qualm {
   X(kOutScale, "out_scale", kScales, kScale)                                 \
   X(kOutZp, "out_zp", kZeroPoints, kZeroPoint)                               \
   X(kBias, "bias", kReals | kNulls, "a list of float32, or null")            \
-  X(kBiasI32, "bias_i32", kLists | kNulls, "a list of integers, or null")    \
+  X(kBiasI32, "bias_i32", kArrays | kNulls, "a list of integers, or null")   \
   X(kRelu, "relu", kBools | kNumbers, kFlag)                                 \
   X(kOutMin, "out_min", kBounds, kInteger)                                   \
   X(kOutMax, "out_max", kBounds, kInteger)                                   \
@@ -82,13 +84,13 @@ namespace qualm {
   X(kXShape, "x_shape", kLists, kIntegers)                                   \
   X(kWShape, "w_shape", kLists, kIntegers)                                   \
   X(kX, "x", kReals, kValues)                                                \
-  X(kW, "w", kLists, kValues)                                                \
-  X(kA, "a", kLists, kValues)                                                \
-  X(kB, "b", kLists, kValues)                                                \
-  X(kExpected, "expected", kLists, kValues)                                  \
+  X(kW, "w", kArrays, kValues)                                               \
+  X(kA, "a", kArrays, kValues)                                               \
+  X(kB, "b", kArrays, kValues)                                               \
+  X(kExpected, "expected", kArrays, kValues)                                 \
   X(kObserved, "observed", kObjects, "an object {\"by\", \"y\"}")            \
   X(kObservedBy, "observed.by", kTexts, kString)                             \
-  X(kObservedY, "observed.y", kLists, kValues)                               \
+  X(kObservedY, "observed.y", kArrays, kValues)                              \
   X(kObservedKind, "observed.kind", kTexts, kString)                         \
   X(kObservedCause, "observed.cause", kTexts, kString)                       \
   X(kObservedCauses, "observed.causes", kTexts, kString)                     \
@@ -126,9 +128,14 @@ struct CaseValue {
   // NaN codes of small floats with their index: "nan:7e", which counts as a float32 NaN.
   std::vector<std::pair<int64_t, std::string>> nans;
   std::vector<int64_t> unknown;  // the indexes of "?", which counts as the number 1
+  // Of a list that stands in a .npy file: its name. Whoever reads the file puts its numbers into
+  // `array`, and the members above stay empty.
+  std::string file;
+  Tensor array;
 
   bool present() const { return type != Type::kAbsent; }
   int64_t size() const {
+    if (!file.empty()) return array.size();
     return static_cast<int64_t>(first_real < 0 ? ints.size() : floats.size());
   }
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <utility>
@@ -13,9 +14,11 @@
 #include "core/finding_kind.h"
 #include "core/float_format.h"
 #include "core/float_text.h"
+#include "core/io/arrays.h"
 #include "core/io/case_fields.h"
 #include "core/io/case_keys.h"
 #include "core/io/json_text.h"
+#include "core/io/npy.h"
 #include "core/io/text_file.h"
 #include "core/limits.h"
 #include "core/status.h"
@@ -33,14 +36,15 @@ constexpr std::array<std::string_view, 2> kGranularities{"tensor", "channel"};
 
 class Builder {
  public:
-  Builder(const CaseFields& fields, std::string_view name, const CaseReading& reading)
-      : fields_(fields), name_(name), reading_(reading) {}
+  Builder(CaseFields fields, std::string_view name, const CaseReading& reading)
+      : fields_(std::move(fields)), name_(name), reading_(reading) {}
 
   Case Build() {
     CheckVersion();
     c_.op = ReadOp();
     CheckKeysBelong();
     TakeUnknown();
+    ReadFiles();
     ReadTypes();
     c_.per_channel = ReadChoice(kGran, kGranularities, "tensor") == "channel";
     ReadSizes();
@@ -106,6 +110,25 @@ class Builder {
         if (reading_.unknown == nullptr)
           Fail(key, "is unknown (\"?\"), expected a number; qualm identify --solve looks for it");
         reading_.unknown->push_back({std::string(FieldName(key)), index});
+      }
+    }
+  }
+
+  // The arrays that stand beside the file.
+  void ReadFiles() {
+    constexpr size_t kHeader = 1 << 16;
+    for (size_t i = 0; i < kCaseKeys; ++i) {
+      const auto key = static_cast<CaseKey>(i);
+      CaseValue& value = fields_.at(key);
+      if (value.file.empty()) continue;
+      if (reading_.folder.empty())
+        Fail(key, "names the file " + Shown(value.file) +
+                      ", expected numbers: only a case file can name one");
+      const std::string path = (std::filesystem::path(reading_.folder) / value.file).string();
+      try {
+        value.array = ParseNpy(ReadBinaryFile(path, kHeader + sizeof(float) * kMaxElements), path);
+      } catch (const InputError& error) {
+        Fail(key, error.what());
       }
     }
   }
@@ -246,6 +269,10 @@ class Builder {
       Fail(place(i), "is " + got + ", expected " + std::string(what) + " (an integer in " +
                          Span(range) + ")");
     };
+    if (!value.file.empty()) {
+      const Tensor codes = Codes(key, DType::kS32, {value.array.size()}, range, what);
+      return {codes.as<int32_t>().begin(), codes.as<int32_t>().end()};
+    }
     if (value.first_real >= 0) {
       wrong(static_cast<size_t>(value.first_real), value.first_real_text);
     }
@@ -257,8 +284,32 @@ class Builder {
     return value.ints;
   }
 
+  // The integers of a file as elements of this type, each inside `range`.
+  Tensor Codes(CaseKey key, DType dtype, std::vector<int64_t> shape, CodeRange range,
+               std::string_view what) const {
+    const Tensor& from = fields_.at(key).array;
+    if (IsFloat(from.dtype()))
+      Fail(key, "holds float32 in " + Shown(fields_.at(key).file) + ", expected integers");
+    Tensor to(dtype, std::move(shape));
+    for (int64_t i = 0; i < to.size(); ++i) {
+      const int32_t code = from.IntAt(i);
+      if (code < range.min || code > range.max)
+        FailAt(key, i,
+               "is " + std::to_string(code) + ", expected " + std::string(what) +
+                   " (an integer in " + Span(range) + ")");
+      to.SetInt(i, code);
+    }
+    return to;
+  }
+
   std::vector<float> Floats(CaseKey key) const {
     const CaseValue& value = fields_.at(key);
+    if (!value.file.empty()) {
+      std::vector<float> reals(static_cast<size_t>(value.array.size()));
+      for (size_t i = 0; i < reals.size(); ++i)
+        reals[i] = static_cast<float>(value.array.ValueAt(static_cast<int64_t>(i)));
+      return reals;
+    }
     for (const auto& [index, text] : value.nans)
       FailAt(key, index,
              Shown(text) + " is not exactly a float32, expected C99 hex such as " + "\"0x1.8p-3\"");
@@ -278,11 +329,13 @@ class Builder {
     if (!value.printed.empty())
       FailAt(key, value.printed.front().first, "is a printed number" + expected);
     Tensor tensor(dtype, std::move(shape));
+    const std::vector<float> in_file = value.file.empty() ? std::vector<float>() : Floats(key);
     auto nan = value.nans.begin();
     for (int64_t i = 0; i < tensor.size(); ++i) {
       const auto at = static_cast<size_t>(i);
-      const float real =
-          value.first_real < 0 ? static_cast<float>(value.ints[at]) : value.floats[at];
+      const float real = !in_file.empty()       ? in_file[at]
+                         : value.first_real < 0 ? static_cast<float>(value.ints[at])
+                                                : value.floats[at];
       const bool is_nan = nan != value.nans.end() && nan->first == i;
       const std::string text = is_nan ? (nan++)->second : FloatText(real);
       const std::optional<uint32_t> code = is_nan ? CodeOfText(dtype, text) : CodeOf(dtype, real);
@@ -306,10 +359,15 @@ class Builder {
       Fail(key, "has " + std::to_string(value.size()) + " values, expected " +
                     std::to_string(want) + " for shape " + dims);
     }
+    if (!value.file.empty() && value.array.shape().size() != 1 && value.array.shape() != shape) {
+      Fail(key, "has shape " + Dims(value.array.shape()) + " in " + Shown(value.file) +
+                    ", expected " + dims);
+    }
     if (dtype == DType::kF32) return Tensor::Of<float>(std::move(shape), Floats(key));
     if (IsFloat(dtype)) return ReadSmallFloats(key, dtype, std::move(shape));
-    const std::vector<int32_t> codes =
-        Ints(key, RangeOf(dtype), std::string(Name(dtype)) + " values");
+    const std::string what = std::string(Name(dtype)) + " values";
+    if (!value.file.empty()) return Codes(key, dtype, std::move(shape), RangeOf(dtype), what);
+    const std::vector<int32_t> codes = Ints(key, RangeOf(dtype), what);
     if (dtype == DType::kS32) return Tensor::Of<int32_t>(std::move(shape), codes);
     Tensor tensor(dtype, std::move(shape));
     for (size_t i = 0; i < codes.size(); ++i) tensor.SetInt(static_cast<int64_t>(i), codes[i]);
@@ -581,7 +639,7 @@ class Builder {
   // Each number of a window, so that no product of three of them overflows.
   static constexpr int64_t kMaxWindow = int64_t{1} << 20;
 
-  const CaseFields& fields_;
+  CaseFields fields_;
   std::string_view name_;
   const CaseReading& reading_;
   DType x_dtype_ = DType::kU8;
@@ -611,14 +669,16 @@ void RefuseBinary(std::string_view text, const std::string& path) {
 
 Case ParseCase(std::string_view text, std::string_view name, const CaseReading& reading) {
   CheckLength(text, name, kNoun, kMaxCaseBytes);
-  const CaseFields fields = ScanCase(text, name, reading.as_printed);
-  return Builder(fields, name, reading).Build();
+  return Builder(ScanCase(text, name, reading.as_printed), name, reading).Build();
 }
 
 Case ReadCaseFile(const std::string& path, const CaseReading& reading) {
   const std::string text = ReadTextFile(path, kNoun, kMaxCaseBytes);
   RefuseBinary(text, path);
-  return ParseCase(text, path, reading);
+  CaseReading beside = reading;
+  beside.folder = std::filesystem::path(path).parent_path().string();
+  if (beside.folder.empty()) beside.folder = ".";
+  return ParseCase(text, path, beside);
 }
 
 }  // namespace qualm

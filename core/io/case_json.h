@@ -34,6 +34,8 @@ struct CaseReading {
   // 1 stands for a scale, 0 for a zero point, and the end of the range for a bound. Null: a file
   // with unknown numbers is no case.
   std::vector<UnknownNumber>* unknown = nullptr;
+  // The folder of the .npy files that the case names. Empty: it may not name any.
+  std::string folder = {};
 };
 
 // `name` is what error lines begin with. Throws InputError "NAME: FIELD: what, expected what".

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/io/hostile_case_test_util.h"
+#include "core/io/npy.h"
 #include "core/random_case_test_util.h"
 #include "core/status.h"
 #include "core/text_test_util.h"
@@ -316,6 +317,49 @@ TEST_F(CaseFile, WritesAndReads) {
   struct stat status{};
   ASSERT_EQ(::stat(path.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0644u);
+}
+
+TEST_F(CaseFile, NamesArraysBesideIt) {
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return (folder_ / name).string();
+  };
+  const std::string whole = With("[3, -4, 5, -128]", "\"w.npy\"");
+  const std::string path =
+      write("a.case.json", With("\"w_scale\": [0.25], \"w_zp\": [0]",
+                                "\"w_scale\": \"s.npy\", \"w_zp\": \"z.npy\"", whole));
+  write("s.npy", NpyOf(Tensor::Of<float>({1}, std::vector{0.25f})));
+  write("z.npy", NpyOf(Tensor::Of<int32_t>({1, 1}, std::vector{0})));
+  const Case c = ParseCase(kLinear, "f");
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{2, 2}, {4}}) {
+    write("w.npy", NpyOf(Tensor::Of<int8_t>(shape, std::vector<int8_t>{3, -4, 5, -128})));
+    EXPECT_TRUE(ReadCaseFile(path) == c);
+    write("w.npy", NpyOf(Tensor::Of<int32_t>(shape, std::vector{3, -4, 5, -128})));
+    EXPECT_TRUE(ReadCaseFile(path) == c);
+  }
+  const struct {
+    Tensor w;
+    std::string says;
+  } wrong[] = {
+      {Tensor(DType::kS8, {1, 4}), "has shape [1,4] in \"w.npy\", expected [2,2]"},
+      {Tensor(DType::kS8, {3}), "has 3 values, expected 4 for shape [2,2]"},
+      {Tensor(DType::kF32, {2, 2}), "holds float32 in \"w.npy\", expected integers"},
+      {Tensor::Of<uint8_t>({4}, std::vector<uint8_t>{1, 2, 128, 4}),
+       "is 128, expected s8 values (an integer in -128..127)"},
+  };
+  for (const auto& [w, says] : wrong) {
+    write("w.npy", NpyOf(w));
+    const std::string place = says.starts_with("is 128") ? ": w[2]: " : ": w: ";
+    EXPECT_EQ(FileError(path), path + place + says);
+  }
+  write("w.npy", "no array");
+  EXPECT_TRUE(Begins(FileError(path), path + ": w: " + (folder_ / "w.npy").string() + ": file: "));
+  std::filesystem::remove(folder_ / "w.npy");
+  EXPECT_TRUE(Begins(FileError(path), path + ": w: " + (folder_ / "w.npy").string() + ": file: "));
+  // A message of a pipe has no folder.
+  EXPECT_EQ(Error(whole),
+            "f.case.json: w: names the file \"w.npy\", expected numbers: only a case file can name "
+            "one");
 }
 
 TEST_F(CaseFile, UnreadableFilesAreNamed) {

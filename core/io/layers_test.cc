@@ -79,9 +79,9 @@ TEST(Npy, RefusesWhatItDoesNotHold) {
             "file: header: has the dimension \"-2\", expected an integer from 0 on");
   EXPECT_EQ(message(Npy(Int8("(2"), "ab")).substr(0, 13), "file: header:");
   EXPECT_EQ(message(Npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", "12345678")),
-            "file: descr: is \"<f8\", expected int8, uint8, int32 or float32");
+            "file: descr: is \"<f8\", expected int8, uint8, int16, uint16, int32 or float32");
   EXPECT_EQ(message(Npy("{'descr': '>i4', 'fortran_order': False, 'shape': (1,), }", "1234")),
-            "file: descr: is \">i4\", expected int8, uint8, int32 or float32");
+            "file: descr: is \">i4\", expected int8, uint8, int16, uint16, int32 or float32");
   EXPECT_EQ(message(Npy("{'descr': '|i1', 'fortran_order': 1, 'shape': (2, 2), }", "abcd")),
             "file: fortran_order: is \"1\", expected False or True");
   EXPECT_EQ(message(Npy("{'descr': '|i1', 'descr': '|i1', 'shape': (1,), }", "a")).substr(0, 30),

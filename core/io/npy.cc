@@ -158,7 +158,8 @@ Tensor ParseNpy(std::string_view bytes, std::string_view name) {
     return row.descr.substr(1) == header.descr.substr(header.descr.find_first_not_of("|<="));
   });
   if (type == kTypes.end()) {
-    fail("descr: is " + Shown(header.descr) + ", expected int8, uint8, int32 or float32");
+    fail("descr: is " + Shown(header.descr) +
+         ", expected int8, uint8, int16, uint16, int32 or float32");
   }
   if (header.fortran_order != "False" && header.fortran_order != "True") {
     fail("fortran_order: is " + Shown(header.fortran_order) + ", expected False or True");

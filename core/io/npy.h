@@ -10,8 +10,8 @@
 
 namespace qualm {
 
-// An array of int8, uint8, int32 or float32 in C order, of the machine's byte order. Throws
-// InputError "NAME: FIELD: what, expected what" for anything else.
+// An array of int8, uint8, int16, uint16, int32 or float32 of the machine's byte order, in C order
+// or Fortran's. Throws InputError "NAME: FIELD: what, expected what" for anything else.
 Tensor ParseNpy(std::string_view bytes, std::string_view name);
 
 // The bytes that numpy.load reads back.

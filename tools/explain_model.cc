@@ -176,7 +176,8 @@ void AddModelOptions(Verb& verb, ModelOptions& options) {
       "NAME=FILE.npy or .pb, what somebody's runtime gave for a value of the model (repeatable)");
   verb.Seed(options.seed);
   verb.Text("--runtime", options.runtime,
-            "of a .tflite: tflite@builtin, tflite@reference (default: tflite, with XNNPACK)");
+            "of an .onnx: onnxruntime (the default), onnxruntime@npm (where that is absent); of a "
+            ".tflite: tflite (the default, with XNNPACK), tflite@builtin, tflite@reference");
   verb.Text("--page", options.page,
             "FILE.html, the layers of a model as a page: each error in parts, histograms");
   verb.Flag("--no-runtime", options.no_runtime, "do not ask a runtime about a model");

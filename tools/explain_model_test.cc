@@ -172,9 +172,13 @@ TEST_F(ExplainModel, APageShowsEachErrorInParts) {
                  "--page: no/net.html");
 }
 
-TEST_F(ExplainModel, OnnxruntimeIsJudgedLayerByLayer) {
+class OfOnnxruntime : public ExplainModel, public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Packages, OfOnnxruntime, testing::Values("onnxruntime", "onnxruntime@npm"),
+                         [](const auto& package) { return package.index == 0 ? "wheel" : "npm"; });
+TEST_P(OfOnnxruntime, IsJudgedLayerByLayer) {
   Write("net.onnx", Qdq().Text());
-  const Ran ran = Qualm({"explain", "net.onnx", "--seed", "3", "--json", "r.json"});
+  const Ran ran =
+      Qualm({"explain", "net.onnx", "--seed", "3", "--json", "r.json", "--runtime", GetParam()});
   if (const std::string why = Absent(ran); !why.empty()) GTEST_SKIP() << why;
   ASSERT_LE(ran.status, 1) << ran.err;
   const Json model = ReadJson("r.json")["model"];
@@ -187,6 +191,21 @@ TEST_F(ExplainModel, OnnxruntimeIsJudgedLayerByLayer) {
   }
   EXPECT_EQ(Layer(model, "p")["ran_by"], model["by"]);
   EXPECT_EQ(model["outputs"][0]["compared"], true);
+}
+
+// A folder of libraries that has the npm package alone.
+TEST_F(ExplainModel, TheNpmPackageRunsModelsWhereNoWheelIs) {
+  Write("net.onnx", Qdq().Text());
+  const Ran npm = Qualm({"explain", "net.onnx", "--runtime", "onnxruntime@npm"});
+  if (const std::string why = Absent(npm); !why.empty()) GTEST_SKIP() << why;
+  const std::string own = "QUALM_CACHE_DIR=" + (folder() / "cache").string();
+  EXPECT_TRUE(Has(Qualm({"explain", "net.onnx"}, {own}).out,
+                  "exact results alone: the Python package onnxruntime not found"));
+  Shell(
+      "mkdir cache && ln -s \"${QUALM_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/qualm}/"
+      "onnxruntime-node\" cache");
+  const Ran ran = Qualm({"explain", "net.onnx"}, {own});
+  EXPECT_EQ(ran.out, npm.out);
 }
 
 // Each layer on what the subject gave for those before.

@@ -83,6 +83,11 @@ void Emulate(const LibraryName& name, PipeOptions& options);
 // "" if PATH has no such program. The emulator needs a path spelled out.
 std::string FindProgram(std::string_view name);
 
+// The npm package onnxruntime-node: what starts a program of ours with it, and "" or why nothing
+// does.
+std::vector<std::string> NodeCommand(std::string_view program);
+std::string WhyNoNodePackage(std::string_view program);
+
 // ONNX Runtime, in a Node process (onnxruntime_child.mjs).
 std::string WhyNoOnnxruntime();
 PipeOptions OnnxruntimeChild(const LibraryName& name);

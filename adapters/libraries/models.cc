@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole models on a library's wheel, in a Python process (models_child.py says how it is asked).
+// Whole models on a library's wheel, in a Python process (models_child.py says how it is asked), or
+// on its npm package.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -35,16 +36,17 @@ using graph::ModelRuntime;
 using graph::Value;
 using graph::Values;
 
-// A runtime of whole models; the first of a format is the one that users get.
+// A runtime of whole models; the first of a format that is there is the one that users get.
 struct RuntimeRow {
   graph::Format format;
   std::string_view name;     // as its subjects are called
-  std::string_view wheel;    // as scripts/install-wheel calls it
+  std::string_view wheel;    // as scripts/install-wheel calls it; "" of an npm package
   std::string_view program;  // beside this file
   std::string_view option;
 };
 constexpr std::array kRuntimes{
     RuntimeRow{graph::Format::kOnnx, "onnxruntime", "onnxruntime", "onnxruntime_models.py", ""},
+    RuntimeRow{graph::Format::kOnnx, "onnxruntime@npm", "", "onnxruntime_models.mjs", ""},
     RuntimeRow{graph::Format::kTflite, "tflite", "litert", "litert_models.py", "xnnpack"},
     RuntimeRow{graph::Format::kTflite, "tflite@builtin", "litert", "litert_models.py", "builtin"},
     RuntimeRow{graph::Format::kTflite, "tflite@reference", "litert", "litert_models.py",
@@ -123,21 +125,26 @@ Value ReadElements(const fs::path& path, int64_t type, std::vector<int64_t> shap
   return Value::Of(type, std::move(shape), std::move(integers));
 }
 
-class WheelModels : public graph::AskedRuntime {
+std::string WhyAbsent(const RuntimeRow& row) {
+  if (row.wheel.empty()) return WhyNoNodePackage(row.program);
+  if (std::string reason = WhyNoWheel(row.wheel); !reason.empty()) return reason;
+  if (!FindModule(std::string(row.program)).empty()) return "";
+  return std::string(row.program) + " not found: set QUALM_PLUGIN_DIR to its folder";
+}
+
+class ChildModels : public graph::AskedRuntime {
  public:
-  explicit WheelModels(const RuntimeRow& row) {
-    if (const std::string reason = WhyNoWheel(row.wheel); !reason.empty())
-      throw Unavailable(reason);
-    const std::string program = FindModule(std::string(row.program));
-    if (program.empty())
-      throw Unavailable(std::string(row.program) +
-                        " not found: set QUALM_PLUGIN_DIR to its folder");
+  explicit ChildModels(const RuntimeRow& row) {
+    if (const std::string reason = WhyAbsent(row); !reason.empty()) throw Unavailable(reason);
     auto [child_in, ours_out] = MakePipe();
     auto [ours_in, child_out] = MakePipe();
     const std::string errors = (folder_.path() / "errors.txt").string();
     const FileDescriptor log(open(errors.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     ChildOptions options;
-    options.arguments = {WheelPython(row.wheel), "-B", program, std::string(row.option)};
+    options.arguments = row.wheel.empty() ? NodeCommand(row.program)
+                                          : std::vector{WheelPython(row.wheel), std::string("-B"),
+                                                        FindModule(std::string(row.program)),
+                                                        std::string(row.option)};
     options.descriptors = {{child_in.get(), 0}, {child_out.get(), 1}, {log.get(), 2}};
     process_.emplace(options);
     to_child_ = std::move(ours_out);
@@ -150,7 +157,7 @@ class WheelModels : public graph::AskedRuntime {
       std::string words = ReadBinaryFile(errors, size_t{1} << 20);
       words = words.substr(0, words.find_last_not_of('\n') + 1);
       words = words.substr(words.rfind('\n') == std::string::npos ? 0 : words.rfind('\n') + 1);
-      throw Unavailable(std::string(row.wheel) + ": " + (words.empty() ? end : OneLine(words)));
+      throw Unavailable(std::string(row.name) + ": " + (words.empty() ? end : OneLine(words)));
     }
     name_ = hello->substr(6);
   }
@@ -231,13 +238,16 @@ class WheelModels : public graph::AskedRuntime {
 
 void RegisterModelRuntime() {
   graph::SetModelRuntime([](graph::Format format, const std::string& name) {
+    const RuntimeRow* first = nullptr;
     std::string known;
     for (const RuntimeRow& row : kRuntimes) {
       if (row.format != format) continue;
-      if (name.empty() || name == row.name)
-        return std::unique_ptr<ModelRuntime>(std::make_unique<WheelModels>(row));
+      if (first == nullptr) first = &row;
+      if (name.empty() ? WhyAbsent(row).empty() : name == row.name)
+        return std::unique_ptr<ModelRuntime>(std::make_unique<ChildModels>(row));
       known += (known.empty() ? "" : ", ") + std::string(row.name);
     }
+    if (name.empty() && first != nullptr) throw Unavailable(WhyAbsent(*first));
     throw InputError("--runtime: is " + Shown(name) + ", expected " + known);
   });
 }

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "adapters/host/plugin_subjects.h"
 #include "adapters/libraries/libraries.h"
@@ -42,10 +43,13 @@ std::string PackageFolder() { return CacheFolder() + "/onnxruntime-node"; }
 
 }  // namespace
 
-std::string WhyNoOnnxruntime() {
-  if (OwnInstructionSet().empty()) return "no convention has its arithmetic on this processor";
-  if (FindModule(std::string(kChild)).empty())
-    return std::string(kChild) + " not found: set QUALM_PLUGIN_DIR to its folder";
+std::vector<std::string> NodeCommand(std::string_view program) {
+  return {FindProgram("node"), FindModule(std::string(program)), PackageFolder()};
+}
+
+std::string WhyNoNodePackage(std::string_view program) {
+  if (FindModule(std::string(program)).empty())
+    return std::string(program) + " not found: set QUALM_PLUGIN_DIR to its folder";
   if (FindProgram("node").empty()) return "there is no node in PATH: " + std::string(kInstall);
   const std::string package = PackageFolder() + "/node_modules/onnxruntime-node/package.json";
   if (access(package.c_str(), R_OK) != 0)
@@ -54,11 +58,16 @@ std::string WhyNoOnnxruntime() {
   return "";
 }
 
+std::string WhyNoOnnxruntime() {
+  if (OwnInstructionSet().empty()) return "no convention has its arithmetic on this processor";
+  return WhyNoNodePackage(kChild);
+}
+
 PipeOptions OnnxruntimeChild(const LibraryName& name) {
   PipeOptions options;
-  options.command = {
-      FindProgram("node"), FindModule(std::string(kChild)), PackageFolder(),
-      name.instruction_set.empty() ? OwnInstructionSet() : std::string(name.instruction_set)};
+  options.command = NodeCommand(kChild);
+  options.command.push_back(name.instruction_set.empty() ? OwnInstructionSet()
+                                                         : std::string(name.instruction_set));
   if (!name.option.empty()) options.command.emplace_back(name.option);
   return options;
 }

@@ -2,11 +2,13 @@
 #include "exporters/exporter.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <vector>
 
 #include "core/io/case_json.h"
 #include "core/io/json_text.h"
@@ -63,6 +65,37 @@ const Row& RowOfKind(std::string_view kind) {
                                OneLine(std::string(kind)), kinds));
 }
 
+bool AllFinite(const Tensor& reals) {
+  for (int64_t i = 0; i < reals.size(); ++i)
+    if (!std::isfinite(reals.FloatAt(i))) return false;
+  return true;
+}
+
+bool IsText(std::string_view kind) { return kind == "case" || kind == "issue"; }
+// What states the definition itself computes with the numbers, whatever their type. Our kernels
+// take them as bytes.
+bool TakesNumbers(std::string_view kind) {
+  return kind == "numpy" || kind == "cpp" || kind == "gtest";
+}
+Case ShownBy(std::string_view kind, const Case& c) {
+  Case shown = c;
+  if (TakesNumbers(kind)) shown.w = InBytes(c.w);
+  return shown;
+}
+
+// Kinds that do not say otherwise refuse what came later than they.
+void RequireTaken(std::string_view kind, const Case& c) {
+  if (IsText(kind)) return;
+  Require(c.op != Op::kCast || kind == "numpy", "casts between float types");
+  const bool adds_reals = (kind == "numpy" || kind == "onnx") && c.op == Op::kLinear;
+  Require(BitsOf(c.w.dtype()) >= 8 || TakesNumbers(kind) || (adds_reals && HasFloatX(c)),
+          "weights of fewer than 8 bits");
+  Require(!HasWideCodes(c) || kind == "numpy" || kind == "cpp", kOfWideCodes);
+  Require(!HasFloatX(c) || adds_reals, kOfFloatX);
+  Require(!HasFloatX(c) || AllFinite(c.x), "x that is infinite or NaN");
+  Require(c.w_block == 0 || adds_reals, kInBlocks);
+}
+
 }  // namespace
 
 std::span<const Exporter> AllExporters() {
@@ -110,38 +143,38 @@ bool IsPairSaturation(const Evidence& evidence) {
   return triage::Counterfactual(c, triage::CauseNamed("pair saturation")) == c.observed->y;
 }
 
-bool AllFinite(const Tensor& reals) {
-  for (int64_t i = 0; i < reals.size(); ++i)
-    if (!std::isfinite(reals.FloatAt(i))) return false;
-  return true;
-}
-
 NamedTexts Export(std::string_view kind, const Case& c, const Finding& finding,
                   const Environment& environment) {
   const Row& row = RowOfKind(kind);
+  if (c.x.size() + c.w.size() > kMostNumbers) {
+    throw InputError(fmt::format(
+        "{} lacks room: the case has {} numbers, expected at most {} (see qualm minimize)", kind,
+        c.x.size() + c.w.size(), kMostNumbers));
+  }
+  const Tensor expected = exact::Evaluate(c);
+  const auto written = [&](const Row& by) {
+    RequireTaken(by.exporter.kind, c);
+    const Case shown = ShownBy(by.exporter.kind, c);
+    const Evidence evidence{shown, finding, environment, expected};
+    if (by.exporter.folder) return by.write_folder(evidence);
+    return NamedTexts{{std::string(by.file), by.write(evidence)}};
+  };
   try {
-    Require(c.x.size() + c.w.size() <= kMostNumbers,
-            fmt::format("room: the case has {} numbers, expected at most {} (see qualm minimize)",
-                        c.x.size() + c.w.size(), kMostNumbers));
-    const bool as_text = kind == "case" || kind == "issue";
-    Require(c.op != Op::kCast || kind == "numpy" || as_text, "casts between float types");
-    // What states the definition itself computes with the numbers, whatever their type. Our kernels
-    // take them as bytes.
-    const bool by_numbers = kind == "numpy" || kind == "cpp" || kind == "gtest";
-    const bool adds_reals = (kind == "numpy" || kind == "onnx") && c.op == Op::kLinear;
-    Require(BitsOf(c.w.dtype()) >= 8 || by_numbers || as_text || (adds_reals && HasFloatX(c)),
-            "weights of fewer than 8 bits");
-    Require(!HasWideCodes(c) || kind == "numpy" || kind == "cpp" || as_text, kOfWideCodes);
-    Require(!HasFloatX(c) || adds_reals || as_text, kOfFloatX);
-    Require(!HasFloatX(c) || as_text || AllFinite(c.x), "x that is infinite or NaN");
-    Require(c.w_block == 0 || adds_reals || as_text, kInBlocks);
-    Case shown = c;
-    if (by_numbers) shown.w = InBytes(c.w);
-    const Evidence evidence{shown, finding, environment, exact::Evaluate(c)};
-    if (row.exporter.folder) return row.write_folder(evidence);
-    return {{std::string(row.file), row.write(evidence)}};
+    return written(row);
   } catch (const CannotExpress& error) {
-    throw InputError(fmt::format("{} {}", kind, error.what()));
+    // The case file and the text of an issue are no program to run, and can always be had.
+    std::vector<std::string_view> can;
+    for (const Row& other : kRows) {
+      if (IsText(other.exporter.kind)) continue;
+      try {
+        written(other);
+        can.push_back(other.exporter.kind);
+      } catch (const CannotExpress&) {  // one more that cannot
+      }
+    }
+    throw InputError(fmt::format(
+        "{} {}{}", kind, error.what(),
+        can.empty() ? "" : fmt::format("; {} can write this case", fmt::join(can, ", "))));
   }
 }
 

@@ -571,6 +571,9 @@ class Onnx : public Libraries {
     if (!subject) GTEST_SKIP() << why_;
     const std::vector<Shown> shown = ShownBy(*subject, subject_name, "onnx", of_each);
     EXPECT_GE(OpsOf(shown), ops);
+    ExpectModelsShow(shown, emulator);
+  }
+  void ExpectModelsShow(const std::vector<Shown>& shown, const std::string& emulator) {
     for (size_t i = 0; i < shown.size(); ++i) {
       const std::string model = "model" + std::to_string(i) + "/";
       fs::create_directories(folder_ / model / "test_data_set_0");
@@ -600,9 +603,52 @@ class Onnx : public Libraries {
 
 TEST_F(Onnx, RuntimeAnswersWhatTheSubjectAnswers) { ExpectModelsShow("onnxruntime", "", 3, 11); }
 
-// MatMulNBits.
-TEST_F(Onnx, RuntimeAnswersWhatTheSubjectOfFewBitsAnswers) {
-  ExpectModelsShow("onnxruntime-py@nbits", "", 20, 1);
+// A linear of small integers as reals, with scales that are powers of two: any order of additions
+// is exact. Without zero points of its own it has those that MatMulNBits takes for granted.
+Case FewBits(DType w, int64_t K, int32_t block, bool own_zero_points, bool bias) {
+  Case c;
+  c.M = 2;
+  c.N = 3;
+  c.K = K;
+  c.per_channel = true;
+  c.w_block = block;
+  c.out_dtype = DType::kF32;
+  c.out_min = RangeOf(c.out_dtype).min;
+  c.out_max = RangeOf(c.out_dtype).max;
+  c.x = Tensor(DType::kF32, {c.M, K});
+  c.w = Tensor(w, {c.N, K});
+  const CodeRange range = RangeOf(w);
+  const int32_t codes = range.max - range.min + 1;
+  for (int64_t i = 0; i < c.x.size(); ++i)
+    c.x.as<float>()[static_cast<size_t>(i)] = static_cast<float>(i * 7 % 11 - 5);
+  for (int64_t i = 0; i < c.w.size(); ++i)
+    c.w.SetInt(i, range.min + static_cast<int32_t>(i * 5 % codes));
+  c.w_q = {{}, {}};
+  for (int64_t i = 0; i < c.N * RowBlocks(c); ++i) {
+    c.w_q.scale.push_back(std::ldexp(1.0f, -static_cast<int>(i % 5)));
+    c.w_q.zero_point.push_back(own_zero_points ? range.min + static_cast<int32_t>(i * 3 % codes)
+                                               : range.min + codes / 2);
+  }
+  if (bias) c.bias = {1.0f, -2.0f, 0.5f};
+  c.observed = Observed{"exact", exact::Evaluate(c)};
+  return c;
+}
+
+TEST_F(Onnx, LinearsOfFewBitsAreMatMulNBits) {
+  if (!Make("onnxruntime", &why_)) GTEST_SKIP() << why_;
+  std::vector<Shown> shown;
+  for (const DType w : {DType::kU4, DType::kS4, DType::kU8, DType::kS8}) {
+    for (const auto& [K, block] : {std::pair{40, 16}, {100, 48}, {33, 0}, {32, 32}}) {
+      for (const bool more : {false, true}) {
+        const Case c = FewBits(w, K, block, more, more);
+        ASSERT_EQ(Validate(c), "");
+        shown.push_back({c, Export("onnx", c, FoundOf(c).finding)});
+      }
+    }
+  }
+  ExpectModelsShow(shown, "");
+  EXPECT_EQ(WhyNot("onnx", FewBits(DType::kU4, 40, 24, false, false), "native"),
+            "onnx lacks blocks that are no multiple of 16; numpy can write this case");
 }
 
 // The documented pair saturates there: an emulated processor without VNNI.
@@ -684,6 +730,11 @@ TEST(Export, RefusesWhatItCannotSay) {
   for (const char* kind : {"onnx", "onednn", "xnnpack", "pytorch", "gtest"})
     EXPECT_THROW(Text(kind, wide), InputError) << kind;
   for (const char* kind : {"numpy", "cpp", "issue"}) EXPECT_NE(Text(kind, wide), "") << kind;
+  // Who can is named.
+  Found cast = found;
+  cast.c = gen::Draw(Op::kCast, 1);
+  EXPECT_EQ(Refusal([&] { Text("cpp", cast); }),
+            "cpp lacks casts between float types; numpy can write this case");
 }
 
 }  // namespace

@@ -339,11 +339,12 @@ constexpr std::string_view kCast = R"(class Type:
         return (whole if value > 0 else -whole) * digit
 
 
-$types$
+$types$saturates = $saturates$
+
 
 def beyond(negative, there):
     """What stands for a number beyond the ends of the type, or for an infinity."""
-    if $saturates$:
+    if saturates:
         return to.lowest if negative and not to.sign else -to.largest if negative else to.largest
     return math.copysign(there, -1 if negative else 1) if to.top == 'ieee' else nan
 

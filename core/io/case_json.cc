@@ -291,14 +291,16 @@ class Builder {
     if (IsFloat(from.dtype()))
       Fail(key, "holds float32 in " + Shown(fields_.at(key).file) + ", expected integers");
     Tensor to(dtype, std::move(shape));
-    for (int64_t i = 0; i < to.size(); ++i) {
-      const int32_t code = from.IntAt(i);
-      if (code < range.min || code > range.max)
-        FailAt(key, i,
-               "is " + std::to_string(code) + ", expected " + std::string(what) +
-                   " (an integer in " + Span(range) + ")");
-      to.SetInt(i, code);
-    }
+    from.VisitElements([&](const auto& codes) {
+      for (size_t i = 0; i < codes.size(); ++i) {
+        const auto code = static_cast<int32_t>(codes[i]);
+        if (code < range.min || code > range.max)
+          FailAt(key, static_cast<int64_t>(i),
+                 "is " + std::to_string(code) + ", expected " + std::string(what) +
+                     " (an integer in " + Span(range) + ")");
+        to.SetInt(static_cast<int64_t>(i), code);
+      }
+    });
     return to;
   }
 

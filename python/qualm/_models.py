@@ -254,6 +254,9 @@ def record_onnx(path: "str | os.PathLike[str]",
             raise InputError(f"inputs: are {len(listed)}, expected {len(model.inputs)}")
         given = dict(zip(model.inputs, listed))
     given, observed = _read(given), _read(observed or {})
+    if subject is not None and not callable(subject):
+        raise InputError(f"subject: is {subject!r}, expected a function of a case; `qualm explain MODEL "
+                         "--subject NAME` asks a subject by its name")
     if subject is not None and observed:
         raise InputError("observed: is what somebody gave, expected no subject, which is asked for it")
     for name in given:

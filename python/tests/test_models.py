@@ -153,6 +153,8 @@ def test_a_function_answers_the_layers(model):
     assert any("linear alone" in why for _, why in recording.others)
     with pytest.raises(qualm.InputError, match="observed: is what somebody gave"):
         qualm.record_onnx(model, X, subject=off, observed={"yq": np.zeros((6, 4), np.uint8)})
+    with pytest.raises(qualm.InputError, match="subject: is 'native', expected a function of a case; `qualm explain"):
+        qualm.record_onnx(model, X, subject="native")
 
 
 def test_inputs_in_files(model, tmp_path):

@@ -169,7 +169,8 @@ NamedTexts Export(std::string_view kind, const Case& c, const Finding& finding,
       try {
         written(other);
         can.push_back(other.exporter.kind);
-      } catch (const CannotExpress&) {  // one more that cannot
+      } catch (const CannotExpress&) {
+        continue;  // one more that cannot
       }
     }
     throw InputError(fmt::format(

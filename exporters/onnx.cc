@@ -32,7 +32,7 @@ struct Attribute {
 
 struct Node {
   std::string type;
-  std::string_view domain = "";
+  std::string_view domain = {};
   std::vector<std::string> from, to;
   std::vector<Attribute> attributes;
 };

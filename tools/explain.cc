@@ -169,7 +169,7 @@ std::string AskText(const Options& options, const Case& c, const triage::Explain
   std::string text = fmt::format("ask for the answer to {}; at index {} it is\n",
                                  ShortPath(options.ask), telling->index);
   for (const auto& [output, names] : by_output)
-    text += fmt::format("  {}: {}\n", output, fmt::join(names, ", "));
+    text += fmt::format("  {}: {}\n", output, fmt::join(names, "; "));
   return text;
 }
 

@@ -87,7 +87,11 @@ std::string SplitText(const AnsweredLayer& layer) {
   std::string text = fmt::format(
       "  error of {} against {}, in output codes (root mean square):\n", layer.who,
       split.has_reference ? "the float32 reference" : "the real result on the same codes");
-  text += fmt::format("    quantization, expected:  {}\n", PartText(split.quantization));
+  // Rounding costs half a code.
+  const bool clamps = split.rounding.worst > 0.5;
+  text += fmt::format(
+      "    {:<24} {}\n",
+      clamps ? "quantization and clamp:" : "quantization, expected:", PartText(split.quantization));
   if (split.has_reference) {
     text += fmt::format("      of x, w and earlier layers {}, of the output {}\n",
                         PartText(split.operands), PartText(split.rounding));

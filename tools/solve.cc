@@ -63,7 +63,14 @@ ToSolve Read(const std::string& file) {
     throw InputError(file + ": observed: " + (c.observed ? "is empty" : "is missing") +
                      ", expected the output that tells the number");
   }
+  if (const std::string reason = triage::CannotSolve(c, {}); !reason.empty())
+    throw InputError(file + ": " + reason);
   const std::vector<Parameter> all = triage::ParametersOf(c);
+  if (all.empty()) {
+    throw InputError(fmt::format(
+        "{}: op: {} has no scale, zero point or bound that can be looked for in its outputs", file,
+        Name(c.op)));
+  }
   if (solve.in_turn) {
     for (const Parameter& parameter : all) solve.questions.push_back({parameter});
     return solve;

@@ -19,6 +19,7 @@
 #include "core/slice.h"
 #include "core/subject.h"
 #include "oracles/exact/exact.h"
+#include "properties/gen/gen.h"
 #include "properties/relation.h"
 #include "properties/sweep.h"
 #include "triage/ask.h"
@@ -142,6 +143,7 @@ class Evidence {
   }
 
   int64_t departures() const { return departures_; }
+  const Tensor& actual() const { return actual_; }
   bool LooksFor(const Cause& cause) const { return cause.IsLookedFor(c_); }
   // The whole case, or two rows of it if it is long; and what the subject answered.
   const Case& SmallCase() const { return IsCutDown() ? *two_rows_ : c_; }
@@ -432,14 +434,16 @@ std::vector<Hypothesis> FitsOf(const Case& c, const Evidence& evidence) {
 // A usual vector length `width` such that all departures, of which there is one at least, lie in
 // the last (columns mod width) columns, with at least one whole vector before them; 0 if there is
 // none.
-int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual) {
+bool AreInTail(const Case& c, const Tensor& exact_y, const Tensor& actual, int64_t width) {
   const int64_t columns = c.output_shape().back();
-  int64_t first = columns;
   for (int64_t i = 0; i < actual.size(); ++i) {
-    if (!actual.SameAt(i, exact_y)) first = std::min(first, i % columns);
+    if (!actual.SameAt(i, exact_y) && i % columns < columns - columns % width) return false;
   }
-  for (int64_t width : {64, 32, 16, 8, 4}) {
-    if (columns > width && first >= columns - columns % width) return width;
+  return true;
+}
+int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual) {
+  for (const int64_t width : {64, 32, 16, 8, 4}) {
+    if (c.output_shape().back() > width && AreInTail(c, exact_y, actual, width)) return width;
   }
   return 0;
 }
@@ -596,6 +600,9 @@ bool Holds(const Weighed& each) {
   const int64_t right = each.unworded     ? (sure && !rare ? 4 * each.bearing_out : -1)
                         : narrow && !rare ? each.bearing_out
                                           : 0;
+  // Of a family there is often one that gives part of what another fault gives, and right answers
+  // that it does not give are said to need a condition too easily.
+  if (each.unworded && (each.causes.front()->of_family || each.otherwise > 0)) return false;
   return each.against <= right && 4 * each.otherwise <= each.bearing_out;
 }
 
@@ -765,26 +772,46 @@ class Decision {
                      const std::vector<const Weighed*>& rules) const {
     std::vector<Hypothesis> conventions;
     for (const Weighed* each : known) conventions.push_back(each->causes);
-    const std::string names = AsNamed(conventions);
-    const Hypothesis& by_name = conventions.front();
-    const Convention& convention = *by_name.front()->convention;
     std::vector<const Weighed*> told = Alike(rules);
     std::erase_if(told, [&](const Weighed* rule) { return KindOfRule(rule) != FindingKind::kTie; });
     // A rule for ties says all of an answer that departs on ties alone.
-    if (!all_ties_ || told.empty() || asked_ > 0) {
+    const bool of_ties = all_ties_ && asked_ == 0;
+    if (!of_ties || told.empty()) {
       told.clear();
+      const Convention& first = *conventions.front().front()->convention;
       const auto acts = std::ranges::find_if(rules, [&](const Weighed* rule) {
         return asked_ > 0 ? rule->bearing_out > 1 && rule->bits >= kMargin
-                          : ActsAs(convention, rule->causes);
+                          : ActsAs(first, rule->causes);
       });
       if (acts != rules.end()) told = {*acts};
     }
+    // One answer does not tell those that do what is told from those that come to it otherwise.
+    std::vector<Hypothesis> others;
+    if (asked_ == 0 && !told.empty()) {
+      std::vector<Hypothesis> acting;
+      for (const Hypothesis& each : conventions) {
+        const bool acts = std::ranges::any_of(told, [&](const Weighed* rule) {
+          return of_ties ? ActsOnTies(*each.front()->convention, rule->causes)
+                         : ActsAs(*each.front()->convention, rule->causes);
+        });
+        (acts ? acting : others).push_back(each);
+      }
+      conventions = std::move(acting);
+      if (conventions.empty()) {
+        told.clear();
+        std::swap(conventions, others);
+      }
+    }
+    const Hypothesis by_name = conventions.front();
+    const std::string names = AsNamed(conventions);
     Attribution attribution = Shown(evidence_, told.empty() ? by_name : told[0]->causes);
     attribution.diagnosis =
         "the subject " + (told.empty() ? "computes " : Either(told) + ", ") + names;
-    const Agreement of_pairs = evidence_.Explained(Pairs()).value_or(Agreement{});
-    if (told.empty() && convention.pair_saturates &&
-        2 * of_pairs.explained >= evidence_.departures()) {
+    if (!others.empty()) {
+      attribution.diagnosis += ", or computes " + AsNamed(others);
+      attribution.kind = by_name.front()->kind;
+    }
+    if (told.empty() && by_name.front()->convention->pair_saturates && PairsTellMost()) {
       attribution.kind = Pairs().kind;
       attribution.diagnosis = "the subject " + Pairs().sentence + ", " + names;
     } else if (told.empty()) {
@@ -842,14 +869,55 @@ class Decision {
     attribution.evidence.push_back(text);
   }
 
-  // Whether the rule is what the convention does near this case: it gives the convention's output
-  // each time one of the two departs from exact.
+  // Whether sums with saturated pairs bring most of the outputs that depart nearer to the answer
+  // than exact ones. What follows the sums may depart too.
+  bool PairsTellMost() const {
+    const std::optional<Tensor> with = Counterfactual(c_, Pairs());
+    if (!with) return false;
+    const Tensor right = exact::Evaluate(c_);
+    int64_t nearer = 0;
+    for (int64_t i = 0; i < right.size(); ++i) {
+      nearer +=
+          DistanceLsb(*with, evidence_.actual(), i) < DistanceLsb(right, evidence_.actual(), i);
+    }
+    return 2 * nearer >= evidence_.departures();
+  }
+
+  // Whether the rule gives what the convention does with exact ties, of drawn cases. (Ties of a
+  // zero point that is chosen are not drawn.)
+  bool ActsOnTies(const Convention& convention, const Hypothesis& rule) const {
+    constexpr int kTells = 3;
+    constexpr uint64_t kTries = 40;
+    constexpr int64_t kLargest = 4096;
+    if (RowOf(c_.op).qparams) return true;
+    int tell = 0;
+    for (uint64_t i = 0; i < kTries; ++i) {
+      const Case drawn = gen::Draw(c_.op, gen::Theme::kTies, MixSeed(20261129, i));
+      if (Work(drawn) > kLargest || !convention.cannot_run(drawn).empty()) continue;
+      const std::optional<Tensor> said = Counterfactual(drawn, rule);
+      if (!said) continue;
+      const Tensor is = convention.run(drawn).y;
+      const std::vector<std::optional<double>> ties = exact::TieDistances(drawn);
+      for (int64_t at = 0; at < is.size(); ++at) {
+        if (ties[static_cast<size_t>(at)] != 0.0) continue;
+        if (!is.SameAt(at, *said)) return false;
+        ++tell;
+      }
+    }
+    return tell >= kTells;
+  }
+
+  // Whether the rule is what the convention does: near this case, and of a rule of rounding, of
+  // which there are so many that one fits one pair of scales, in drawn cases too, it gives the
+  // convention's output each time one of the two departs from exact.
   bool ActsAs(const Convention& convention, const Hypothesis& rule) const {
     constexpr uint64_t kTries = 48;
     constexpr int64_t kLargest = 4096;
+    const bool drawn_too = std::ranges::any_of(rule, RoundsOrScales);
     int tell = 0, agree = 0;
-    for (uint64_t i = 0; i < kTries; ++i) {
-      const std::optional<Case> near = Varied(c_, MixSeed(20261126, i));
+    for (uint64_t i = 0; i < (drawn_too ? 2 * kTries : kTries); ++i) {
+      const uint64_t seed = MixSeed(20261126, i);
+      const std::optional<Case> near = i < kTries ? Varied(c_, seed) : gen::Draw(c_.op, seed);
       if (!near || Work(*near) > kLargest || !convention.cannot_run(*near).empty()) continue;
       const Tensor right = exact::Evaluate(*near), is = convention.run(*near).y;
       const Tensor said = Counterfactual(*near, rule).value_or(right);
@@ -963,13 +1031,26 @@ bool DifferInUnwritten(const Tensor& first, const Tensor& second) {
 
 // The answers differ with the previous contents of memory. If they differ only in outputs that
 // still hold the poison of their call, the subject leaves outputs unwritten.
-Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& second) {
+Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& second,
+                            Subject& subject) {
   if (!DifferInUnwritten(first, second))
     return Stated(FindingKind::kMemory, "the answer depends on what its memory held before", true);
   const std::string unwritten = "the subject leaves outputs unwritten";
-  // In a row that is no longer than a vector every output is among the last ones.
+  // In a row that is no longer than a vector every output is among the last ones; and the last ones
+  // of a row may be the last of all.
   const int64_t width = TailWidth(c, first, second);
-  if (width == 0) return Stated(FindingKind::kMemory, unwritten, true);
+  const auto of_other_cases = [&] {
+    constexpr uint64_t kTries = 24;
+    for (uint64_t i = 0; i < kTries; ++i) {
+      const std::optional<Case> near = Varied(c, MixSeed(20261130, i));
+      if (!near || !subject.CannotRun(*near).empty()) continue;
+      const std::optional<Tensor> one = Ask(subject, *near);
+      const std::optional<Tensor> other = Ask(subject, *near, kSecondPoison);
+      if (one && other && !AreInTail(*near, *one, *other, width)) return false;
+    }
+    return true;
+  };
+  if (width == 0 || !of_other_cases()) return Stated(FindingKind::kMemory, unwritten, true);
   return Stated(FindingKind::kTail,
                 fmt::format("{}, all of them among the last N % {}", unwritten, width), true);
 }
@@ -980,7 +1061,7 @@ std::optional<Attribution> DependsOnPoison(const Case& problem, Subject& subject
   const std::optional<Tensor> again = Ask(subject, problem);
   const std::optional<Tensor> second = Ask(subject, problem, kSecondPoison);
   if (!first || !second || first != again || first == second) return std::nullopt;
-  return DependsOnMemory(problem, *first, *second);
+  return DependsOnMemory(problem, *first, *second, subject);
 }
 
 // Whether the answers come again. An answer that varies by chance may vary just when the memory
@@ -1007,7 +1088,7 @@ std::optional<Attribution> DependsOnState(const Recorded& answer, Subject& subje
   bool varies = *first != *again;
   if (!varies && *first != *second) {
     if (ComeAgain(problem, *first, *second, subject))
-      return DependsOnMemory(problem, *first, *second);
+      return DependsOnMemory(problem, *first, *second, subject);
     varies = true;
   }
   if (varies)
@@ -1355,12 +1436,11 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   // Two causes, of which one may do nothing in this case.
   if (auto both = examined(TwoCauses(c, evidence, kMostFits), {})) return *both;
   if (const auto shown = in_last_columns()) return *shown;
-  constexpr double kNearly = 0.9, kMostly = 0.75;
+  constexpr double kNearly = 0.9;
   if (nearest.share >= kNearly) return *nearest.said;
   if (ended()) return Stated(FindingKind::kUnknown, "the search for its cause was stopped", false);
   const auto trait = options.probe_state ? FindCommonTrait(c, subject) : std::nullopt;
   if (trait) return OfSubject(*trait);
-  if (nearest.share >= kMostly) return *nearest.said;
   Attribution attribution = Unexplained(c.op, evidence);
   if (!told.empty()) {
     const bool undecided = told.front().starts_with("not enough");
@@ -1506,6 +1586,7 @@ void DropCondition(Attribution& attribution) {
   if (attribution.diagnosis.ends_with(said))
     attribution.diagnosis.resize(attribution.diagnosis.size() - said.size());
   attribution.where = {};
+  if (attribution.causes.empty()) return;
   attribution.where.text = kInSomeCases;
   attribution.diagnosis += ", " + attribution.where.text;
 }
@@ -1640,6 +1721,7 @@ void AddWhere(const Case& c, Subject& subject, const Shows& shows, Attribution& 
   const std::optional<WhereShown> where = FindWhereItShows(c, subject, shows);
   if (!where) return;
   attribution.diagnosis += ", " + where->text;
+  attribution.where = {.text = where->text, .holds = where->holds};
   attribution.asked_on = true;
   attribution.evidence.push_back(where->evidence);
 }

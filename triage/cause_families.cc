@@ -1489,12 +1489,11 @@ void AddChannels(std::vector<Cause>& rows) {
                       return true;
                     }});
   };
-  bias(
-      Kind::kIndex, "bias twice", "adds the bias twice", [](const Case&) { return 2; },
-      SumsOfCodes);
+  const auto adds = [](const Case& c) { return SumsOfCodes(c) || HasFloatX(c); };
+  bias(Kind::kIndex, "bias twice", "adds the bias twice", [](const Case&) { return 2; }, adds);
   bias(
       Kind::kIndex, "bias subtracted", "subtracts the bias instead of adding it",
-      [](const Case&) { return -1; }, SumsOfCodes);
+      [](const Case&) { return -1; }, adds);
   bias(
       Kind::kIndex, "bias in each pass of 8 taps",
       "adds 9 taps and then 8 at a time, and the bias once more in each further pass",

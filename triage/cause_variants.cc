@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/float_format.h"
 #include "core/slice.h"
+#include "core/types.h"
 #include "triage/cause_families.h"
 
 namespace qualm::triage {
@@ -640,6 +642,136 @@ void AddRatiosOfScales(std::vector<Cause>& rows) {
   AddOperandsInBits<Ties::kCut>(rows, "cut", "cuts them", Shifts());
 }
 
+// ---- Casts between float types: numbers that are moved before the cast.
+
+// Each number by another one of the type of x; whether one changes. `by` gets its value and code.
+bool MoveNumbers(Case& c, const std::function<uint32_t(double value, uint32_t code)>& by) {
+  bool changes = false;
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    const uint32_t code = c.x.BitsAt(i), moved = by(DecodeFloat(c.x.dtype(), code), code);
+    changes |= moved != code;
+    c.x.SetBits(i, moved);
+  }
+  return changes;
+}
+// The neighbours of a magnitude in a type; the one beyond the largest is infinite.
+std::pair<double, double> Neighbours(DType dtype, double magnitude) {
+  const auto at = [&](FloatRounding rounding) {
+    return DecodeFloat(dtype, EncodeFloat(dtype, magnitude, rounding, FloatOverflow::kInfinity));
+  };
+  return {at(FloatRounding::kTowardZero), at(FloatRounding::kUp)};
+}
+bool IsHalfWay(DType dtype, double value) {
+  const auto [low, high] = Neighbours(dtype, std::abs(value));
+  return low < high && std::isfinite(high) && std::abs(value) - low == high - std::abs(value);
+}
+double LeastNormal(DType dtype) {
+  return DecodeFloat(dtype, 1u << InfoOf(dtype).floating.fraction_bits);
+}
+
+void AddCasts(std::vector<Cause>& rows) {
+  const auto cast = [&](Stage stage, Kind kind, std::string name, std::string sentence,
+                        std::function<bool(const Case&)> applies,
+                        std::function<uint32_t(const Case&, double, uint32_t)> by) {
+    rows.push_back({stage, kind, std::move(name), std::move(sentence),
+                    [applies = std::move(applies)](const Case& c) {
+                      return c.op == Op::kCast && IsFloat(c.x.dtype()) && IsFloat(c.out_dtype) &&
+                             applies(c);
+                    },
+                    [by = std::move(by)](Stages& s) {
+                      const Case before = s.c;
+                      return MoveNumbers(s.c, [&](double value, uint32_t code) {
+                        return by(before, value, code);
+                      });
+                    }});
+  };
+  const auto to_nearest = [](const Case& c) { return c.rounding == FloatRounding::kNearestEven; };
+  // A number half way becomes the next one on the side to which it is rounded.
+  const auto ties = [&](std::string_view where, auto is_larger) {
+    cast(Stage::kRound, Kind::kTie, fmt::format("cast ties {}", where),
+         fmt::format("rounds ties {}", where), to_nearest,
+         [is_larger](const Case& c, double value, uint32_t code) {
+           if (!IsHalfWay(c.out_dtype, value)) return code;
+           return is_larger(value) ? code + 1 : code - 1;
+         });
+  };
+  ties("away from zero", [](double) { return true; });
+  ties("toward zero", [](double) { return false; });
+  ties("up", [](double value) { return value > 0; });
+  ties("down", [](double value) { return value < 0; });
+  cast(Stage::kRound, Kind::kRounding, "cast away from zero", "rounds away from zero", to_nearest,
+       [](const Case& c, double value, uint32_t code) {
+         const double high = Neighbours(c.out_dtype, std::abs(value)).second;
+         if (!std::isfinite(high) || std::isnan(value)) return code;
+         return EncodeFloat(c.x.dtype(), std::copysign(high, value));
+       });
+  for (const auto& [type, name] : {std::pair{DType::kF16, "float16"}, {DType::kBF16, "bfloat16"}}) {
+    cast(
+        Stage::kOperands, Kind::kRounding, fmt::format("cast through {}", name),
+        fmt::format("rounds to {} first", name),
+        [type](const Case& c) { return c.x.dtype() == DType::kF32 && c.out_dtype != type; },
+        [type](const Case& c, double value, uint32_t code) {
+          if (std::isnan(value)) return code;
+          return EncodeFloat(c.x.dtype(), DecodeFloat(type, EncodeFloat(type, value)));
+        });
+  }
+  for (const int more : {1, 2, 3, 4, 5, 6, 8, 10, 12}) {
+    const auto cut_bits = [more](const Case& c) {
+      return InfoOf(c.x.dtype()).floating.fraction_bits -
+             InfoOf(c.out_dtype).floating.fraction_bits - more;
+    };
+    cast(
+        Stage::kOperands, Kind::kRounding, fmt::format("cast of {} more bits", more),
+        fmt::format("rounds by {} bit{} behind the last one kept, and drops those that follow",
+                    more, more == 1 ? "" : "s"),
+        [=](const Case& c) { return to_nearest(c) && cut_bits(c) > 0; },
+        [cut_bits](const Case& c, double value, uint32_t code) {
+          return std::isfinite(value) ? code >> cut_bits(c) << cut_bits(c) : code;
+        });
+    rows.back().bits = Cause::kBitsOfRare;
+  }
+  const auto always = [](const Case&) { return true; };
+  cast(Stage::kClamp, Kind::kRounding, "cast flushes subnormals",
+       "gives 0 where the result is subnormal", always,
+       [](const Case& c, double value, uint32_t code) {
+         const uint32_t given = EncodeFloat(c.out_dtype, value, c.rounding, c.overflow);
+         const double result = std::abs(DecodeFloat(c.out_dtype, given));
+         return result < LeastNormal(c.out_dtype) ? code & SignOf(c.x.dtype()) : code;
+       });
+  cast(Stage::kOperands, Kind::kRounding, "cast of subnormals as 0", "takes subnormal inputs for 0",
+       always, [](const Case& c, double value, uint32_t code) {
+         return std::abs(value) < LeastNormal(c.x.dtype()) ? code & SignOf(c.x.dtype()) : code;
+       });
+  cast(
+      Stage::kIndex, Kind::kRounding, "cast loses the sign of 0", "gives 0 where -0 is right",
+      [](const Case& c) { return SignOf(c.out_dtype) != 0; },
+      [](const Case& c, double value, uint32_t code) {
+        const uint32_t given = EncodeFloat(c.out_dtype, value, c.rounding, c.overflow);
+        return given == SignOf(c.out_dtype) && !IsNanCode(c.out_dtype, given) ? 0 : code;
+      });
+  rows.push_back({Stage::kIndex, Kind::kIndex, "sign of the numbers lost",
+                  "takes the magnitude of the numbers, without their signs",
+                  [](const Case& c) {
+                    return (c.op == Op::kCast || c.op == Op::kQuantize) && IsFloat(c.x.dtype());
+                  },
+                  [](Stages& s) {
+                    const uint32_t sign = SignOf(s.c.x.dtype());
+                    return MoveNumbers(s.c, [sign](double, uint32_t code) { return code & ~sign; });
+                  }});
+  cast(Stage::kClamp, Kind::kClamp, "cast saturates in the last binade",
+       "gives the largest value for all numbers of the last power of two", always,
+       [](const Case& c, double value, uint32_t code) {
+         const double largest = DecodeFloat(c.out_dtype, LargestCode(c.out_dtype));
+         const double from = std::exp2(std::ilogb(largest));
+         if (!(std::abs(value) >= from) || std::abs(value) > largest) return code;
+         return EncodeFloat(c.x.dtype(), std::copysign(largest, value));
+       });
+  rows.push_back({Stage::kClamp, Kind::kClamp, "cast gives NaN",
+                  "gives NaN where the largest value or infinity is asked for",
+                  [](const Case& c) { return c.op == Op::kCast; },
+                  [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kNan); }});
+}
+
 }  // namespace
 
 std::vector<Cause> CausesOfVariants() {
@@ -652,6 +784,7 @@ std::vector<Cause> CausesOfVariants() {
   AddPools(rows);
   AddOperands(rows);
   AddRatiosOfScales(rows);
+  AddCasts(rows);
   return rows;
 }
 

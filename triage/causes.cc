@@ -384,6 +384,13 @@ int64_t Add(DType x_dtype, Codes x, Codes w) {
 // An int16 that wraps, and is emptied after so many products: a kernel of s8 by s8.
 constexpr Lanes WrapOf(int64_t products) { return {1, 1, products, true}; }
 
+// As products of int8 arrays are int8 arrays (NumPy's matmul).
+int64_t InTypeOfCodes(DType x_dtype, Codes x, Codes w) {
+  int64_t sum = 0;
+  for (size_t k = 0; k < x.size(); ++k) sum += int64_t{x[k]} * w[k];
+  return x_dtype == DType::kS8 ? Wrapped<int8_t>(sum) : Wrapped<uint8_t>(sum);
+}
+
 template <class Integer>
 __int128 Wrap(__int128 value) {
   return static_cast<Integer>(static_cast<std::make_unsigned_t<Integer>>(value));
@@ -402,6 +409,16 @@ template <int64_t (*kKeep)(int64_t)>
 void SumOfDifferences(PoolWindow& window) {
   window.sum = kKeep(window.sum - window.terms * window.zero_point);
   window.terms = 0;
+}
+
+// Each code, or its distance from the zero point, divided and cut before it is added.
+template <bool kDistances>
+void DivideEach(PoolWindow& window) {
+  const int64_t zero = kDistances ? window.zero_point : 0;
+  window.sum = 0;
+  for (const int32_t code : window.codes) window.sum += (code - zero) / window.divisor;
+  window.terms = kDistances ? 0 : 1;
+  window.divisor = 1;
 }
 
 void WrapSum16(PoolWindow& window) {
@@ -489,10 +506,23 @@ bool NarrowDifference(Stages& s) {
 }
 
 // Of both operands of an elementwise operation.
+template <bool kWraps>
 bool NarrowDifferences(Stages& s) {
-  const bool of_a = NarrowDifference<&Case::x, &Case::x_q, int8_t, false>(s);
-  const bool of_b = NarrowDifference<&Case::w, &Case::w_q, int8_t, false>(s);
+  const bool of_a = NarrowDifference<&Case::x, &Case::x_q, int8_t, kWraps>(s);
+  const bool of_b = NarrowDifference<&Case::w, &Case::w_q, int8_t, kWraps>(s);
   return of_a || of_b;
+}
+
+template <Tensor Case::* kTensor>
+bool NegativeCodesAs0(Stages& s) {
+  Tensor& codes = s.c.*kTensor;
+  bool changes = false;
+  for (int64_t i = 0; i < codes.size(); ++i) {
+    if (codes.IntAt(i) >= 0) continue;
+    codes.SetInt(i, 0);
+    changes = true;
+  }
+  return changes;
 }
 
 template <auto kTensor, auto kQ>
@@ -957,6 +987,12 @@ RoundedOutput UnscaledSlope(const RealOutput& o) {
   return {x < 0 ? std::nearbyint(static_cast<double>(x) * o.c.negative_slope) : o.rounded()};
 }
 
+RoundedOutput CopiedAboveZero(const RealOutput& o) {
+  const int64_t code = o.c.x.IntAt(o.index);
+  return {code < o.c.x_q.zero_point_at(0) ? o.rounded()
+                                          : static_cast<double>(code - o.zero_point())};
+}
+
 // scale * code - scale * zero point.
 float TwoProducts(const Case& c, int64_t channel, __int128 integer) {
   const float scale = c.x_q.scale_at(channel);
@@ -1237,6 +1273,12 @@ const Cause kCauses[] = {
      "adds all products in an int16 that wraps",
      [](const Case& c) { return Pairs(c) || IsConv(c.op); },
      Set<&SumSteps::add, Add<WrapOf(int64_t{1} << 40)>>},
+    {Stage::kAccumulate, Kind::kInt32Overflow, "sum in the type of the codes",
+     "adds the products in the type of the codes, 8 bits that wrap",
+     [](const Case& c) {
+       return SumsOfCodes(c) && c.x.dtype() == c.w.dtype() && BitsOf(c.x.dtype()) == 8;
+     },
+     Set<&SumSteps::add, InTypeOfCodes>},
     {Stage::kAccumulate, Kind::kPairSaturation, "int16 wrap of nine products",
      "adds nine products in an int16 that wraps", Pairs, Set<&SumSteps::add, Add<WrapOf(9)>>,
      Cause::kBitsOfFamily},
@@ -1361,6 +1403,10 @@ const Cause kCauses[] = {
     {Stage::kOperands, Kind::kRounding, "rule of ONNX",
      "chooses scale and zero point as DynamicQuantizeLinear does", ChoosesByAnyRule,
      SetRule<QParamsRule::kOnnx>},
+    {Stage::kOffset, Kind::kZeroPoint, "zero point from code 0",
+     "counts the zero point from code 0 instead of from the lowest code",
+     [](const Case& c) { return Observes(c) && c.observer.quant_min != 0; },
+     Set<&ChoiceHooks::zero_point_from_0, true>},
     {Stage::kRound, Kind::kClamp, "no scale floor", "lets a scale fall below 2^-23", Observes,
      Set<&ChoiceHooks::least_scale, 0.0f>},
     {Stage::kAccumulate, Kind::kRounding, "double average", "keeps the moving average in double",
@@ -1723,6 +1769,12 @@ const Cause kMistakes[] = {
     {Stage::kRound, Kind::kRounding, "average truncated first",
      "truncates the average to a whole number of input steps before it rescales",
      Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&CodeHooks::round, AverageFirst<CutDouble>>},
+    {Stage::kAccumulate, Kind::kRounding, "each code divided first",
+     "divides each code by the size of the window and cuts it, and then adds", Is<Op::kAvgPool>,
+     Set<&PoolHooks::under_window, DivideEach<false>>},
+    {Stage::kAccumulate, Kind::kRounding, "each distance divided first",
+     "divides each code less the zero point by the size of the window and cuts it, and then adds",
+     Is<Op::kAvgPool>, Set<&PoolHooks::under_window, DivideEach<true>>},
     {Stage::kClamp, Kind::kZeroPoint, "input zero point in place of the output's",
      "adds the {x_zero_point} instead of the output zero point",
      [](const Case& c) { return HasCodesOut(c) && RowOf(c.op).x_qparams && !HasSums(c); },
@@ -1820,6 +1872,10 @@ const Cause kMistakes[] = {
      "does not rescale the negative side of leaky_relu to the output scale",
      [](const Case& c) { return c.op == Op::kTable && c.function == Function::kLeakyRelu; },
      Set<&CodeHooks::round, UnscaledSlope>},
+    {Stage::kRound, Kind::kIndex, "codes copied from 0 on",
+     "copies the codes of numbers that are not negative, whatever the scales",
+     [](const Case& c) { return c.op == Op::kTable && c.function == Function::kLeakyRelu; },
+     Set<&CodeHooks::round, CopiedAboveZero>},
     {Stage::kRound, Kind::kZeroPoint, "branch by the code",
      "takes a code below 0 for a negative number in leaky_relu, whatever the zero point",
      [](const Case& c) { return c.op == Op::kTable && c.function == Function::kLeakyRelu; },
@@ -1951,7 +2007,19 @@ const Cause kMistakes[] = {
      NarrowDifference<&Case::x, &Case::x_q, int8_t, false>},
     {Stage::kXZeroPoint, Kind::kZeroPoint, "both zero points subtracted, saturating",
      "subtracts each zero point in an int8 that saturates",
-     [](const Case& c) { return HasTwoOperands(c.op); }, NarrowDifferences},
+     [](const Case& c) { return HasTwoOperands(c.op); }, NarrowDifferences<false>},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "both zero points subtracted in int8",
+     "subtracts each zero point in an int8 that wraps",
+     [](const Case& c) { return HasTwoOperands(c.op); }, NarrowDifferences<true>},
+    {Stage::kOperands, Kind::kIndex, "negative weights as 0",
+     "takes negative codes of {weights} for 0",
+     [](const Case& c) { return SumsOfCodes(c) && RangeOf(c.w.dtype()).min < 0; },
+     NegativeCodesAs0<&Case::w>, Cause::kBitsOfFamily},
+    {Stage::kOperands, Kind::kIndex, "negative input codes as 0",
+     "takes negative input codes for 0",
+     [](const Case&
+            c) { return HasSums(c) && IsCode(c.x.dtype()) && RangeOf(c.x.dtype()).min < 0; },
+     NegativeCodesAs0<&Case::x>, Cause::kBitsOfFamily},
     {Stage::kXZeroPoint, Kind::kZeroPoint, "zero points exchanged",
      "takes each zero point for the other operand: swaps the two zero points", Weights,
      SwapZeroPoints, 6},
@@ -2170,7 +2238,9 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 68> kOfBlocksToo{
+constexpr std::array<std::string_view, 70> kOfBlocksToo{
+    "bias twice",
+    "bias subtracted",
     "sign of -128 lost",
     "sign of -128 lost in pairs of blocks",
     "scale of the block behind",

@@ -38,7 +38,8 @@ class CodeLength {
 // outputs; below 0 where it is longer. What is told by outputs that are off by one is bounded: any
 // arithmetic that is not exact turns outputs next to a tie, most often all in one direction, so a
 // prediction of which turn tells little: half a bit for each exact tie, and a quarter for each
-// output that lies as near to one as those that did.
+// output that lies as near to one as those that did. Rows and columns of products that are asked
+// the same and answered the same count once.
 double BitsSaved(const Case& c, const Tensor& right, const Tensor& predicted, const Tensor& actual);
 
 }  // namespace qualm::triage

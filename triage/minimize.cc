@@ -55,6 +55,61 @@ class CountingSubject : public ForwardingSubject {
   int64_t calls_ = 0;
 };
 
+// Features of the original case that `best` fails without, and with (as far as they fit into it): a
+// zero point of 0 may be what differs from the other operand's.
+std::vector<std::string> Irrelevant(const Case& original, const Case& best, const Holds& fails) {
+  std::vector<std::string> list;
+  const Case simplest = SimplestParameters(best);
+  std::vector<bool> open;
+  ForEachParameter(best, simplest,
+                   [&](const Field& /*field*/, const auto& value, const auto& least) {
+                     open.push_back(value == least);
+                   });
+  size_t at = 0;
+  ForEachParameter(original, simplest,
+                   [&](const Field& field, const auto& value, const auto& least) {
+                     const size_t parameter = at++;
+                     if (!open[parameter] || value == least) return;
+                     Case with = best;
+                     size_t i = 0;
+                     ForEachParameter(with, [&]<class T>(const Field& /*field*/, T& put) {
+                       if (i++ != parameter) return;
+                       if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, T>) {
+                         put = value;
+                         if constexpr (requires { put->resize(0); })
+                           put->resize(static_cast<size_t>(with.N));
+                       }
+                     });
+                     if (fails(with)) list.emplace_back(field.name);
+                   });
+  if (original.per_channel && !best.per_channel) list.push_back("per-channel scales");
+  const auto is_not_0 = [](int32_t zero_point) { return zero_point != 0; };
+  const auto add_zero_point = [&](QParams Case::* of, const char* name) {
+    const auto& had = (original.*of).zero_point;
+    const auto first = std::ranges::find_if(had, is_not_0);
+    if (first == had.end() || std::ranges::any_of((best.*of).zero_point, is_not_0)) return;
+    // It may matter whether it is another one's.
+    std::vector<int32_t> values{*first};
+    for (const QParams* other : {&best.x_q, &best.w_q, &best.out_q})
+      values.insert(values.end(), other->zero_point.begin(), other->zero_point.end());
+    for (int32_t put : values) {
+      Case with = best;
+      std::ranges::fill((with.*of).zero_point, put);
+      if (!fails(with)) return;
+    }
+    list.push_back(name);
+  };
+  add_zero_point(&Case::x_q, "input zero point");
+  add_zero_point(&Case::w_q,
+                 HasTwoInputs(best.op) ? "zero point of the second operand" : "weight zero point");
+  add_zero_point(&Case::out_q, "output zero point");
+  if (original.M > best.M) list.push_back("other rows");
+  if (original.N > best.N) list.push_back("other channels");
+  if (original.K > best.K)
+    list.push_back(HasSums(best) ? "other terms of the sum" : "other values of the input");
+  return list;
+}
+
 class Descent {
  public:
   Descent(Case start, Subject& subject, const Property& property, const MinimizeOptions& options)
@@ -149,6 +204,13 @@ class Descent {
     for (const Size& size : sizes)
       needs.push_back(fmt::format("{} >= {}", size.name, best_.*size.of));
     return needs;
+  }
+
+  std::vector<std::string> Irrelevant(const Case& original) {
+    counting_.SpendReserve(options_.max_calls);
+    return triage::Irrelevant(original, best_, [&](const Case& with) {
+      return !Validate(with).empty() || Judge(property_, with, memo_).failed();
+    });
   }
 
   // Does `candidate` fail the same property for the same reason? A subject that answers by chance
@@ -290,39 +352,6 @@ class Descent {
   std::optional<Sizes> tried_below_;
 };
 
-// Features of the original case without which the minimized case fails too.
-std::vector<std::string> Irrelevant(const Case& original, const Case& best) {
-  std::vector<std::string> list;
-  const Case simplest = SimplestParameters(best);
-  std::vector<bool> needed;
-  ForEachParameter(best, simplest,
-                   [&](const Field& /*field*/, const auto& value, const auto& least) {
-                     needed.push_back(value != least);
-                   });
-  size_t at = 0;
-  ForEachParameter(original, simplest,
-                   [&](const Field& field, const auto& value, const auto& least) {
-                     if (!needed[at++] && value != least) list.emplace_back(field.name);
-                   });
-  if (original.per_channel && !best.per_channel) list.push_back("per-channel scales");
-  const auto nonzero = [](const QParams& q) {
-    for (int32_t z : q.zero_point) {
-      if (z != 0) return true;
-    }
-    return false;
-  };
-  if (nonzero(original.x_q) && !nonzero(best.x_q)) list.push_back("input zero point");
-  if (nonzero(original.w_q) && !nonzero(best.w_q))
-    list.push_back(HasTwoInputs(best.op) ? "zero point of the second operand"
-                                         : "weight zero point");
-  if (nonzero(original.out_q) && !nonzero(best.out_q)) list.push_back("output zero point");
-  if (original.M > best.M) list.push_back("other rows");
-  if (original.N > best.N) list.push_back("other channels");
-  if (original.K > best.K)
-    list.push_back(HasSums(best) ? "other terms of the sum" : "other values of the input");
-  return list;
-}
-
 }  // namespace
 
 MinimizeResult Minimize(const Case& c, Subject& subject, const Property& property,
@@ -368,12 +397,10 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
     if (!result.attribution.complete && begun.complete && IsBorneOut(c, subject, begun.causes))
       result.attribution = begun;
   }
-  result.irrelevant = Irrelevant(c, result.minimized);
-  if (ended) {
-    const int64_t before = descent->calls();
-    result.needs = descent->Needs();
-    result.calls += descent->calls() - before;
-  }
+  const int64_t asked_before = descent->calls();
+  result.irrelevant = descent->Irrelevant(c);
+  if (ended) result.needs = descent->Needs();
+  result.calls += descent->calls() - asked_before;
 
   result.minimized.property = FullName(c.op, property);
   const Contract& contract = subject.contract(c.op);
@@ -408,6 +435,9 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
       told.diagnosis = "no known cause gives every answer asked";
     }
   }
+  // What lies outside of buffers, or is not written, is shown by no output.
+  if (told.causes.empty() && !told.where.text.empty() && !told.where.holds(result.minimized))
+    DropCondition(told);
   result.minimized.note = result.attribution.diagnosis;
   if (result.minimized.observed)
     result.minimized.observed->why = ExplanationOf(result.attribution, c.op);

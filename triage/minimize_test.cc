@@ -97,6 +97,15 @@ TEST(Minimized, WhatIsNeededIsNotCalledIrrelevant) {
   EXPECT_EQ(result.needs, (Texts{"K >= 3", "N >= 3", "M >= 3"}));
 }
 
+// It fails without a zero point of x, but not if that is the weights'.
+TEST(Minimized, WhatMattersBesideAnotherValueIsNotCalledIrrelevant) {
+  const MinimizeResult result = Minimized(
+      Full(1, 1, 3), [](const Case& c) { return c.x_q.zero_point[0] != c.w_q.zero_point[0]; });
+  EXPECT_FALSE(std::ranges::count(result.irrelevant, "input zero point"))
+      << result.irrelevant.size();
+  EXPECT_FALSE(std::ranges::count(result.irrelevant, "weight zero point"));
+}
+
 TEST(Minimized, WhatTheCaseNeverHadIsNotCalledIrrelevant) {
   const MinimizeResult result =
       Minimized(ZeroLayer(2, 2, 2), [](const Case& c) { return c.M >= 2 && c.N >= 2 && c.K >= 2; });

@@ -328,7 +328,8 @@ Tensor Stages::FloatsOf(const exact::Integers& integers) const {
 }
 
 void Stages::ChooseZeroPoint(double low, double high, exact::ChosenQParams* chosen) const {
-  if ((!choice.round_zero_point && !choice.any_zero_point) || c.observer.symmetric) return;
+  if (!choice.round_zero_point && !choice.any_zero_point && !choice.zero_point_from_0) return;
+  if (c.observer.symmetric) return;
   const CodeRange codes_of = exact::observer::Codes(c.observer);
   double first = static_cast<float>(low / static_cast<double>(chosen->scale));
   if (RowOf(c.op).dynamic && c.rule == QParamsRule::kAten) {
@@ -342,7 +343,7 @@ void Stages::ChooseZeroPoint(double low, double high, exact::ChosenQParams* chos
   }
   const double rounded =
       choice.round_zero_point ? choice.round_zero_point(first) : std::nearbyint(first);
-  const double zero_point = codes_of.min - rounded;
+  const double zero_point = (choice.zero_point_from_0 ? 0 : codes_of.min) - rounded;
   if (choice.any_zero_point ? !(std::abs(zero_point) < 0x1p31) : std::isnan(first)) return;
   chosen->zero_point = static_cast<int32_t>(
       choice.any_zero_point ? zero_point

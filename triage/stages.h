@@ -150,6 +150,7 @@ struct ChoiceHooks {
   float least_scale = exact::observer::kEps;
   double (*round_zero_point)(double) = nullptr;  // null: to the nearest even
   bool any_zero_point = false;                   // not kept within the codes
+  bool zero_point_from_0 = false;                // counted from code 0, not from the lowest code
   // dynamic_linear only: the range is that of so many values of a row, or of all that share it, as
   // make whole blocks; 0: of all.
   int64_t whole_blocks = 0;

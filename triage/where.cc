@@ -64,7 +64,7 @@ std::vector<Condition> ConditionsOf(const Case& c) {
 std::optional<WhereShown> FindWhereItShows(const Case& c, Subject& subject, const Shows& shows) {
   constexpr uint64_t kSeed = 20261129, kMostTries = 1500;
   constexpr int64_t kMostAsked = 80, kLargest = int64_t{1} << 14;
-  constexpr int kLeast = 6, kSettled = 16;
+  constexpr int kLeast = 10, kSettled = 16;
   std::vector<Condition> left = ConditionsOf(c);
   std::array<int, 2> seen{};  // cases in which it does not show, and in which it does
   int64_t asked = 0;
@@ -98,7 +98,8 @@ std::optional<WhereShown> FindWhereItShows(const Case& c, Subject& subject, cons
   return WhereShown{left.front().text(),
                     fmt::format("so in each of {} further cases that show it, and in none of {} "
                                 "that do not",
-                                seen[1], seen[0])};
+                                seen[1], seen[0]),
+                    [is = left.front()](const Case& of) { return is.Holds(of); }};
 }
 
 }  // namespace qualm::triage

@@ -20,6 +20,7 @@ using Shows = std::function<std::optional<bool>(const Case&)>;
 // apart. Cases of the types of `c`, which shows it.
 struct WhereShown {
   std::string text, evidence;
+  std::function<bool(const Case&)> holds;
 };
 std::optional<WhereShown> FindWhereItShows(const Case& c, Subject& subject, const Shows& shows);
 

@@ -178,8 +178,8 @@ void Steps(Teller& t) {
   const Rational rounded = *value == 0 ? Rational(0) : definition::ToDigits(f, c.rounding, *value);
   const bool below = !f.has_sign && (rounded < 0 || (rounded == 0 && f.fraction_bits == 0));
   const bool inside = !below && abs(rounded) <= definition::Largest(f);
-  constexpr std::string_view kHow[] = {"nearest", "next toward zero", "next above"};
-  std::string text = "round once to the ";
+  constexpr std::string_view kHow[] = {"to the nearest", "toward zero, to a", "up, to a"};
+  std::string text = "round once ";
   text += kHow[static_cast<size_t>(c.rounding)];
   text += " value of " + type + ": " + ApproximateText(*value) + " gives " +
           ApproximateText(rounded) + (rounded == *value ? ", which is exact" : "");

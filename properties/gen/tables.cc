@@ -181,6 +181,12 @@ Case DrawConcat(Rng& rng, Theme theme, Op op) {
   if (place == 0) first = 0;
   if (place == 1) first = c.N;
   if (place == 2) first = std::min<int64_t>(1, c.N);
+  if (place == 3) {  // two of one length, as kernels unroll it
+    constexpr int64_t kMost = 400;
+    first = int64_t{1} << rng.Below(6);
+    while (first > 1 && c.M * 2 * first > kMost) first /= 2;
+    c.N = 2 * first;
+  }
   const DType dtype = rng.Chance(1, 2) ? DType::kU8 : DType::kS8;
   c.out_dtype = dtype;
   if (rng.Chance(1, 5)) c.out_dtype = dtype == DType::kU8 ? DType::kS8 : DType::kU8;

@@ -79,6 +79,11 @@ TEST_F(ShellSupport, TheDoctorSaysWhatWorks) {
     EXPECT_FALSE((*line)["about"].get<std::string>().empty());
   }
   EXPECT_EQ(lines[0]["usable"], true) << "our own kernels";
+  for (const auto& line : lines) {
+    const std::string name = line["name"], about = line["about"];
+    if (line["usable"] && (name == "onednn" || name == "jax" || name == "torch@fbgemm"))
+      EXPECT_TRUE(Has(about, "; promises model:")) << name << ": " << about;
+  }
   const std::string text = Qualm({"doctor"}).out;
   EXPECT_TRUE(Has(text, "ok      native"));
 }

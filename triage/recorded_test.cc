@@ -343,6 +343,7 @@ TEST(Recorded, SumsThatNoConventionDefinesAreJudgedByTheContractOfTheFile) {
   c.x = Tensor::Of<float>({1, 3}, std::vector<float>{0x1p24f, 1, 1});
   c.w = Tensor::Of<int8_t>({1, 3}, std::vector<int8_t>{1, 1, 1});
   c.out_dtype = DType::kF32;
+  OpenClamp(&c);
   ASSERT_EQ(Validate(c), "");
   const auto judged = [&](float y) {
     return JudgeRecorded(c, Tensor::Of<float>({1, 1}, std::vector<float>{y}));

@@ -273,7 +273,7 @@ std::vector<Convention> OpenvinoConventions() {
       "OpenVINO's CPU plugin, models with QuantizeLinear and DequantizeLinear: FakeQuantize's "
       "float32 scale and shift, into which scales and bias are folded";
   return {Make("openvino", what, false),
-          Make("openvino@avx2", "the same on AVX2 without VNNI: saturating int16 pairs", true)};
+          Make("openvino@avx2", "as openvino, on AVX2 without VNNI: saturating int16 pairs", true)};
 }
 
 }  // namespace qualm::conventions

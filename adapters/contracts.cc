@@ -151,6 +151,10 @@ constexpr const char* kOpenvino =
     "scales and zero points become a float32 scale and shift, which the zero point of x, the bias "
     "and the scale of the sum change, each rounded (OpenVINO src/plugins/intel_cpu/src/nodes/"
     "fake_quantize.cpp, src/common/snippets/src/pass/fq_decomposition.cpp)";
+constexpr const char* kOpenvinoPairs =
+    "without VNNI, vpmaddubsw adds two products with s8 weights in a saturating int16; s8 codes of "
+    "x are moved up by 128 for it (OpenVINO 2026.4.1's oneDNN; its developer guide, Nuances of "
+    "int8 Computations)";
 constexpr const char* kOpenvinoOne =
     "where scale of the sum times 1/scale of the output is 1, it is left out before biases that "
     "differ, and the sum is multiplied by its scale alone (OpenVINO 2026.4.1, CPU plugin; cause "
@@ -647,8 +651,14 @@ void AddOthers(Rows& rows) {
   rows.Add("model:ruy", Op::kLinear, "matches_exact", FindingKind::kUnknown, kRuyFixedPoint);
   for (const Op op : {Op::kQuantize, Op::kRescale, Op::kLinear, Op::kConv2d, Op::kDepthwise})
     rows.AddByDefinition("model:tract", op, kTract);
-  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kLinear})
-    rows.AddByDefinition("model:openvino", op, kOpenvino);
+  for (const char* property : kNumbers) {
+    rows.Add("model:openvino@avx2", Op::kLinear, property, FindingKind::kPairSaturation,
+             kOpenvinoPairs);
+  }
+  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kLinear}) {
+    for (const char* subject : {"model:openvino", "model:openvino@avx2"})
+      rows.AddByDefinition(subject, op, kOpenvino);
+  }
   for (const char* claim : {"matches_exact", "matches_model"})
     rows.AddWhere("openvino", Op::kLinear, claim, kOpenvinoOne, OpenvinoMultipliesByOne);
   for (const char* subject : {"model:gemmlowp", "model:gemmlowp@sse4"}) {

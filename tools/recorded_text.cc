@@ -40,6 +40,7 @@ std::string WhoseText(const triage::RecordedAnswer& answer) {
   if (answer.exact()) return "exact";
   if (!answer.arithmetic.empty()) return FewNames(answer.arithmetic);
   if (answer.within_digits) return "exact within the printed digits";
+  if (answer.is_sums) return *answer.is_sums ? "float32 sums" : "NO FLOAT32 SUMS";
   return answer.undefined ? "no convention defines this case" : "NO KNOWN ARITHMETIC";
 }
 
@@ -122,7 +123,7 @@ std::string LayersText(const std::vector<AnsweredLayer>& layers) {
     text += fmt::format("  {:<{}}  {:>8}  {:>9}  {:>8}  {:>22}  {:<22}  {}\n", "layer", widest,
                         "outputs", "not exact", "at most", "quantization", "kernel error",
                         "whose arithmetic");
-    int64_t exact = 0, named = 0, undefined = 0, printed = 0;
+    int64_t exact = 0, named = 0, sums = 0, undefined = 0, printed = 0;
     std::vector<std::string> wrong;
     for (const AnsweredLayer* layer : by_who[who]) {
       const triage::RecordedAnswer& answer = layer->answer;
@@ -135,11 +136,15 @@ std::string LayersText(const std::vector<AnsweredLayer>& layers) {
       } else if (answer.is_wrong()) {
         wrong.push_back(layer->name());
       } else {
-        ++(answer.within_digits ? printed : answer.undefined ? undefined : named);
+        ++(answer.within_digits ? printed
+           : answer.is_sums     ? sums
+           : answer.undefined   ? undefined
+                                : named);
       }
     }
     text += fmt::format("  of {}: {} exact",
                         Plural(static_cast<int64_t>(by_who[who].size()), "layer"), exact);
+    if (sums != 0) text += fmt::format(", {} float32 sums", sums);
     if (named != 0) text += fmt::format(", {} not exact in a known way", named);
     if (printed != 0) text += fmt::format(", {} exact within the printed digits", printed);
     if (undefined != 0) text += fmt::format(", {} not exact and defined by nobody", undefined);

@@ -101,13 +101,18 @@ void JudgeObserved(const std::string& file, const Case& c, Replay& replay) {
   Verdict verdict = Verdict::Passed();
   std::string state = "exact";
   if (answer.is_wrong()) {
-    verdict = Verdict::Failed(
-        "the observed output is nobody's: " + about + ", and no known arithmetic gives all of it",
-        answer.first);
+    verdict =
+        Verdict::Failed("the observed output is nobody's: " + about + ", and no " +
+                            (answer.is_sums ? "order of additions that " + c.contract + " accepts"
+                                            : std::string("known arithmetic")) +
+                            " gives all of it",
+                        answer.first);
     state = "nobody's";
     replay.session.document.findings.emplace_back(c, "named_arithmetic", "observed", verdict, file);
   } else if (answer.within_digits) {
     state = "not exact, but exact with other numbers that print so";
+  } else if (!answer.exact() && answer.is_sums) {
+    state = "not exact, but float32 sums in some order";
   } else if (!answer.exact() && answer.undefined) {
     verdict = Verdict::Skipped("observed: " + about + ", and no convention defines the case");
     state = "not exact, and defined by no convention";

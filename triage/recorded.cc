@@ -7,7 +7,9 @@
 #include <span>
 #include <string>
 
+#include "core/contract.h"
 #include "core/status.h"
+#include "oracles/accepted.h"
 #include "oracles/exact/exact.h"
 #include "triage/identify.h"
 #include "triage/triage.h"
@@ -165,6 +167,20 @@ ErrorSplit Together(const std::vector<ErrorSplit>& splits) {
   return all;
 }
 
+namespace {
+
+// RecordedAnswer::is_sums
+std::optional<bool> IsSums(const Case& c, const Tensor& y) {
+  if (c.contract.empty()) return std::nullopt;
+  const Contract contract = ParseContract(c.contract);
+  if (!contract.sum || !WhyNotJudged(contract, c).empty()) return std::nullopt;
+  const Accepted right = AcceptedBy(contract, c);
+  if (right.First(y)) return false;
+  return right.undecided() == y.size() ? std::nullopt : std::optional(true);
+}
+
+}  // namespace
+
 RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y, const PrintedAnswer* digits) {
   const Tensor exact = exact::Evaluate(c);
   RecordedAnswer answer;
@@ -188,7 +204,9 @@ RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y, const PrintedAnswer
   const auto within = [](const PrintedAnswer& examined) {
     return examined.verdict == PrintedAnswer::Verdict::kWithin;
   };
-  answer.within_digits = !of_library && within(digits != nullptr ? *digits : ExaminePrinted(c, y));
+  if (names.empty()) answer.is_sums = IsSums(c, y);
+  answer.within_digits = !of_library && !answer.is_sums.value_or(false) &&
+                         within(digits != nullptr ? *digits : ExaminePrinted(c, y));
   if (answer.within_digits) answer.arithmetic.clear();
   return answer;
 }

@@ -72,9 +72,17 @@ struct RecordedAnswer {
   // no convention of a library gives it.
   bool within_digits = false;
 
+  // The case names a contract of float32 sums, and no convention gives the answer: whether each
+  // output is a sum in some order. nullopt without such a contract, or where it decides nothing.
+  std::optional<bool> is_sums;
+
   bool exact() const { return departing == 0; }
-  // Neither exact nor anybody's known arithmetic, though some convention defines the case.
-  bool is_wrong() const { return !exact() && arithmetic.empty() && !undefined && !within_digits; }
+  // Neither exact nor anybody's known arithmetic, though some convention, or the contract of sums,
+  // defines the case.
+  bool is_wrong() const {
+    if (exact() || !arithmetic.empty() || within_digits) return false;
+    return is_sums ? !*is_sums : !undefined;
+  }
 };
 // `digits`: of ExaminePrinted; null: it is asked where that matters.
 RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y, const PrintedAnswer* digits = nullptr);

@@ -334,5 +334,28 @@ TEST(Recorded, WhatNoConventionDefinesIsNotWrong) {
   EXPECT_FALSE(answer.is_wrong());
 }
 
+// 2^24 + 1 + 1 is 2^24 + 2, or 2^24 from left to right; no order gives 2^24 + 16.
+TEST(Recorded, SumsThatNoConventionDefinesAreJudgedByTheContractOfTheFile) {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = c.N = 1;
+  c.K = 3;
+  c.x = Tensor::Of<float>({1, 3}, std::vector<float>{0x1p24f, 1, 1});
+  c.w = Tensor::Of<int8_t>({1, 3}, std::vector<int8_t>{1, 1, 1});
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  ASSERT_EQ(Validate(c), "");
+  const auto judged = [&](float y) {
+    return JudgeRecorded(c, Tensor::Of<float>({1, 1}, std::vector<float>{y}));
+  };
+  EXPECT_FALSE(judged(0x1p24f + 16).is_wrong()) << "without a contract nobody can say";
+  c.contract = "sum";
+  EXPECT_TRUE(judged(0x1p24f + 2).exact());
+  EXPECT_EQ(judged(0x1p24f).is_sums, true);
+  EXPECT_FALSE(judged(0x1p24f).is_wrong());
+  EXPECT_EQ(judged(0x1p24f + 16).is_sums, false);
+  EXPECT_TRUE(judged(0x1p24f + 16).is_wrong());
+}
+
 }  // namespace
 }  // namespace qualm::triage

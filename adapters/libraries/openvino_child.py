@@ -19,14 +19,20 @@ class Engine(Operators):
     def __init__(self, _option):
         import openvino
 
-        if "avx512_vnni" not in processor_flags():
-            raise Skip("held only on x86 processors with AVX-512 VNNI")
+        flags = processor_flags()
+        if "avx512_vnni" in flags:
+            self.contract = "model:openvino"
+        elif {"avx2", "fma"} <= flags and not {"avx512bw", "avx_vnni"} & flags:
+            self.contract = "model:openvino@avx2"
+        else:
+            raise Skip("held only on x86 processors with AVX-512 VNNI, or with AVX2 and neither "
+                       "AVX-512 nor AVX-VNNI")
         self.openvino, self.core = openvino, openvino.Core()
 
     def hello(self):
         each = ["per_channel"]
         return {"name": "OpenVINO", "version": judged(self.openvino.__version__, *HELD),
-                "contract": "model:openvino",
+                "contract": self.contract,
                 "ops": {"quantize": {"out": CODES, "features": each},
                         "dequantize": {"x": CODES, "features": each},
                         "linear": {"x": CODES, "w": ["s8"], "out": CODES, "w_zp": [0, 0],

@@ -5,7 +5,7 @@ own: jax_child.py, iree_child.py.
 Both lower quantized types by StableHLO's pass stablehlo-legalize-quant-to-math, so both follow
 model:stablehlo.
 """
-from library_child import array, flat, integers, reals
+from library_child import Skip, array, flat, integers, reals
 
 # The pass forgets that a storage type is unsigned, and reads u8 codes above 127 as negative: only s8.
 STORED = {"s8": "i8", "s32": "i32", "f32": "f32"}
@@ -21,7 +21,10 @@ def literal(scale):
 
 
 def quantized(storage, scales, zero_points, axis):
-    """The element type; of several scales per axis."""
+    """The element type; of several scales per axis. MLIR refuses a scale beyond float32, which a
+    product of two can be (mlir/lib/Dialect/Quant/IR/TypeParser.cpp, isScaleInExpressedTypeRange)."""
+    if not all(2.0**-149 <= s <= 2.0**128 - 2.0**104 for s in scales):
+        raise Skip("a scale, or a product of scales, that no quantized type holds")
     if len(scales) == 1:
         return "!quant.uniform<%s:f32, %s:%d>" % (storage, literal(scales[0]), zero_points[0])
     return "!quant.uniform<%s:f32:%d, {%s}>" % (storage, axis, ",".join(

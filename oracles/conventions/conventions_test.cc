@@ -117,6 +117,7 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
                            "ncnn",
                            "tract",
                            "openvino",
+                           "openvino@avx2",
                            "stablehlo",
                            "torch-decomposed",
                            "torch-qnnpack",

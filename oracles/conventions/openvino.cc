@@ -5,7 +5,7 @@
 // src/common/snippets does, behind a sum as src/plugins/intel_cpu/src/nodes/fake_quantize.cpp.
 // Scales and bias of the sum are folded into these: which of them where, and whether the shift is
 // added by a fused multiply-add, depends on what all channels share (measured on AVX-512 with
-// VNNI).
+// VNNI, and on AVX2, where pairs of products saturate; s8 codes of x are moved up by 128 for it).
 #include "oracles/conventions/openvino.h"
 
 #include <algorithm>
@@ -232,6 +232,32 @@ std::vector<Step> Steps(const Case& c) {
   return steps;
 }
 
+Accumulation Pairs(const Case& c) {
+  Accumulation result;
+  result.kind =
+      c.x.dtype() == DType::kS8 ? Accumulation::Kind::kPairsXPlus128 : Accumulation::Kind::kPairs;
+  return result;
+}
+
+Convention Make(const char* name, const std::string& description, bool pairs) {
+  Definition definition;
+  definition.name = name;
+  definition.description = description;
+  definition.pair_saturates = pairs;
+  definition.source =
+      "openvino 2026.4.1 src/plugins/intel_cpu/src/nodes/fake_quantize.cpp, "
+      "src/common/snippets/src/pass/fq_decomposition.cpp";
+  definition.satisfies = {"row_independence"};
+  definition.variations = {"V2", "V3", "V8", "V14", "V16", "V17", "V43"};
+  definition.ops = {Op::kQuantize, Op::kDequantize, Op::kLinear};
+  definition.cannot_run = CannotRun;
+  if (pairs) definition.variations.insert(definition.variations.begin() + 2, "V6");
+  definition.accumulation = pairs ? Pairs : ExactSums;
+  definition.channel = ChannelOf;
+  definition.steps = Steps;
+  return MakeConvention(std::move(definition));
+}
+
 }  // namespace
 
 bool OpenvinoMultipliesByOne(const Case& c) {
@@ -243,22 +269,11 @@ bool OpenvinoMultipliesByOne(const Case& c) {
 }
 
 std::vector<Convention> OpenvinoConventions() {
-  Definition definition;
-  definition.name = "openvino";
-  definition.description =
+  const std::string what =
       "OpenVINO's CPU plugin, models with QuantizeLinear and DequantizeLinear: FakeQuantize's "
       "float32 scale and shift, into which scales and bias are folded";
-  definition.source =
-      "openvino 2026.4.1 src/plugins/intel_cpu/src/nodes/fake_quantize.cpp, "
-      "src/common/snippets/src/pass/fq_decomposition.cpp";
-  definition.satisfies = {"row_independence"};
-  definition.variations = {"V2", "V3", "V8", "V14", "V16", "V17", "V43"};
-  definition.ops = {Op::kQuantize, Op::kDequantize, Op::kLinear};
-  definition.cannot_run = CannotRun;
-  definition.accumulation = ExactSums;
-  definition.channel = ChannelOf;
-  definition.steps = Steps;
-  return {MakeConvention(std::move(definition))};
+  return {Make("openvino", what, false),
+          Make("openvino@avx2", "as openvino, on AVX2 without VNNI: saturating int16 pairs", true)};
 }
 
 }  // namespace qualm::conventions

@@ -125,6 +125,7 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "torch2.13-qnnpack",
                                       "tract",
                                       "openvino",
+                                      "openvino@avx2",
                                       "tvm"};
   for (const Convention& convention : AllConventions()) {
     EXPECT_EQ(outputs_by_model[convention.name] == 0, without.contains(convention.name))

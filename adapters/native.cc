@@ -340,14 +340,15 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
     if (!Offers(c.op)) return "of " + ending.substr(1) + " there is linear alone";
     if (HasWideCodes(c)) return "the kernels take no " + std::string(kOfWideCodes);
     if (const int bits = NBitsOf(weights_); bits != 0) {
-      if (!contract(c.op).sum) return "nbits is judged under contract sum alone";
+      if (!contract(c.op).adds_floats())
+        return "nbits is judged under contract sum or a tree alone";
       return WhyNotNBits(bits, c);
     }
     if (HasFloatX(c)) return "the kernels take no " + std::string(kOfFloatX);
     // Their sums are in float32: nothing that the contract exact could judge.
-    if (c.w_block != 0 && (c.x_block == 0 || !contract(c.op).sum)) {
+    if (c.w_block != 0 && (c.x_block == 0 || !contract(c.op).adds_floats())) {
       return "the kernels take no " + std::string(kInBlocks) +
-             " but beside x in blocks, under contract sum";
+             " but beside x in blocks, under contract sum or a tree";
     }
     if (c.x_block != 0) return WhyNotInBlocks(c, weights_ == Weights::kQ4K);
     if (weights_ == Weights::kQ4K) return "q4_k has blocks of 32 of w and of x";

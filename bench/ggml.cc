@@ -152,7 +152,7 @@ void JoinGgml() {
   Require(reinterpret_cast<void*>(init), "ggml_cpu_init");
   init();  // makes the tables of float16
   for (const int64_t n : kBlockRows) {
-    for (const char* name : {"quantize_row_q8_0", "quantize_row_q4_0"}) {
+    for (const char* name : {"quantize_row_q8_0", "quantize_row_q4_0", "quantize_row_q8_K"}) {
       const std::string format = std::string(name).substr(sizeof("quantize_row_") - 1);
       Join("quantize-" + format + "/" + std::to_string(n), "ggml", static_cast<double>(n),
            [=] { return PrepareRow(ggml, name, n); });

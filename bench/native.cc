@@ -355,7 +355,7 @@ Run PrepareBlocks(const BlockWork& work) {
 }
 
 Run PrepareBlockRow(k::BlockFormat format, int64_t n) {
-  const int64_t blocks = n / 32, bytes = blocks * k::BlockBytes(format);
+  const int64_t blocks = n / (32 * k::BlockParts(format)), bytes = blocks * k::BlockBytes(format);
   return [=, x = Reals(n, 1), y = Zeros<uint8_t>(bytes)] {
     Require(
         k::QuantizeBlocks(Row(x->data(), Type::kF32, n), {y->data(), format, 1, blocks, bytes}));
@@ -414,6 +414,7 @@ void JoinAll(const Side& side) {
     };
     join("quantize-q8_0/", k::BlockFormat::kQ8_0);
     join("quantize-q4_0/", k::BlockFormat::kQ4_0);
+    join("quantize-q8_K/", k::BlockFormat::kQ8_K);
   }
   for (const BlockWork& work : kBlockWork)
     side.Join(work.Name(), work.shape.Items(), [=] { return PrepareBlocks(work); });

@@ -31,7 +31,7 @@ std::vector<std::string_view> Pieces(std::string_view text) {
 }  // namespace
 
 std::string Contract::text() const {
-  if (!convention.empty()) return "model:" + convention;
+  if (!convention.empty()) return (is_tree() ? "" : "model:") + convention;
   if (sum) return offsets ? "sum+offsets" : "sum";
   std::string text = exact() ? "exact" : std::string(kWithin);
   for (const std::string& id : variations) text += (&id == &variations.front() ? "" : ",") + id;
@@ -55,9 +55,11 @@ Contract ParseContract(std::string_view text) {
     return contract;
   }
   // A comma or "=" would begin another contract of a list.
-  if (text.starts_with("model:") && text.size() > 6 &&
-      text.find_first_of(",=") == std::string_view::npos)
-    return {std::string(text.substr(6))};
+  if (text.find_first_of(",=") == std::string_view::npos) {
+    if (text.starts_with("model:") && text.size() > 6) return {std::string(text.substr(6))};
+    if (text.starts_with(std::string(kTreeContract) + "{") && text.ends_with('}'))
+      return {std::string(text)};
+  }
   throw InputError("--contract: '" + std::string(text) + "' is no contract, expected " +
                    std::string(kContractForms));
 }

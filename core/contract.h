@@ -15,18 +15,24 @@ namespace qualm {
 
 struct Case;
 
+inline constexpr std::string_view kTreeContract = "tree:";
+
 // What is promised for an operation: "exact"; "sum", each output where sums in float32 of some
 // order may bring it (oracles/conventions/float_sums.h), "sum+offsets", where they take out the
 // zero points of weights too; "model:NAME", bit-equal to that named
-// convention of oracles/conventions; or "within:V1,V8", each output where these permitted
+// convention of oracles/conventions; "tree:{...}", bit-equal to sums along this tree
+// (oracles/conventions/tree_contract.h); or "within:V1,V8", each output where these permitted
 // variations (oracles/conventions/variations.h) may bring it. oracles/accepted.h judges by it.
 struct Contract {
-  std::string convention = {};               // of model:NAME
+  std::string convention = {};               // of model:NAME; of a tree its whole text
   std::vector<std::string> variations = {};  // of within:
   bool sum = false;
   bool offsets = false;  // of sum+offsets
 
   bool exact() const { return convention.empty() && !permits_intervals(); }
+  bool is_tree() const { return convention.starts_with(kTreeContract); }
+  // Whether it judges what is added in float32.
+  bool adds_floats() const { return sum || is_tree(); }
   bool permits_intervals() const { return sum || !variations.empty(); }
   std::string text() const;
   friend bool operator==(const Contract&, const Contract&) = default;
@@ -34,7 +40,7 @@ struct Contract {
 
 // The forms, for messages.
 inline constexpr std::string_view kContractForms =
-    "exact, sum, sum+offsets, model:NAME or within:V1,V8";
+    "exact, sum, sum+offsets, tree:{...}, model:NAME or within:V1,V8";
 
 // Parses the forms above; throws InputError for anything else.
 Contract ParseContract(std::string_view text);

@@ -37,9 +37,11 @@ void SumGrades::Add(const SumGrades& more) {
   window += more.window;
   bound += more.bound;
   undecided += more.undecided;
+  tree += more.tree;
 }
 
 std::string SumGrades::text() const {
+  if (tree != 0) return "tree " + std::to_string(tree);
   return "exact window " + std::to_string(window) + ", sound bound " + std::to_string(bound) +
          ", undecided " + std::to_string(undecided);
 }

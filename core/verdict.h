@@ -53,15 +53,17 @@ struct Divergence {
   friend bool operator==(const Divergence&, const Divergence&) = default;
 };
 
-// What decided about the outputs of cases that the contract "sum" judged: how many nothing could
-// round, how many the bound of every order, and how many nothing, because everything is accepted.
+// What decided about the outputs of cases that the contract "sum" or a tree judged: how many
+// nothing could round, how many the bound of every order, how many nothing, because everything is
+// accepted, and how many the bits of the tree.
 struct SumGrades {
   int64_t window = 0;
   int64_t bound = 0;
   int64_t undecided = 0;
-  int64_t all() const { return window + bound + undecided; }
+  int64_t tree = 0;
+  int64_t all() const { return window + bound + undecided + tree; }
   void Add(const SumGrades& more);
-  // "exact window 12, sound bound 3, undecided 1"
+  // "exact window 12, sound bound 3, undecided 1", or "tree 16"
   std::string text() const;
   friend bool operator==(const SumGrades&, const SumGrades&) = default;
 };
@@ -72,7 +74,7 @@ struct Verdict {
   std::optional<Divergence> divergence;
   // Set by properties that know the cause without attribution (memory, crash, hang, ...).
   std::optional<FindingKind> kind;
-  std::optional<SumGrades> sums = {};  // of a case that was judged by "sum"
+  std::optional<SumGrades> sums = {};  // of a case that was judged by "sum" or a tree
 
   static Verdict Passed() { return {}; }
   static Verdict Failed(std::string reason, std::optional<Divergence> divergence = std::nullopt) {

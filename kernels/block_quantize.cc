@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of 32 floats become 32 codes and a scale: the largest magnitude of each by integers, which
-// order floats as their values and NaN behind them; scales, of many blocks at a time; the codes of
+// Blocks of floats become codes and a scale: the largest magnitude of each by integers, which order
+// floats as their values and NaN behind them; scales, of many blocks of 32 at a time; the codes of
 // each. The float operations are those of the header, in that order, each of
 // them rounded to nearest and none fused, so that every target has the same bits.
 #include "kernels/block_quantize.h"
@@ -39,6 +39,8 @@ HWY_INLINE VI Magnitudes(const float* x) {
   return hn::And(hn::BitCast(di, hn::LoadU(D(), x)), hn::Set(di, kMagnitudeBits));
 }
 
+constexpr int64_t CodesIn(BlockFormat format) { return BlockParts(format) * kBlockCodes; }
+
 // The value of largest magnitude, the first one of several; of Q8_0 its magnitude. `seen` becomes
 // the largest bits of a magnitude, NaN and infinity included.
 template <BlockFormat kFormat>
@@ -46,18 +48,19 @@ HWY_INLINE float MostOf(const float* x, int32_t& seen) {
   const DI di;
   const auto lanes = static_cast<int64_t>(hn::Lanes(di));
   VI largest = hn::Zero(di);
-  for (int64_t k = 0; k < kBlockCodes; k += lanes) largest = hn::Max(largest, Magnitudes(x + k));
+  for (int64_t k = 0; k < CodesIn(kFormat); k += lanes)
+    largest = hn::Max(largest, Magnitudes(x + k));
   int32_t bits = hn::ReduceMax(di, largest);
   seen = std::max(seen, bits);
   if (HWY_UNLIKELY(bits >= kInfinityBits)) {
     bits = 0;
-    for (int64_t k = 0; k < kBlockCodes; ++k) {
+    for (int64_t k = 0; k < CodesIn(kFormat); ++k) {
       const int32_t magnitude = std::bit_cast<int32_t>(x[k]) & kMagnitudeBits;
       if (magnitude < kInfinityBits) bits = std::max(bits, magnitude);
     }
   }
-  if constexpr (kFormat == BlockFormat::kQ4_0) {
-    for (int64_t k = 0; k < kBlockCodes; k += lanes) {
+  if constexpr (kFormat != BlockFormat::kQ8_0) {
+    for (int64_t k = 0; k < CodesIn(kFormat); k += lanes) {
       const intptr_t at = hn::FindFirstTrue(di, hn::Eq(Magnitudes(x + k), hn::Set(di, bits)));
       if (at >= 0) return x[k + at];
     }
@@ -164,7 +167,43 @@ HWY_INLINE void BlocksOf(const float* x, int64_t blocks, uint8_t* y) {
   }
 }
 
+template <bool kOrdinary>
+HWY_INLINE void CodesOfSuperBlock(const float* x, float inverse, uint8_t* codes, int16_t* sums) {
+  constexpr int64_t kSummed = 16;
+  for (int64_t k = 0; k < CodesIn(BlockFormat::kQ8_K); k += kBlockCodes)
+    CodesOfBlock<BlockFormat::kQ8_0, kOrdinary>(x + k, inverse, codes + k);
+  for (int64_t k = 0; k < CodesIn(BlockFormat::kQ8_K); k += kSummed, ++sums) {
+    int32_t sum = 0;
+    for (int64_t i = 0; i < kSummed; ++i) sum += static_cast<int8_t>(codes[k + i]);
+    *sums = static_cast<int16_t>(sum);
+  }
+}
+
+void SuperBlocksOf(const float* x, int64_t blocks, uint8_t* y) {
+  constexpr BlockFormat kFormat = BlockFormat::kQ8_K;
+  for (int64_t b = 0; b < blocks; ++b, x += CodesIn(kFormat), y += BlockBytes(kFormat)) {
+    int32_t seen = 0;
+    float inverse = -127.0f / MostOf<kFormat>(x, seen);
+    float scale = 0.0f;
+    if ((std::bit_cast<int32_t>(inverse) & kMagnitudeBits) < kInfinityBits) {
+      scale = 1.0f / inverse;
+    } else {
+      inverse = 0.0f;
+    }
+    int16_t sums[CodesIn(kFormat) / 16];
+    uint8_t* const codes = y + sizeof(scale);
+    std::memcpy(y, &scale, sizeof(scale));
+    if (HWY_LIKELY(seen < kInfinityBits)) {
+      CodesOfSuperBlock<true>(x, inverse, codes, sums);
+    } else {
+      CodesOfSuperBlock<false>(x, inverse, codes, sums);
+    }
+    std::memcpy(codes + CodesIn(kFormat), sums, sizeof(sums));
+  }
+}
+
 void BlocksOfRow(BlockFormat format, const float* x, int64_t blocks, uint8_t* y) {
+  if (format == BlockFormat::kQ8_K) return SuperBlocksOf(x, blocks, y);
   if (format == BlockFormat::kQ8_0) return BlocksOf<BlockFormat::kQ8_0>(x, blocks, y);
   BlocksOf<BlockFormat::kQ4_0>(x, blocks, y);
 }
@@ -185,10 +224,11 @@ Status QuantizeBlocks(const ConstMatrix& x, const MutableBlocks& y) {
   QUALM_RETURN_IF_ERROR(internal::CheckType("x.type", x.type, ElementType::kF32));
   QUALM_RETURN_IF_ERROR(
       internal::CheckBlocks("y", {y.data, y.format, y.rows, y.blocks, y.row_stride}));
-  if (BlockParts(y.format) != 1) return {"y.format has blocks of 256, expected kQ8_0 or kQ4_0"};
+  if (y.format == BlockFormat::kQ4_K) return {"y.format is kQ4_K, expected kQ8_0, kQ4_0 or kQ8_K"};
   QUALM_RETURN_IF_ERROR(internal::CheckSize("y.rows", y.rows, x.rows, "the rows of x"));
-  if (y.blocks * kBlockCodes != x.columns)
-    return internal::IsButExpected("x.columns", x.columns, "32 for each block of y");
+  const int64_t codes = BlockParts(y.format) * kBlockCodes;
+  if (x.columns % codes != 0 || y.blocks != x.columns / codes)
+    return internal::IsButExpected("x.columns", x.columns, "32 or 256 for each block of y");
   if (y.rows == 0 || y.blocks == 0) return {};
   const int64_t row_bytes = y.blocks * BlockBytes(y.format);
   QUALM_RETURN_IF_ERROR(

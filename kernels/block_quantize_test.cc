@@ -20,7 +20,8 @@ using test::GuardedBuffer;
 using test::Random;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr BlockFormat kFormats[] = {BlockFormat::kQ8_0, BlockFormat::kQ4_0};
+constexpr BlockFormat kFormats[] = {BlockFormat::kQ8_0, BlockFormat::kQ4_0, BlockFormat::kQ8_K};
+size_t CodesIn(BlockFormat format) { return format == BlockFormat::kQ8_K ? 256 : 32; }
 
 // Half to even by the C library, not by bits of the float32; infinity beyond.
 uint16_t HalfOf(float value) {
@@ -35,7 +36,35 @@ uint16_t HalfOf(float value) {
   return static_cast<uint16_t>(sign | ((unit + 24) * 1024 + static_cast<int>(count)));
 }
 
-std::vector<uint8_t> Expected(const std::vector<float>& x, BlockFormat format) {
+std::vector<uint8_t> ExpectedQ8K(const std::vector<float>& x) {
+  std::vector<uint8_t> bytes;
+  const auto put = [&](const auto& value) {
+    const auto* const begin = reinterpret_cast<const uint8_t*>(&value);
+    bytes.insert(bytes.end(), begin, begin + sizeof(value));
+  };
+  for (size_t first = 0; first < x.size(); first += 256) {
+    float most = 0;
+    for (size_t k = first; k < first + 256; ++k) {
+      if (std::isfinite(x[k]) && std::fabs(x[k]) > std::fabs(most)) most = x[k];
+    }
+    const float inverse = -127.0f / most;
+    put(std::isfinite(inverse) ? 1.0f / inverse : 0.0f);
+    std::vector<int16_t> sums(16, 0);
+    for (size_t k = 0; k < 256; ++k) {
+      const float v = std::isfinite(inverse) ? x[first + k] * inverse : 0.0f;
+      const auto code =
+          static_cast<int8_t>(std::isnan(v) ? 0 : std::nearbyint(std::clamp(v, -127.0f, 127.0f)));
+      put(code);
+      sums[k / 16] = static_cast<int16_t>(sums[k / 16] + code);
+    }
+    for (const int16_t sum : sums) put(sum);
+  }
+  return bytes;
+}
+
+std::vector<uint8_t> Expected(std::vector<float> x, BlockFormat format) {
+  x.resize((x.size() + CodesIn(format) - 1) / CodesIn(format) * CodesIn(format));
+  if (format == BlockFormat::kQ8_K) return ExpectedQ8K(x);
   const bool nibbles = format == BlockFormat::kQ4_0;
   std::vector<uint8_t> bytes;
   for (size_t first = 0; first < x.size(); first += 32) {
@@ -66,12 +95,15 @@ std::vector<uint8_t> Expected(const std::vector<float>& x, BlockFormat format) {
   return bytes;
 }
 
-std::vector<uint8_t> Actual(const std::vector<float>& x, BlockFormat format) {
-  const auto blocks = static_cast<int64_t>(x.size() / 32);
+// The values are filled up with zeros to whole blocks.
+std::vector<uint8_t> Actual(std::vector<float> x, BlockFormat format) {
+  const auto blocks = static_cast<int64_t>((x.size() + CodesIn(format) - 1) / CodesIn(format));
+  const auto columns = blocks * static_cast<int64_t>(CodesIn(format));
+  x.resize(static_cast<size_t>(columns));
   GuardedBuffer<float> from(x.size());
   from.Assign(x);
   GuardedBuffer<uint8_t> to(static_cast<size_t>(blocks * BlockBytes(format)));
-  EXPECT_EQ(QuantizeBlocks({from.data(), ElementType::kF32, 1, blocks * 32, blocks * 32},
+  EXPECT_EQ(QuantizeBlocks({from.data(), ElementType::kF32, 1, columns, columns},
                            {to.data(), format, 1, blocks, blocks * BlockBytes(format)})
                 .error,
             "");
@@ -114,37 +146,44 @@ TEST(BlockQuantize, TiesGoToEvenOrAway) {
 TEST(BlockQuantize, SpecialBlocks) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float largest = std::numeric_limits<float>::max();
-  std::vector<float> x;
-  for (const std::vector<float>& some : std::vector<std::vector<float>>{{0},
-                                                                        {-0.0f},
-                                                                        {nan},
-                                                                        {kInfinity},
-                                                                        {-kInfinity},
-                                                                        {kInfinity, 1},
-                                                                        {-kInfinity, -2, nan},
-                                                                        {3, -3},
-                                                                        {-3, 3},
-                                                                        {largest, 1e7f, -65504},
-                                                                        {-largest},
-                                                                        {65504 * 127.0f},
-                                                                        {65520 * 127.0f},
-                                                                        {65519 * 127.0f},
-                                                                        {65504 * 8.0f},
-                                                                        {-65520 * 8.0f},
-                                                                        {0x1p-149f},
-                                                                        {0x1p-126f},
-                                                                        {0x1p-25f * 127},
-                                                                        {0x1.02p-25f * 127},
-                                                                        {0x1p-25f * 8},
-                                                                        {0x1.02p-25f * -8},
-                                                                        {0x1.8p-24f * 8},
-                                                                        {0x1.002p0f * -8},
-                                                                        {0x1.006p0f * 8}}) {
-    std::vector<float> block(32, 0.0f);
-    std::ranges::copy(some, block.begin() + 5);
-    x.insert(x.end(), block.begin(), block.end());
-  }
+  const auto filled = [&](size_t length) {
+    std::vector<float> x;
+    for (const std::vector<float>& some : std::vector<std::vector<float>>{{0},
+                                                                          {-0.0f},
+                                                                          {nan},
+                                                                          {kInfinity},
+                                                                          {-kInfinity},
+                                                                          {kInfinity, 1},
+                                                                          {-kInfinity, -2, nan},
+                                                                          {3, -3},
+                                                                          {-3, 3},
+                                                                          {largest, 1e7f, -65504},
+                                                                          {-largest},
+                                                                          {65504 * 127.0f},
+                                                                          {65520 * 127.0f},
+                                                                          {65519 * 127.0f},
+                                                                          {65504 * 8.0f},
+                                                                          {-65520 * 8.0f},
+                                                                          {0x1p-149f},
+                                                                          {0x1.fcp-122f},
+                                                                          {0x1.fbp-122f, kInfinity},
+                                                                          {5, kInfinity, nan},
+                                                                          {0x1p-126f},
+                                                                          {0x1p-25f * 127},
+                                                                          {0x1.02p-25f * 127},
+                                                                          {0x1p-25f * 8},
+                                                                          {0x1.02p-25f * -8},
+                                                                          {0x1.8p-24f * 8},
+                                                                          {0x1.002p0f * -8},
+                                                                          {0x1.006p0f * 8}}) {
+      std::vector<float> block(length, 0.0f);
+      std::ranges::copy(some, block.begin() + 5);
+      x.insert(x.end(), block.begin(), block.end());
+    }
+    return x;
+  };
   for (const BlockFormat format : kFormats) {
+    const std::vector<float> x = filled(CodesIn(format));
     const std::vector<uint8_t> expected = Expected(x, format);
     ForEachTarget([&](const std::string&) { ASSERT_EQ(Actual(x, format), expected); });
     for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
@@ -176,6 +215,7 @@ TEST(BlockQuantize, RowsWithGapsAndRefusals) {
   EXPECT_NE(run([](ConstMatrix&, MutableBlocks& b) { b.format = static_cast<BlockFormat>(9); }),
             "");
   EXPECT_NE(run([](ConstMatrix&, MutableBlocks& b) { b.format = BlockFormat::kQ8_K; }), "");
+  EXPECT_NE(run([](ConstMatrix&, MutableBlocks& b) { b.format = BlockFormat::kQ4_K; }), "");
   EXPECT_NE(run([&](ConstMatrix&, MutableBlocks& b) { b.data = x.data(); }), "");
   EXPECT_EQ(y, std::vector<uint8_t>(2 * 50, 0x77));
   EXPECT_EQ(run([](ConstMatrix&, MutableBlocks&) {}), "");

@@ -7,6 +7,7 @@
 
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/conventions/tree_contract.h"
 #include "oracles/exact/exact.h"
 
 namespace qualm {
@@ -75,6 +76,7 @@ int64_t Accepted::undecided() const {
 }
 
 std::string Accepted::What(const Contract& contract, int64_t i) const {
+  if (contract.is_tree()) return "sums along the tree of the contract";
   if (!contract.convention.empty()) return "convention " + contract.convention;
   if (!grades_) return "what " + contract.text() + " permits";
   return (grade_[static_cast<size_t>(i)] == SumGrade::kWindow
@@ -92,17 +94,22 @@ std::string WhyNotJudged(const Contract& contract, const Case& c) {
   if (contract.sum) return WhyNoFloatSums(c, OffsetsOf(contract));
   if (contract.convention.empty()) return "";
   const Convention* const convention = FindConvention(contract.convention);
-  if (convention == nullptr) return "there is no convention " + contract.convention;
+  if (convention == nullptr) {
+    return contract.is_tree() ? conventions::WhyNoConvention(contract.convention)
+                              : "there is no convention " + contract.convention;
+  }
   const std::string reason = convention->cannot_run(c);
-  return reason.empty() ? ""
-                        : "convention " + contract.convention + " does not define it: " + reason;
+  if (reason.empty() || contract.is_tree()) return reason;
+  return "convention " + contract.convention + " does not define it: " + reason;
 }
 
 Accepted AcceptedBy(const Contract& contract, const Case& c) {
   if (!contract.convention.empty()) {
     const Convention* const convention = FindConvention(contract.convention);
     QUALM_CHECK(convention != nullptr);
-    return Accepted::Only(convention->run(c).y);
+    Accepted right = Accepted::Only(convention->run(c).y);
+    if (contract.is_tree()) right.grades_ = SumGrades{.tree = right.nominal_.size()};
+    return right;
   }
   if (contract.exact()) return Accepted::Only(exact::Evaluate(c));
   if (contract.sum) return Accepted::Sums(exact::Evaluate(c), FloatSums(c, OffsetsOf(contract)));

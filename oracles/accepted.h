@@ -35,12 +35,13 @@ class Accepted {
   std::optional<Divergence> First(const Tensor& y) const;
   // Outputs that every value of the type would satisfy: nothing is decided about them.
   int64_t undecided() const;
-  // Of Sums: what decided about how many outputs.
+  // Of Sums, and of a tree: what decided about how many outputs.
   const std::optional<SumGrades>& grades() const { return grades_; }
   // Why output i is not accepted, as the end of a sentence that begins with "departs from".
   std::string What(const Contract& contract, int64_t i) const;
 
  private:
+  friend Accepted AcceptedBy(const Contract& contract, const Case& c);
   Accepted(Tensor nominal, std::vector<Permitted> each)
       : nominal_(std::move(nominal)), each_(std::move(each)) {}
   bool Decides(int64_t i) const;

@@ -17,6 +17,7 @@
 #include "core/status.h"
 #include "oracles/accepted.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/conventions/tree_contract.h"
 #include "properties/adapt.h"
 #include "properties/domain.h"
 #include "properties/gen/gen.h"
@@ -199,9 +200,8 @@ std::string WrongContracts(const Contracts& contracts) {
       if (FindVariation(id) == nullptr)
         return "there is no variation '" + id + "' (see qualm list variations)";
     }
-    if (contract.convention.empty() || FindConvention(contract.convention) != nullptr)
-      return std::string();
-    return "there is no convention '" + contract.convention + "' (see qualm list subjects)";
+    return contract.convention.empty() ? std::string()
+                                       : conventions::WhyNoConvention(contract.convention);
   };
   if (contracts.rest) {
     if (std::string why = missing(*contracts.rest); !why.empty()) return why;

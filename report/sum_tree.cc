@@ -10,17 +10,13 @@
 namespace qualm::report {
 namespace {
 
+using conventions::LeavesOf;
 using conventions::SumTree;
 
 constexpr double kBetween = 18;  // two leaves
 constexpr double kMargin = 24, kTop = 40, kBottom = 28;
 constexpr double kMostLevel = 22, kMostHeight = 720;
 
-int64_t LeavesOf(const SumTree& tree) {
-  int64_t leaves = tree.parts.empty() ? 1 : 0;
-  for (const SumTree& part : tree.parts) leaves += LeavesOf(part);
-  return leaves;
-}
 int HeightOf(const SumTree& tree) {
   int height = 0;
   for (const SumTree& part : tree.parts) height = std::max(height, HeightOf(part) + 1);

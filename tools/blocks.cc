@@ -64,7 +64,8 @@ JsonValue SumsJson(const SumsOfRun& sums) {
                         {"op", Name(key.second)},
                         {"exact_window", grades.window},
                         {"sound_bound", grades.bound},
-                        {"undecided", grades.undecided}});
+                        {"undecided", grades.undecided},
+                        {"tree", grades.tree}});
   }
   return rows;
 }
@@ -72,6 +73,11 @@ JsonValue SumsJson(const SumsOfRun& sums) {
 std::string SumsText(const SumsOfRun& sums) {
   std::string text;
   for (const auto& [key, grades] : sums) {
+    if (grades.tree != 0) {
+      text += fmt::format("tree: {} outputs of {} on {} were compared bit by bit\n", grades.tree,
+                          Name(key.second), key.first);
+      continue;
+    }
     const auto share = [&](int64_t count) {
       return 100.0 * static_cast<double>(count) /
              static_cast<double>(std::max<int64_t>(grades.all(), 1));

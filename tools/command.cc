@@ -11,6 +11,7 @@
 #include "core/io/json_text.h"
 #include "core/memory_limit.h"
 #include "core/status.h"
+#include "oracles/conventions/tree_contract.h"
 #include "tools/terminal.h"
 
 namespace qualm::tools {
@@ -51,11 +52,12 @@ void AddReportOptions(Verb& verb, CommonOptions& options) {
 }
 
 void AddContractOption(Verb& verb, CommonOptions& options) {
-  verb.Text("--contract", options.contract,
-            "judge against exact, sum, sum+offsets, model:NAME or within:V1,V8 instead of each "
-            "subject's own "
-            "contract; OP=CONTRACT "
-            "for one operation (repeatable)")
+  const auto set = [&options](const std::string& contracts) {
+    options.contract = conventions::WithTreesOfFiles(contracts);
+  };
+  verb.Text("--contract", set,
+            "judge against exact, sum, sum+offsets, tree:FILE, model:NAME or within:V1,V8 instead "
+            "of each subject's own contract; OP=CONTRACT for one operation (repeatable)")
       .Joined();
 }
 

@@ -308,7 +308,10 @@ int RunExplain(const Options& options) {
     splits += fmt::format("  if a number of the case may be wrong: qualm identify --solve {}\n",
                           ShellWord(ShortPath(options.path)));
   }
-  if (right.grades()) wrong += "judged by sum: " + right.grades()->text() + "\n";
+  if (right.grades()) {
+    wrong += fmt::format("judged by {}: {}\n", contract.is_tree() ? "its tree" : "sum",
+                         right.grades()->text());
+  }
   session.Print("{}{}", printed, WithDecimals(explained.text + splits + wrong + claim));
   session.document.extra.emplace_back("explanation", printed + explained.text + claim);
   session.document.extra.emplace_back("layers", LayersJson(answers));

@@ -75,7 +75,8 @@ Verdict JudgeExpected(const Case& c) {
     return Verdict::Failed("the expected output in the file is that of no convention",
                            FirstDivergence(exact::Evaluate(c), *c.expected));
   }
-  if (const Contract contract = ParseContract(c.contract); contract.permits_intervals()) {
+  if (const Contract contract = ParseContract(c.contract);
+      contract.permits_intervals() || contract.is_tree()) {
     if (std::string why = WhyNotJudged(contract, c); !why.empty())
       return Verdict::Skipped(std::move(why));
     const auto divergence = AcceptedBy(contract, c).First(*c.expected);

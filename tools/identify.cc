@@ -443,10 +443,11 @@ std::string NotCompared(const Identified& result, const Options& options) {
 int RunIdentify(Options options) {
   if (!options.tree.subject.empty()) {
     if (!options.subjects.empty() || !options.between.empty() || !options.contract.empty() ||
-        !options.out.empty() || !options.ops.empty() || options.solve)
+        !options.ops.empty() || options.solve)
       throw InputError(
-          "--tree asks one subject alone, expected --products, --cases, --seed and --svg beside "
-          "it");
+          "--tree asks one subject alone, expected --products, --cases, --seed, --svg and "
+          "--output beside it");
+    options.tree.out = options.out;
     options.tree.forms = options.cases;
     if (options.identify.cases != 0) options.tree.cases = options.identify.cases;
     options.tree.seed = options.identify.seed;
@@ -567,7 +568,8 @@ void AddIdentify(CLI::App& app, Run* run) {
             "of all cases the one with the largest difference, instead of the first");
   verb.Seed(options->identify.seed);
   verb.Text("-o,--output", options->out,
-            "write each ruling-out input to DIR/OP.CONVENTION.case.json");
+            "write each ruling-out input to DIR/OP.CONVENTION.case.json; with --tree the tree to "
+            "this file, for --contract tree:FILE");
   AddOutputOptions(verb, *options);
   verb.Text("--contract", options->contract,
             "exact or model:NAME: fail unless it is bit-equal to that one; OP=CONTRACT for one "

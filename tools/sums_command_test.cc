@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums in floating point on the command line: the contract sum, and identify --tree.
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -141,6 +142,61 @@ TEST_F(Sums, TreesOfBlocksAreRevealed) {
         Has(Qualm(0, {"identify", "--tree", subject, form, "-n", "1000"}).out,
             "  order: blocks of 32, each a chain\n  steps: products rounded, then added, each "
             "x times its dequantized weight (bit-equal on 1000 random sums)\n"));
+}
+
+// What one command writes the others judge by, and a case keeps it.
+TEST_F(Sums, ATreeIsAContract) {
+  const auto check = [&](int status, const std::string& subject, const std::string& contract) {
+    return Qualm(status, {"check", "--subject", subject, "--op", "linear", "--cases", "300", "-p",
+                          "matches_model", "--contract", contract, "--out", "out"});
+  };
+  Qualm(0, {"identify", "--tree", "native", "q8_0", "-n", "200", "-o", "tree.txt"});
+  const std::string tree =
+      "tree:{form:q8_0 parts:1x32 order:4/sequence steps:rounded scales:product every:32}";
+  EXPECT_EQ(Read("tree.txt"), tree + "\n");
+  Ran ran = check(0, "native", "tree:tree.txt");
+  EXPECT_TRUE(Has(ran.out, " outputs of linear on native were compared bit by bit"));
+  check(0, "model:" + tree, "linear=tree:tree.txt");
+  // Another order, of which the finding says all.
+  Write("other.txt",
+        "tree:{form:q8_0 parts:1x32 order:1/sequence steps:rounded scales:product every:32}\n");
+  ran = check(1, "native", "tree:other.txt");
+  EXPECT_TRUE(Has(ran.out, "linear.matches_model fails on native"));
+  const std::string found = "out/findings/linear.matches_model-native-unknown/minimized.case.json";
+  EXPECT_TRUE(Has(Read(found), R"("contract": "tree:{form:q8_0 parts:1x32 order:1/sequence )"));
+  std::filesystem::remove(folder() / "other.txt");
+  ran = Qualm(1, {"replay", found, "--subject", "native"});
+  EXPECT_TRUE(Has(ran.out, "departs from sums along the tree of the contract"));
+  ran = Qualm(1, {"explain", found, "--subject", "native"});
+  EXPECT_TRUE(Has(ran.out, "judged by its tree: tree 1"));
+  EXPECT_TRUE(Has(ran.out, "parts are added: a chain, rounded"));
+  Qualm(1, {"minimize", found, "--subject", "native", "-o", "small.case.json"});
+  EXPECT_TRUE(Has(Read("small.case.json"), "order:1/sequence"));
+  Qualm(0, {"replay", found, "--subject", "native", "--contract", "linear=tree:tree.txt"});
+}
+
+TEST_F(Sums, AFileThatHasNoTreeIsRefused) {
+  const auto refused = [&](const std::string& text, const std::string& why,
+                           const std::string& op = "") {
+    Write("tree.txt", text);
+    ExpectBadInput({"check", "--subject", "native", "--op", "add", "--op", "linear", "--contract",
+                    op + "tree:tree.txt"},
+                   why);
+  };
+  refused("tree:{form:q8_0 parts:1x32 order:4/seq", "tree.txt: is no tree");
+  refused("tree:{order:" + std::string(60'000, '(') + " steps:fused}", "tree.txt: order of a tree");
+  refused(std::string(100'000, '('), "tree.txt: ");
+  refused("tree:{form:q8_0 parts:1x32 order:1/sequence steps:rounded scales:product every:32}",
+          "--contract: tree:{form:q8_0 parts:1x32 order:1/sequence steps:rounded scales:product "
+          "every:32} has no add",
+          "add=");
+  ExpectBadInput({"check", "--contract", "tree:none.txt"}, "none.txt: ");
+  ExpectBadInput({"check", "--contract", "tree:{form:q8_0}"}, "--contract: a tree needs order:");
+  const Ran ran = Qualm(2, {"check", "--subject", "native", "--op", "linear", "--cases", "5",
+                            "--contract", "tree:{order:1/sequence steps:fused}"});
+  EXPECT_TRUE(Has(ran.err, "it is a tree of products of two lists of floats"));
+  ExpectBadInput({"identify", "--tree", "native", "-o", "tree.txt"},
+                 "--output: native takes several");
 }
 
 TEST_F(Sums, WhoHasNoTreeIsTold) {

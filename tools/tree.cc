@@ -103,6 +103,7 @@ std::vector<SumAsked> SumsOf(Subject& subject, const TreeOptions& tree) {
   for (const triage::LinearForm* form : forms) {
     if (tree.products == 0) options.products = 8 * form->size();
     triage::RequireBlocks(*form, options.products);
+    options.takes = [&subject](const Case& c) { return subject.CannotRun(c).empty(); };
     sums.push_back({std::string(form->name),
                     fmt::format("{}, {} in blocks of {}", form->name, form->text, form->size()),
                     [form, options, &subject] {
@@ -123,6 +124,12 @@ JsonValue FloatsJson(const std::vector<float>& values) {
 
 JsonValue TreeJson(const std::string& name, const SumAsked& asked, const RevealedSum& sum) {
   const auto text = [](const std::string& value) { return JsonValue::OrNull(value); };
+  std::vector<std::vector<int64_t>> parts;
+  std::vector<int64_t> minima;
+  for (const conventions::SumPart& part : sum.parts) {
+    if (part.minima()) minima.push_back(std::ssize(parts));
+    parts.push_back(part.products);
+  }
   std::optional<JsonValue> witness;
   if (sum.witness) {
     witness = JsonObject{{"a", FloatsJson(sum.witness->a)},
@@ -133,7 +140,8 @@ JsonValue TreeJson(const std::string& name, const SumAsked& asked, const Reveale
   }
   return JsonObject{{"of", name},
                     {"form", text(asked.form)},
-                    {"parts", sum.parts},
+                    {"parts", parts},
+                    {"minima", minima},
                     {"products", sum.products},
                     {"questions", sum.questions},
                     {"state", sum.tree       ? "tree"
@@ -143,6 +151,7 @@ JsonValue TreeJson(const std::string& name, const SumAsked& asked, const Reveale
                     {"order", text(sum.order)},
                     {"steps", text(sum.steps)},
                     {"compared", sum.compared},
+                    {"contract", text(sum.contract ? sum.contract->text() : "")},
                     {"reason", text(sum.why_no_tree)},
                     {"witness", witness}};
 }
@@ -157,7 +166,7 @@ std::string WhyUnknown(const RevealedSum& sum) {
 
 int RunTree(const CommonOptions& options, const TreeOptions& tree) {
   Session session(options);
-  RequireWritable(options, {{"--svg", tree.svg}});
+  RequireWritable(options, {{"--svg", tree.svg}, {"--output", tree.out}});
   const std::vector<std::string> names = SubjectNames({tree.subject}, {});
   if (names.size() != 1) {
     throw InputError(
@@ -166,10 +175,10 @@ int RunTree(const CommonOptions& options, const TreeOptions& tree) {
   const std::string& name = names.front();
   const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
   const std::vector<SumAsked> sums = SumsOf(*subject, tree);
-  if (sums.size() > 1 && !tree.svg.empty()) {
-    throw InputError(
-        fmt::format("--svg: {} takes several forms, expected the one to draw: --tree {} {}", name,
-                    name, sums.front().form));
+  for (const auto& [option, file] : {std::pair("--svg", tree.svg), {"--output", tree.out}}) {
+    if (sums.size() == 1 || file.empty()) continue;
+    throw InputError(fmt::format("{}: {} takes several forms, expected one: --tree {} {}", option,
+                                 name, name, sums.front().form));
   }
   session.Begin(fmt::format("seed {}; ", tree.seed), tree.seed);
   session.document.subjects.emplace_back(name, subject->contracts().text());
@@ -185,6 +194,12 @@ int RunTree(const CommonOptions& options, const TreeOptions& tree) {
       trees.push_back(TreeJson(name, asked, sum));
       session.totals.cases += sum.questions;
       if (!sum.is_known() && !Stopped()) failed = Verdict::Failed(WhyUnknown(sum));
+      if (!tree.out.empty() && !failed) {
+        session.deferred.Try("--output", [&] {
+          if (!sum.contract) throw InputError("no contract can say this sum");
+          WriteTextFile(tree.out, sum.contract->text() + "\n");
+        });
+      }
       if (sum.tree && !tree.svg.empty()) {
         const std::string title = fmt::format("{}: {} {}, {}", name, sum.products,
                                               sum.parts.empty() ? "products" : "parts",

@@ -18,6 +18,7 @@ struct TreeOptions {
   int64_t cases = 10'000;
   uint64_t seed = 1;
   std::string svg;  // a file; "": none
+  std::string out;  // of the tree as a contract; "": none
 };
 
 // Returns the exit status: 1 if the answers fit no tree, or no known steps along it.

@@ -2497,6 +2497,8 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const
       std::ranges::find_if(causes, [](const Cause* cause) { return cause->convention != nullptr; });
   if (named != causes.end()) model = (*named)->convention;
   std::optional<Tensor> y = model == nullptr ? stages.Evaluate() : ChangedModel(stages, *model);
+  // A tree has no bias by which its sums could be moved; where it does not round, they are exact.
+  if (!y && model != nullptr && model->name.starts_with(kTreeContract)) y = stages.Evaluate();
   if (!y || !stages.only_at) return y;
   const Tensor right = RightOutput(c, model);
   for (int64_t i = 0; i < y->size(); ++i) {

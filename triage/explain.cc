@@ -216,7 +216,7 @@ Explained ExplainAnswers(const Case& c, const std::vector<Subject*>& subjects,
   }
 
   // What the claim of the case was judged by, and its steps.
-  const Convention* const promised = FindConvention(ConventionName(c.contract));
+  const Convention* const promised = ModelOf(c);
   if (promised != nullptr && promised->cannot_run(c).empty())
     add({c.contract, promised->run(c).y, promised, false, nullptr});
 

@@ -16,6 +16,7 @@
 namespace qualm::triage {
 namespace {
 
+using conventions::LeavesOf;
 using conventions::SumSteps;
 using conventions::SumTree;
 
@@ -71,27 +72,28 @@ std::vector<float> Drawn(Rng& rng, int64_t count) {
 
 struct Way {
   std::string_view steps;
-  std::string order;  // "": the simplest that has the tree
+  std::optional<conventions::SumOrder> order;  // none: the simplest that has the tree
+  SumSteps kind = SumSteps::kFused;
   std::function<float(std::span<const float> a, std::span<const float> b)> sum;
 };
 
 constexpr std::string_view kFused = "fused multiply-adds";
 
 std::vector<Way> WaysOf(const RevealedSum& sum) {
-  if (sum.is_exact) return {{"rounded once", "", conventions::ExactSum}};
-  const auto along = [&](SumSteps steps) {
-    return [&, steps](std::span<const float> a, std::span<const float> b) {
-      return conventions::SumAlong(*sum.tree, steps, a, b);
-    };
+  if (sum.is_exact) return {{"rounded once", std::nullopt, {}, conventions::ExactSum}};
+  const auto along = [&](std::string_view name, SumSteps steps) {
+    return Way{name, std::nullopt, steps,
+               [&, steps](std::span<const float> a, std::span<const float> b) {
+                 return conventions::SumAlong(*sum.tree, steps, a, b);
+               }};
   };
-  std::vector<Way> ways{{kFused, "", along(SumSteps::kFused)},
-                        {"products rounded, then added", "", along(SumSteps::kRounded)},
-                        {"float64, rounded to float32 at the end", "", along(SumSteps::kDouble)},
-                        {"products rounded, then added in float64, rounded at the end", "",
-                         along(SumSteps::kWideSum)}};
+  std::vector<Way> ways{
+      along(kFused, SumSteps::kFused), along("products rounded, then added", SumSteps::kRounded),
+      along("float64, rounded to float32 at the end", SumSteps::kDouble),
+      along("products rounded, then added in float64, rounded at the end", SumSteps::kWideSum)};
   // A lane of one product is rounded before lanes are added: only the order knows.
   for (const conventions::SumOrder& order : conventions::OrdersWith(*sum.tree, sum.products)) {
-    ways.push_back({kFused, conventions::NameOf(order),
+    ways.push_back({kFused, order, SumSteps::kFused,
                     [order](std::span<const float> a, std::span<const float> b) {
                       return conventions::SumOfProducts(order, a, b);
                     }});
@@ -101,12 +103,6 @@ std::vector<Way> WaysOf(const RevealedSum& sum) {
 
 // ---- The drawing.
 
-int64_t LeavesIn(const SumTree& tree) {
-  if (tree.parts.empty()) return 1;
-  int64_t leaves = 0;
-  for (const SumTree& part : tree.parts) leaves += LeavesIn(part);
-  return leaves;
-}
 int64_t FirstLeaf(const SumTree& tree) {
   if (tree.parts.empty()) return tree.leaf;
   int64_t first = INT64_MAX;
@@ -127,10 +123,10 @@ std::vector<const SumTree*> ItemsOf(const SumTree& tree) {
   std::vector<const SumTree*> parts = PartsOf(tree);
   if (parts.size() != 2) return parts;
   const SumTree *more = parts[0], *less = parts[1];
-  if (LeavesIn(*more) < LeavesIn(*less)) std::swap(more, less);
-  if (LeavesIn(*more) > LeavesIn(*less) && more->parts.size() == 2) {
+  if (LeavesOf(*more) < LeavesOf(*less)) std::swap(more, less);
+  if (LeavesOf(*more) > LeavesOf(*less) && more->parts.size() == 2) {
     std::vector<const SumTree*> items = ItemsOf(*more);
-    if (LeavesIn(*items.back()) == LeavesIn(*less)) {
+    if (LeavesOf(*items.back()) == LeavesOf(*less)) {
       items.push_back(less);
       return items;
     }
@@ -200,7 +196,7 @@ void Draw(const SumTree& tree, const std::string& first, const std::string& rest
     const std::string begin = rest + (last ? "`- " : "|- "), below = rest + (last ? "   " : "|  ");
     if (nodes[i] == nullptr) {
       text += begin + LeavesText(leaves[i]) + "\n";
-    } else if (nodes[0] != nullptr && i > 0 && LeavesIn(*nodes[0]) > 4 &&
+    } else if (nodes[0] != nullptr && i > 0 && LeavesOf(*nodes[0]) > 4 &&
                HaveOneShape(*nodes[0], *nodes[i], FirstLeaf(*nodes[i]) - FirstLeaf(*nodes[0]))) {
       text += begin + "the same from " + std::to_string(FirstLeaf(*nodes[i])) + "\n";
     } else {
@@ -210,24 +206,27 @@ void Draw(const SumTree& tree, const std::string& first, const std::string& rest
 }
 
 // Of each block the products of its parts, counted from the first of the block.
-std::vector<std::vector<std::vector<int64_t>>> PartsOfBlocks(const RevealedSum& sum) {
-  std::vector<std::vector<std::vector<int64_t>>> blocks;
-  for (std::vector<int64_t> part : sum.parts) {
-    const int64_t block = part.front() / sum.block;
+std::vector<std::vector<conventions::SumPart>> PartsOfBlocks(const RevealedSum& sum) {
+  std::vector<std::vector<conventions::SumPart>> blocks;
+  for (conventions::SumPart part : sum.parts) {
+    const int64_t block = part.products.front() / sum.block;
     blocks.resize(static_cast<size_t>(block) + 1);
-    for (int64_t& k : part) k -= block * sum.block;
+    for (int64_t& k : part.products) k -= block * sum.block;
     blocks.back().push_back(std::move(part));
   }
   return blocks;
 }
 
-// "0 + 1 + 2 + 3 | 4 + 5 + 6 + 7 | ..."
-std::string PartsText(const std::vector<std::vector<int64_t>>& parts) {
+// "0 + 1 + 2 + 3 | 4 + 5 + 6 + 7 | ...", of products or of minima; "" if there are none.
+std::string PartsText(const std::vector<conventions::SumPart>& parts, bool minima) {
   constexpr size_t kShown = 4;
   std::string text;
-  for (size_t i = 0; i < std::min(parts.size(), kShown); ++i)
-    text += (i == 0 ? "" : " | ") + LeavesText(parts[i]);
-  if (parts.size() > kShown) text += " | ... (" + std::to_string(parts.size()) + " parts)";
+  size_t count = 0;
+  for (const conventions::SumPart& part : parts) {
+    if (part.minima() == minima && count++ < kShown)
+      text += (text.empty() ? "" : " | ") + LeavesText(part.products);
+  }
+  if (count > kShown) text += " | ... (" + std::to_string(count) + " parts)";
   return text;
 }
 
@@ -243,7 +242,9 @@ std::string TextOfParts(const RevealedSum& sum) {
             (all ? "each block"
                  : "block " + std::to_string(begin) +
                        (end == begin + 1 ? "" : " to " + std::to_string(end - 1))) +
-            ": " + PartsText(blocks[begin]) + "\n";
+            ": " + PartsText(blocks[begin], false) + "\n";
+    const std::string minima = PartsText(blocks[begin], true);
+    if (!minima.empty()) text += "    and the minima there: " + minima + "\n";
   }
   return text;
 }
@@ -313,9 +314,22 @@ void FindSteps(const std::function<DrawnSum(Rng&)>& draw, const RevealOptions& o
     if (candidates.empty()) return;
   }
   if (candidates.empty()) return;
-  sum.steps = candidates.front().steps;
-  if (!candidates.front().way->order.empty()) sum.order = candidates.front().way->order;
+  const Candidate& found = candidates.front();
+  sum.steps = found.steps;
+  if (found.way->order) sum.order = conventions::NameOf(*found.way->order);
   sum.witness.reset();
+  if (!sum.tree) return;
+  sum.contract = conventions::TreeContract{
+      .tree = *sum.tree, .steps = found.way->kind, .scales = found.factors};
+  // An order says the same of fused steps only where it is a candidate itself.
+  for (const Candidate& one : candidates) {
+    if (!sum.contract->order && one.factors == found.factors) sum.contract->order = one.way->order;
+  }
+  const auto orders = conventions::OrdersWith(*sum.tree, sum.products);
+  if (found.way->kind != SumSteps::kFused && !orders.empty()) {
+    sum.contract->order = orders.front();
+    sum.contract->order->fused = false;
+  }
 }
 
 RevealedSum RevealSum(const AskSum& ask, const RevealOptions& options) {
@@ -362,6 +376,7 @@ std::string TextOf(const RevealedSum& sum) {
   if (!sum.steps.empty()) {
     text += "  steps: " + sum.steps + " (bit-equal on " + std::to_string(sum.compared) +
             " random sums)\n";
+    if (sum.contract) text += "  contract: " + sum.contract->text() + "\n";
   } else if (sum.witness) {
     text += "  steps: none of the known ones; after " + std::to_string(sum.compared - 1) +
             " random sums " + sum.witness->steps + " gives " + FloatText(sum.witness->expected) +

@@ -12,8 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "core/case.h"
 #include "core/rng.h"
 #include "oracles/conventions/sum_orders.h"
+#include "oracles/conventions/tree_contract.h"
 
 namespace qualm::triage {
 
@@ -26,13 +28,15 @@ struct RevealOptions {
   int64_t cases = 10'000;  // of random numbers
   uint64_t seed = 1;
   std::function<bool()> stopped = {};  // true ends the random numbers; may be null
+  // Of linears: whether this one may be asked. Null: all may.
+  std::function<bool(const Case& c)> takes = {};
 };
 
 struct RevealedSum {
   int64_t products = 0;  // leaves of the tree
-  // Where leaves are sums of products themselves, added as integers: the products of each leaf,
-  // block by block.
-  std::vector<std::vector<int64_t>> parts = {};
+  // Where leaves are sums of products themselves, added as integers: the products of each leaf, or
+  // those of the blocks whose minima it is, block by block.
+  std::vector<conventions::SumPart> parts = {};
   int64_t block = 0;  // products that share a scale; 0 where none do
   int64_t questions = 0;
   std::optional<conventions::SumTree> tree;
@@ -44,6 +48,8 @@ struct RevealedSum {
   // The steps that gave the bits of every random case; "" if none did.
   std::string steps;
   int64_t compared = 0;  // random cases
+  // Of known steps: what others can be judged by; none where a contract cannot say it.
+  std::optional<conventions::TreeContract> contract;
   // Without steps: a case in which the steps differ that went farthest.
   struct Witness {
     std::vector<float> a, b;

@@ -15,28 +15,16 @@
 namespace qualm::triage {
 namespace {
 
-constexpr LinearForm kForms[] = {
-    {"q8_0", "s8 x times s8 weights", DType::kS8, DType::kS8, 0},
-    {"q4_0", "s8 x times u4 weights", DType::kS8, DType::kU4, 8},
-    {"q5_0", "s8 x times weights of 5 bits", DType::kS8, DType::kS8, 0, 32, &kQ5_0},
-    {"iq4_nl", "s8 x times 16 weights of s8", DType::kS8, DType::kS8, 0, 32, &kIq4Nl},
-    {"mxfp4", "s8 x times doubled e2m1 weights", DType::kS8, DType::kS8, 0, 32, &kMxfp4},
-    {"q4_1", "s8 x times u4 weights without minima", DType::kS8, DType::kU4, 0, 32, &kQ4_1},
-    {"q5_1", "s8 x times weights of 5 bits without minima", DType::kS8, DType::kU8, 0, 32, &kQ5_1},
-    {"q2_k", "s8 x times u2 weights without minima", DType::kS8, DType::kU2, 0, 16, &kQ2K},
-    {"q3_k", "s8 x times weights of 3 bits", DType::kS8, DType::kS8, 0, 16, &kQ3K},
-    {"q4_k", "s8 x times u4 weights without minima", DType::kS8, DType::kU4, 0, 32, &kQ4K},
-    {"q5_k", "s8 x times weights of 5 bits without minima", DType::kS8, DType::kU8, 0, 32, &kQ5K},
-    {"q6_k", "s8 x times weights of 6 bits", DType::kS8, DType::kS8, 0, 16, &kQ6K},
-    {"f32_u4", "f32 x times u4 weights", DType::kF32, DType::kU4, 8},
-    {"f32_u8", "f32 x times u8 weights", DType::kF32, DType::kU8, 128},
-};
+using conventions::SumPart;
+using conventions::SumTree;
+using conventions::TreeContract;
 
 // The code of x in units and masks. Each block has it where the format has a weight 0: ONNX Runtime
 // makes codes of reals by the largest of a block.
 constexpr int32_t kCodeOfX = 127;
-// Scales, all f16. Units are 127 times powers of two from 127 * SmallOf * kSmall on; a mask is 127
-// * LargeOf * kLarge times MaskOf, which is at least 3. Six units at a time are lost beside it in
+// Scales, all f16. Units are 127 times powers of two from 127 * SmallOf * SmallOfW on; a mask is
+// 127
+// * LargeOf * LargeOfW times MaskOf, which is at least 3. Six units at a time are lost beside it in
 // float64 too. q8_1 has the scale of x times 127 in f16.
 constexpr float kSmall = 0x1p-14f, kLarge = 0x1p15f;
 constexpr size_t kUnitsAtOnce = 6;
@@ -49,6 +37,10 @@ float SmallOf(const LinearForm& form) {
 float LargeOf(const LinearForm& form) {
   return XIs(form, BlockActivations::kQ8_1) ? 0x1p8f : kLarge;
 }
+// The scales of w. Scale times zero point is an f16 too where each block has a minimum of its own.
+bool HasOwnMinima(const LinearForm& form) { return form.minima() && form.size() == form.block; }
+float SmallOfW(const LinearForm& form) { return HasOwnMinima(form) ? 0x1p-18f : kSmall; }
+float LargeOfW(const LinearForm& form) { return HasOwnMinima(form) ? 0x1p13f : kLarge; }
 
 // The codes of weights that there are, but for an end that is the other one with a sign.
 std::vector<int32_t> CodesOf(const LinearForm& form) {
@@ -74,18 +66,24 @@ int32_t MaskOf(const LinearForm& form) {
 // The weight of a product that is 0. Every format has a weight 1, beside which x is 0.
 int32_t IdleOf(const LinearForm& form) { return Has(form, 0) ? 0 : 1; }
 std::string MaskText(const LinearForm& form) {
-  const int power = std::ilogb(LargeOf(form) * kLarge);
+  const int power = std::ilogb(LargeOf(form) * LargeOfW(form));
   return MaskOf(form) == 4 ? "127*2^" + std::to_string(power + 2)
                            : "127*" + std::to_string(MaskOf(form)) + "*2^" + std::to_string(power);
 }
 
 size_t At(int64_t index) { return static_cast<size_t>(index); }
 
-// A leaf: products of one block, or super-block, that are added as integers, as far as masks tell.
+// A product, or what the minimum of its block takes out there.
+struct Term {
+  int64_t product = 0;
+  bool minimum = false;
+};
+// A leaf: products of one block, or super-block, that are added as integers, or minima, as far as
+// masks tell.
 struct Leaf {
   int64_t block = 0;
-  std::vector<int64_t> products;
-  int64_t first() const { return products.front(); }
+  SumPart part;
+  Term first() const { return {part.products.front(), part.minima()}; }
 };
 
 class BlockMasks {
@@ -98,34 +96,38 @@ class BlockMasks {
 
   // Parts of a block: two products are of one part if no unit of another block is lost between
   // them.
+  // The minima of one block of weights are one.
   void FindLeaves() {
     for (int64_t block = 0; block < blocks_; ++block) {
-      const size_t begin = leaves_.size();
-      for (int64_t k = block * form_.size(); k < (block + 1) * form_.size(); ++k) {
-        const auto same =
-            std::find_if(leaves_.begin() + static_cast<std::ptrdiff_t>(begin), leaves_.end(),
-                         [&](const Leaf& leaf) { return LoseNothing(leaf.first(), k); });
-        if (same == leaves_.end()) {
-          leaves_.push_back({block, {k}});
-        } else {
-          same->products.push_back(k);
-        }
-      }
+      FindLeaves(block, false);
+      if (form_.minima()) FindLeaves(block, true);
     }
   }
   const std::vector<Leaf>& leaves() const { return leaves_; }
   int64_t questions() const { return questions_; }
 
-  // As of conventions::RevealTree.
-  int64_t LeavesOfCommon(int64_t i, int64_t j) {
+  // As of conventions::RevealTree, of these leaves alone.
+  int64_t LeavesOfCommon(const std::vector<int64_t>& among, int64_t i, int64_t j) {
     int64_t count = 2;
-    for (int64_t k = 0; k < std::ssize(leaves_); ++k) {
-      if (k != i && k != j) count += IsInside(i, j, k) ? 1 : 0;
-    }
+    for (int64_t k = 0; k < std::ssize(among); ++k)
+      if (k != i && k != j) count += IsInside(among[At(i)], among[At(j)], among[At(k)]) ? 1 : 0;
     return count;
   }
 
  private:
+  void FindLeaves(int64_t block, bool minima) {
+    const auto begin = std::ssize(leaves_);
+    const int64_t step = minima ? form_.block : 1;
+    for (int64_t k = block * form_.size(); k < (block + 1) * form_.size(); k += step) {
+      auto same = std::find_if(leaves_.begin() + begin, leaves_.end(), [&](const Leaf& leaf) {
+        return LoseNothing(leaf.first(), {k, minima});
+      });
+      const auto of = minima ? SumPart::Of::kMinima : SumPart::Of::kProducts;
+      if (same == leaves_.end()) same = leaves_.insert(same, {block, {{}, of}});
+      for (int64_t i = k; i < k + step; ++i) same->part.products.push_back(i);
+    }
+  }
+
   int64_t BlockOf(int64_t leaf) const { return leaves_[At(leaf)].block; }
 
   // Whether leaf k is added to one of i and j before they meet.
@@ -152,9 +154,11 @@ class BlockMasks {
     };
     if (within(of_ij, of_ik) && within(of_ij, of_jk)) return false;
     if (within(of_ik, of_ij) || within(of_jk, of_ij)) return true;
+    const auto first = [&](int64_t leaf) {
+      return std::to_string(leaves_[At(leaf)].first().product);
+    };
     throw NoTree{
-        "products " + std::to_string(leaves_[At(i)].first()) + ", " +
-        std::to_string(leaves_[At(j)].first()) + " and " + std::to_string(leaves_[At(k)].first()) +
+        "products " + first(i) + ", " + first(j) + " and " + first(k) +
         " are added in an order that the scales of their blocks hide; more products may show it"};
   }
 
@@ -180,7 +184,7 @@ class BlockMasks {
       for (size_t begin = 0; begin < all.size(); begin += kUnitsAtOnce) {
         const std::span<const int64_t> leaves =
             std::span(all).subspan(begin, std::min(kUnitsAtOnce, all.size() - begin));
-        std::vector<int64_t> units;
+        std::vector<Term> units;
         for (const int64_t leaf : leaves) units.push_back(leaves_[At(leaf)].first());
         const uint32_t left = Left(leaves_[At(i)].first(), leaves_[At(j)].first(), units);
         for (size_t l = 0; l < leaves.size(); ++l) lost[At(leaves[l])] = (left >> l & 1) == 0;
@@ -189,17 +193,17 @@ class BlockMasks {
     return lost_[{i, j}] = std::move(lost);
   }
 
-  bool LoseNothing(int64_t p, int64_t q) {
-    std::vector<int64_t> units;
+  bool LoseNothing(Term p, Term q) {
+    std::vector<Term> units;
     bool nothing = true;
     const auto ask = [&] {
       if (!units.empty()) nothing &= Left(p, q, units) == (1u << units.size()) - 1;
       units.clear();
     };
-    for (const int64_t at : {p, q}) {
+    for (const auto& [at, minimum] : {p, q}) {
       for (int64_t block = 0; block < blocks_; ++block) {
-        if (block == p / form_.size()) continue;
-        units.push_back(block * form_.size() + at % form_.size());
+        if (block == p.product / form_.size()) continue;
+        units.push_back({block * form_.size() + at % form_.size(), minimum});
         if (units.size() == kUnitsAtOnce) ask();
       }
       ask();
@@ -207,28 +211,48 @@ class BlockMasks {
     return nothing;
   }
 
-  // The mask at product p, its negative at q and a unit at each of these, of different blocks.
+  void ClearBefore(Term term, Case& c) const {
+    if (term.minimum) c.x.SetInt(term.product / form_.size() * form_.size(), 0);
+  }
+  // The mask at p, its negative at q and a unit at each of these, of different (super-)blocks.
   // Bit l: unit l is in the sum.
-  uint32_t Left(int64_t p, int64_t q, std::span<const int64_t> units) {
+  uint32_t Left(Term p, Term q, std::span<const Term> units) {
     Case c = empty_;
-    const auto set = [&](int64_t k, int32_t x, int32_t w, float x_scale, float w_scale) {
-      c.x.SetInt(k, x);
-      c.w.SetInt(k, w + form_.w_zero_point);
+    // A minimum is a zero point where x meets a weight 0, and its sign is the other one. No other x
+    // of its block may meet it.
+    for (const Term& term : units) ClearBefore(term, c);
+    for (const Term& term : {p, q}) ClearBefore(term, c);
+    const auto set = [&](Term term, int32_t x, int32_t w, float x_scale, float w_scale) {
+      const int64_t k = term.product;
+      c.x.SetInt(k, term.minimum ? -x : x);
+      c.w.SetInt(k, term.minimum ? 0 : w + form_.w_zero_point);
+      if (term.minimum) c.w_q.zero_point[At(k / form_.block)] = w;
       const int64_t together = form_.size() / form_.block, first = k / form_.size() * together;
       std::fill_n(c.x_q.scale.begin() + first, together, x_scale);
       std::fill_n(c.w_q.scale.begin() + first, together, w_scale);
     };
     const float small = SmallOf(form_), large = LargeOf(form_);
+    const float small_w = SmallOfW(form_), large_w = LargeOfW(form_);
     for (size_t l = 0; l < units.size(); ++l)
-      set(units[l], kCodeOfX, 1, small, std::ldexp(kSmall, static_cast<int>(l)));
-    set(p, kCodeOfX, MaskOf(form_), large, kLarge);
-    set(q, -kCodeOfX, MaskOf(form_), large, kLarge);
+      set(units[l], kCodeOfX, 1, small, std::ldexp(small_w, static_cast<int>(l)));
+    // In one block both are at the place of the product: x times a weight less a zero point.
+    if (p.product / form_.block == q.product / form_.block && p.minimum != q.minimum)
+      (p.minimum ? p : q).product = (p.minimum ? q : p).product;
+    set(p, kCodeOfX, MaskOf(form_), large, large_w);
+    set(q, -kCodeOfX, MaskOf(form_), large, large_w);
+    if (p.product == q.product) {
+      c.x.SetInt(p.product, p.minimum ? -kCodeOfX : kCodeOfX);
+      c.w.SetInt(p.product, MaskOf(form_) + form_.w_zero_point);
+    }
     ++questions_;
     const float answer = LetPass([&] { return ask_(c); });
-    const float left = answer / (kCodeOfX * small * kSmall);
+    const float left = answer / (kCodeOfX * small * small_w);
     if (!(left >= 0 && left < static_cast<float>(1u << units.size())) || left != std::trunc(left)) {
-      throw NoTree{MaskText(form_) + " at product " + std::to_string(p) + ", its negative at " +
-                   std::to_string(q) + " and 127 times small powers of two elsewhere sum to " +
+      const auto text = [](Term term) {
+        return (term.minimum ? "minimum " : "") + std::to_string(term.product);
+      };
+      throw NoTree{MaskText(form_) + " at product " + text(p) + ", its negative at " + text(q) +
+                   " and 127 times small powers of two elsewhere sum to " +
                    ShortestDecimal(answer) + ", expected the sum of those that are left"};
     }
     return static_cast<uint32_t>(left);
@@ -276,6 +300,9 @@ Case DrawnCase(const LinearForm& form, int64_t products, Rng& rng) {
     for (float& scale : c.x_q.scale)
       scale = short_sums ? std::ldexp(1.0f, std::ilogb(DrawnScale(rng))) : DrawnScale(rng);
   }
+  // Minima of a block of its own are f16, as the scale: powers of two of it.
+  for (int32_t& zero_point : c.w_q.zero_point)
+    if (HasOwnMinima(form)) zero_point = rng.Chance(1, 4) ? 0 : 1 << rng.Between(0, 4);
   const int64_t together = form.size() / form.block;
   for (int64_t block = 0; together > 1 && block < RowBlocks(c); ++block) {
     const int64_t first = block - block % together;
@@ -284,9 +311,11 @@ Case DrawnCase(const LinearForm& form, int64_t products, Rng& rng) {
       c.w_q.scale[At(block)] *= 0x1p-6f;  // the unit, until the others have theirs
     }
     c.x_q.scale[At(block)] = c.x_q.scale[At(first)];
-    if (block != first) {
-      c.w_q.scale[At(block)] =
-          c.w_q.scale[At(first)] * static_cast<float>(rng.Between(1, form.format->most_factor));
+    const int32_t most_factor = form.format->most_factor;
+    const auto factor = block == first ? 1 : static_cast<int32_t>(rng.Between(1, most_factor));
+    c.w_q.scale[At(block)] = c.w_q.scale[At(first)] * static_cast<float>(factor);
+    if (form.minima()) {
+      c.w_q.zero_point[At(block)] = static_cast<int32_t>(rng.Between(0, most_factor / factor));
     }
   }
   return c;
@@ -295,65 +324,222 @@ Case DrawnCase(const LinearForm& form, int64_t products, Rng& rng) {
 // The ways in which a leaf of the case may be the product of two float32.
 std::vector<DrawnSum::Factors> WaysOf(const LinearForm& form, const Case& c,
                                       const std::vector<Leaf>& leaves) {
+  std::vector<SumPart> parts;
+  for (const Leaf& leaf : leaves) parts.push_back(leaf.part);
   std::vector<DrawnSum::Factors> ways;
-  const auto add = [&](std::string_view name, const auto& factors) {
-    DrawnSum::Factors way{name, {}, {}};
-    for (const Leaf& leaf : leaves) {
-      const auto [a, b] = factors(leaf);
-      way.a.push_back(a);
-      way.b.push_back(b);
-    }
-    ways.push_back(std::move(way));
-  };
-  // As they are stored: of a super-block one scale, of its blocks integers.
-  const int64_t together = form.size() / form.block;
-  std::vector<float> scales;
-  std::vector<int32_t> factors;
-  for (int64_t block = 0; block < RowBlocks(c); block += together) {
-    const auto of_block = std::span(c.w_q.scale).subspan(At(block), At(together));
-    const auto zero_points = std::span(c.w_q.zero_point).subspan(At(block), At(together));
-    SuperBlock stored{of_block[0], 0, {1}};
-    if (together > 1) stored = SuperBlockOf(*form.format, of_block, zero_points).value();
-    scales.push_back(stored.scale);
-    factors.insert(factors.end(), stored.factors.begin(), stored.factors.begin() + together);
+  const size_t count = ScaleWaysOf(form).size();
+  for (size_t way = 0; way < (form.minima() ? count * count : count); ++way) {
+    auto [a, b] = conventions::FactorsOf(form, way % count, way / count, c, 0, 0, parts);
+    ways.push_back({ScaleWaysOf(form)[way % count].text, std::move(a), std::move(b)});
   }
-  const auto weight = [&](int64_t k) {
-    return (c.w.IntAt(k) - form.w_zero_point) * factors[At(k / form.block)];
-  };
-  const auto dw = [&](const Leaf& leaf) { return scales[At(leaf.block)]; };
-  if (form.x == DType::kF32) {
-    const auto x = [&](const Leaf& leaf) { return c.x.FloatAt(leaf.first()); };
-    const auto w = [&](const Leaf& leaf) { return static_cast<float>(weight(leaf.first())); };
-    add("each x times its dequantized weight",
-        [&](const Leaf& leaf) { return std::pair(x(leaf), w(leaf) * dw(leaf)); });
-    add("each x times the scale, rounded, times its code",
-        [&](const Leaf& leaf) { return std::pair(x(leaf) * dw(leaf), w(leaf)); });
-    add("each x times its code, rounded, times the scale",
-        [&](const Leaf& leaf) { return std::pair(x(leaf) * w(leaf), dw(leaf)); });
-    return ways;
-  }
-  const auto sum = [&](const Leaf& leaf) {
-    int64_t total = 0;
-    for (const int64_t k : leaf.products) total += int64_t{c.x.IntAt(k)} * weight(k);
-    return static_cast<float>(total);
-  };
-  const auto dx = [&](const Leaf& leaf) { return c.x_q.scale[At(leaf.block * together)]; };
-  add("each part times the product of its scales",
-      [&](const Leaf& leaf) { return std::pair(sum(leaf), dx(leaf) * dw(leaf)); });
-  add("each part times the scale of x, rounded, times that of w",
-      [&](const Leaf& leaf) { return std::pair(sum(leaf) * dx(leaf), dw(leaf)); });
-  add("each part times the scale of w, rounded, times that of x",
-      [&](const Leaf& leaf) { return std::pair(sum(leaf) * dw(leaf), dx(leaf)); });
   return ways;
+}
+
+// The tree of the leaves that `number` gives a new number; -1 leaves one out.
+SumTree Renumbered(const SumTree& tree, const std::function<int64_t(int64_t)>& number) {
+  if (tree.parts.empty()) return {.leaf = number(tree.leaf), .parts = {}};
+  SumTree node;
+  for (const SumTree& part : tree.parts) {
+    SumTree one = Renumbered(part, number);
+    if (one.leaf >= 0 || !one.parts.empty()) node.parts.push_back(std::move(one));
+  }
+  if (node.parts.size() > 1) return node;
+  return node.parts.empty() ? SumTree{} : std::move(node.parts.front());
+}
+
+// The contract with each named order that fits its tree.
+std::vector<TreeContract> NamedOrders(const TreeContract& contract) {
+  std::vector<TreeContract> all;
+  const bool fused = contract.steps == conventions::SumSteps::kFused;
+  const auto orders = [&](const SumTree& tree) {
+    std::vector<conventions::SumOrder> list = conventions::OrdersWith(tree, LeavesOf(tree));
+    for (conventions::SumOrder& order : list) order.fused = fused;
+    return list;
+  };
+  TreeContract one = contract;
+  if (!contract.minima || contract.minima->place == conventions::TreeMinima::Place::kInside) {
+    for (const auto& order : orders(contract.tree)) {
+      one.order = order;
+      all.push_back(one);
+    }
+    return all;
+  }
+  using Place = conventions::TreeMinima::Place;
+  const int64_t parts = contract.parts, minima = contract.minima->parts, both = parts + minima;
+  const auto apart = [&](bool of_minima) {
+    return orders(Renumbered(contract.tree, [&](int64_t leaf) {
+      const int64_t block = leaf / both, at = leaf % both;
+      if ((at >= parts) != of_minima) return int64_t{-1};
+      return of_minima ? block * minima + at - parts : block * parts + at;
+    }));
+  };
+  const auto before = Renumbered(contract.tree, [&](int64_t leaf) {
+    const int64_t block = leaf / both, at = leaf % both;
+    return block * both + (at < parts ? at + minima : at - parts);
+  });
+  const auto add = [&](Place place, const conventions::SumOrder& order) {
+    one.minima->place = place;
+    one.order = order;
+    all.push_back(one);
+  };
+  for (const auto& order : orders(contract.tree)) add(Place::kBehind, order);
+  for (const auto& order : orders(before)) add(Place::kBefore, order);
+  for (const auto& order : apart(false)) {
+    if (parts == minima) {
+      one.order = order;
+      one.order->group = 2;
+      one.minima->place = Place::kWith;
+      all.push_back(one);
+    }
+    for (const auto& own : apart(true)) {
+      one.minima->own = own;
+      add(Place::kLast, order);
+      if (order.reduce == conventions::SumOrder::Lanes::kInSequence) add(Place::kFirst, order);
+    }
+  }
+  return all;
+}
+
+// The sum without the leaves of minima, the others being both.
+RevealedSum WithMinimaInside(const RevealedSum& sum, std::vector<Leaf>& leaves) {
+  std::map<int64_t, int64_t> number;  // of the leaves that stay
+  RevealedSum inside = sum;
+  inside.parts.clear();
+  for (int64_t leaf = 0; leaf < std::ssize(sum.parts); ++leaf)
+    if (!sum.parts[At(leaf)].minima()) number.emplace(leaf, std::ssize(number));
+  for (Leaf& leaf : leaves) {
+    leaf.part.of = SumPart::Of::kBoth;
+    inside.parts.push_back(leaf.part);
+  }
+  inside.products = std::ssize(leaves);
+  inside.tree = Renumbered(*sum.tree, [&](int64_t leaf) {
+    const auto at = number.find(leaf);
+    return at == number.end() ? -1 : at->second;
+  });
+  const auto orders = conventions::OrdersWith(*inside.tree, inside.products);
+  inside.order = orders.empty() ? "" : conventions::NameOf(orders.front());
+  return inside;
+}
+
+// Products that follow one another in the first of these leaves.
+int64_t RunOf(const std::vector<int64_t>& products) {
+  int64_t run = 1;
+  while (run < std::ssize(products) && products[At(run)] == products[0] + run) ++run;
+  return run;
+}
+
+// Whether the subject gives the sums of the contract, of so many random lengths up to 12
+// (super-)blocks.
+bool KeepsTo(const LinearForm& form, const AskLinear& ask, const TreeContract& one, int64_t cases,
+             const RevealOptions& options, RevealedSum& sum) {
+  constexpr int64_t kMostBlocks = 12;
+  Rng rng(options.seed);
+  for (int64_t i = 0; i < cases; ++i) {
+    if (options.stopped && options.stopped()) return false;
+    const int64_t most = std::max<int64_t>(kMostBlocks * form.size() / one.every, 1);
+    const Case c = DrawnCase(form, one.every * rng.Between(1, most), rng);
+    if (options.takes && !options.takes(c)) continue;
+    ++sum.questions;
+    const auto [a, b] = FactorsOf(form, one.scales, one.minima ? one.minima->scales : 0, c, 0, 0,
+                                  PartsOf(one, c.K / form.size()));
+    if (SumBy(one, a, b) != ask(c)) return false;
+  }
+  return true;
+}
+
+// Gives the contract of the sum its parts, and, if the subject keeps to a named order in sums of
+// other lengths too, that order. There is no contract where the parts are no pattern.
+void CompleteContract(const LinearForm& form, const AskLinear& ask, const std::vector<Leaf>& leaves,
+                      const RevealOptions& options, RevealedSum& sum) {
+  TreeContract& contract = sum.contract.value();
+  const int64_t blocks = options.products / form.size(), ways = std::ssize(ScaleWaysOf(form));
+  contract.form = &form;
+  contract.order.reset();
+  const auto of_minima =
+      std::ranges::count_if(leaves, [](const Leaf& leaf) { return leaf.part.minima(); });
+  const bool inside = leaves.front().part.of == SumPart::Of::kBoth;
+  contract.parts = (sum.products - of_minima) / blocks;
+  contract.run = RunOf(leaves.front().part.products);
+  if (form.minima()) {
+    contract.minima.emplace();
+    if (inside) contract.minima->place = conventions::TreeMinima::Place::kInside;
+    contract.minima->parts = std::max<int64_t>(of_minima / blocks, 1);
+    if (of_minima > 0) contract.minima->run = RunOf(leaves[At(contract.parts)].part.products);
+    contract.minima->scales = contract.scales / At(ways);
+    contract.scales %= At(ways);
+  }
+  const auto pattern = PartsOf(contract, blocks);
+  if (!std::ranges::equal(pattern, leaves, {}, {}, &Leaf::part)) return sum.contract.reset();
+  constexpr int64_t kMostCases = 1000;
+  std::vector<TreeContract> named = NamedOrders(contract);
+  for (int64_t every = 1; every <= 8; every *= 2) {
+    for (TreeContract& one : named) {
+      one.every = every * form.size();
+      if (!KeepsTo(form, ask, one, std::min(options.cases, kMostCases), options, sum)) continue;
+      contract = one;
+      if (contract.minima) sum.order = NameOfOrder(contract);
+      return;
+    }
+  }
+}
+
+// Where minima go among products whose order is known, while masks hide how the two meet: the
+// first place that gives the bits of every random sum.
+void FindPlaceOfMinima(const LinearForm& form, const AskLinear& ask,
+                       const std::vector<Leaf>& products, const std::vector<Leaf>& minima,
+                       const SumTree& of_minima, const RevealOptions& options, RevealedSum& sum) {
+  using Place = conventions::TreeMinima::Place;
+  const int64_t blocks = options.products / form.size();
+  TreeContract one{.form = &form, .every = form.size()};
+  one.parts = std::ssize(products) / blocks;
+  one.run = RunOf(products.front().part.products);
+  one.minima.emplace();
+  one.minima->parts = std::ssize(minima) / blocks;
+  one.minima->run = RunOf(minima.front().part.products);
+  const auto is_found = [&] {
+    if (!KeepsTo(form, ask, one, options.cases, options, sum)) return false;
+    const std::span<const conventions::ScaleWay> ways = ScaleWaysOf(form);
+    sum.order = NameOfOrder(one);
+    sum.steps =
+        std::string(one.order->fused ? "fused multiply-adds" : "products rounded, then added") +
+        ", " + std::string(ways[one.scales].text);
+    sum.compared = options.cases;
+    sum.contract = one;
+    return true;
+  };
+  for (const bool fused : {true, false}) {
+    one.steps = fused ? conventions::SumSteps::kFused : conventions::SumSteps::kRounded;
+    for (size_t way = 0; way < 9; ++way) {
+      one.scales = way % 3;
+      one.minima->scales = way / 3;
+      for (conventions::SumOrder order : conventions::OrdersWith(*sum.tree, sum.products)) {
+        order.fused = fused;
+        for (const Place place : {Place::kBefore, Place::kBehind, Place::kWith}) {
+          if (place == Place::kWith && one.parts != one.minima->parts) continue;
+          one.order = order;
+          one.order->group = place == Place::kWith ? 2 : 1;
+          one.minima->place = place;
+          if (is_found()) return;
+        }
+        one.order = order;
+        for (conventions::SumOrder own : conventions::OrdersWith(of_minima, LeavesOf(of_minima))) {
+          own.fused = fused;
+          one.minima->own = own;
+          for (const Place place : {Place::kLast, Place::kFirst}) {
+            one.minima->place = place;
+            if (is_found()) return;
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
 
-std::span<const LinearForm> LinearForms() { return kForms; }
-
 const LinearForm& FindLinearForm(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const LinearForm& form : kForms) {
+  for (const LinearForm& form : LinearForms()) {
     if (form.name == name) return form;
     names.push_back(form.name);
   }
@@ -419,6 +605,14 @@ RevealedSum RevealLinear(const LinearForm& form, const AskLinear& ask,
   RequireBlocks(form, options.products);
   RevealedSum sum;
   std::vector<Leaf> leaves;
+  const auto find_steps = [&](RevealedSum& of) {
+    FindSteps(
+        [&](Rng& rng) {
+          const Case c = DrawnCase(form, options.products, rng);
+          return DrawnSum{WaysOf(form, c, leaves), ask(c)};
+        },
+        options, of);
+  };
   if (form.x == DType::kF32) {
     const Case ones = [&] {
       Case c = CaseOf(form, options.products);
@@ -434,27 +628,65 @@ RevealedSum RevealLinear(const LinearForm& form, const AskLinear& ask,
           return ask(c);
         },
         masks);
-    for (int64_t k = 0; k < options.products; ++k) leaves.push_back({k / form.size(), {k}});
+    for (int64_t k = 0; k < options.products; ++k) leaves.push_back({k / form.size(), {{k}}});
   } else {
     BlockMasks masks(form, ask, options.products);
     sum.products = options.products;
-    OrWhyNoTree(sum, [&] {
-      masks.FindLeaves();
-      sum.products = std::ssize(masks.leaves());
-    });
-    if (sum.why_no_tree.empty())
-      FindTree([&](int64_t i, int64_t j) { return masks.LeavesOfCommon(i, j); }, sum);
-    sum.questions = masks.questions();
+    sum.block = form.size();
+    OrWhyNoTree(sum, [&] { masks.FindLeaves(); });
     leaves = masks.leaves();
-    for (const Leaf& leaf : leaves) sum.parts.push_back(leaf.products);
+    std::vector<int64_t> all, of[2];
+    for (int64_t leaf = 0; leaf < std::ssize(leaves); ++leaf) {
+      all.push_back(leaf);
+      of[leaves[At(leaf)].part.minima() ? 1 : 0].push_back(leaf);
+      sum.parts.push_back(leaves[At(leaf)].part);
+    }
+    const auto find_tree = [&](const std::vector<int64_t>& among, RevealedSum& to) {
+      to.products = std::ssize(among);
+      FindTree([&](int64_t i, int64_t j) { return masks.LeavesOfCommon(among, i, j); }, to);
+    };
+    if (sum.why_no_tree.empty()) find_tree(all, sum);
+    if (form.minima() && !sum.tree && !sum.is_exact && !of[1].empty()) {
+      // Products and minima of the first blocks hide each other: the tree of products alone.
+      RevealedSum apart, minima;
+      apart.block = form.size();
+      find_tree(of[0], apart);
+      if (of[1].size() > 1) find_tree(of[1], minima);
+      std::vector<Leaf> products, others;
+      for (const int64_t leaf : of[0]) {
+        products.push_back(leaves[At(leaf)]);
+        apart.parts.push_back(products.back().part);
+      }
+      for (const int64_t leaf : of[1]) others.push_back(leaves[At(leaf)]);
+      if (apart.tree) {
+        const std::vector<Leaf> both = std::exchange(leaves, products);
+        RevealedSum inside = WithMinimaInside(apart, leaves);
+        find_steps(inside);
+        if (inside.contract) CompleteContract(form, ask, leaves, options, inside);
+        if (inside.is_known()) return inside;
+        leaves = both;
+        FindPlaceOfMinima(form, ask, products, others, minima.tree.value_or(SumTree{}), options,
+                          apart);
+      }
+      apart.questions += masks.questions();
+      if (apart.is_known()) return apart;
+    }
+    sum.questions = masks.questions();
   }
   sum.block = form.size();
-  FindSteps(
-      [&](Rng& rng) {
-        const Case c = DrawnCase(form, options.products, rng);
-        return DrawnSum{WaysOf(form, c, leaves), ask(c)};
-      },
-      options, sum);
+  // Minima may be taken out of products as integers. Then no masks tell them apart.
+  const std::vector<Leaf> all = leaves;
+  std::erase_if(leaves, [](const Leaf& leaf) { return leaf.part.minima(); });
+  if (form.minima() && sum.tree) {
+    RevealedSum inside = WithMinimaInside(sum, leaves);
+    find_steps(inside);
+    if (inside.is_known()) sum = std::move(inside);
+  }
+  if (sum.steps.empty()) {
+    leaves = all;
+    find_steps(sum);
+  }
+  if (sum.contract) CompleteContract(form, ask, leaves, options, sum);
   return sum;
 }
 

@@ -7,28 +7,16 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string_view>
 
 #include "core/case.h"
-#include "core/weight_formats.h"
+#include "oracles/conventions/linear_forms.h"
 #include "triage/reveal.h"
 
 namespace qualm::triage {
 
-// What is multiplied: a row of x and a column of w, both cut into blocks. f32 x has no scales.
-struct LinearForm {
-  std::string_view name;  // "q4_0"
-  std::string_view text;  // for people
-  DType x, w;
-  int32_t w_zero_point = 0;
-  int32_t block = 32;
-  const WeightFormat* format = nullptr;  // of which w has the codes and scales; null: any
-
-  // Codes in which products are added as integers: a block, or a super-block.
-  int64_t size() const { return format == nullptr ? block : format->super_block; }
-};
-std::span<const LinearForm> LinearForms();
+using conventions::LinearForm;
+using conventions::LinearForms;
 // Throws InputError with the nearest name.
 const LinearForm& FindLinearForm(std::string_view name);
 
@@ -46,7 +34,6 @@ using AskLinear = std::function<float(const Case& c)>;
 // Throws InputError unless there are at least three (super-)blocks, none of them shorter.
 void RequireBlocks(const LinearForm& form, int64_t products);
 
-// Of formats with minima all of these are 0: how a kernel takes them out is not asked.
 // options.products: as RequireBlocks says. Codes of x below -127 are not
 // asked: some kernels take them for others (docs/ggml.md).
 RevealedSum RevealLinear(const LinearForm& form, const AskLinear& ask,

@@ -229,6 +229,7 @@ TEST(TextOf, TellsOrderStepsAndTree) {
             "sum of 3 products, 12 questions\n"
             "  order: a chain\n"
             "  steps: fused multiply-adds (bit-equal on 10 random sums)\n"
+            "  contract: tree:{order:1/sequence steps:fused}\n"
             "  tree: ((0+1)+2)\n"
             "0 + 1 + 2\n");
 }

@@ -2,8 +2,14 @@
 #include "oracles/conventions/convention.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
 
+#include "core/contract.h"
+#include "core/status.h"
 #include "oracles/conventions/families.h"
+#include "oracles/conventions/tree_contract.h"
 
 namespace qualm {
 namespace {
@@ -26,6 +32,23 @@ std::vector<Convention> Collect() {
   }
   std::ranges::sort(all, {}, &Convention::name);
   return all;
+}
+
+// Trees that somebody has asked for; nullptr for what is none.
+const Convention* FindTree(std::string_view text) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<Convention>, std::less<>> trees;
+  const std::lock_guard lock(mutex);
+  const auto known = trees.find(text);
+  if (known != trees.end()) return known->second.get();
+  std::unique_ptr<Convention> tree;
+  try {
+    tree = std::make_unique<Convention>(
+        conventions::ConventionOf(conventions::ParseTreeContract(text)));
+  } catch (const InputError&) {
+    // WhyNoConvention (tree_contract.h) says it.
+  }
+  return (trees[std::string(text)] = std::move(tree)).get();
 }
 
 }  // namespace
@@ -59,6 +82,7 @@ bool Satisfies(const Convention& convention, Op op, std::string_view claim) {
 }
 
 const Convention* FindConvention(std::string_view name) {
+  if (name.starts_with(kTreeContract)) return FindTree(name);
   const std::span<const Convention> conventions = AllConventions();
   const auto at =
       std::find_if(conventions.begin(), conventions.end(),

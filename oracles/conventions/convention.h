@@ -78,7 +78,7 @@ bool Satisfies(const Convention& convention, Op op, std::string_view claim);
 std::span<const Convention> AllConventions();
 // The families, each once, in the order of docs/backends.md.
 std::vector<std::string_view> AllFamilies();
-// nullptr if there is none of that name.
+// nullptr if there is none of that name; "tree:{...}" names one too (tree_contract.h).
 const Convention* FindConvention(std::string_view name);
 
 }  // namespace qualm

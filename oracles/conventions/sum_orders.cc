@@ -24,14 +24,19 @@ class LaneSums {
       : order_(order), join_(join), lanes_(static_cast<size_t>(order.lanes)) {}
   Sum& operator[](size_t lane) { return lanes_[lane]; }
 
-  Sum Total() const {
+  // `before` is the sum to which lanes in sequence are added; other lanes are summed first.
+  Sum Total(Sum before) const {
+    if (order_.reduce != SumOrder::Lanes::kInSequence) return Both(before, OfLanes());
+    for (const Sum& lane : lanes_) before = Both(before, lane);
+    return before;
+  }
+  Sum Both(const Sum& a, const Sum& b) const { return a && b ? Sum(join_(*a, *b)) : a ? a : b; }
+
+ private:
+  Sum OfLanes() const {
     std::vector<Sum> next, odd;
     switch (order_.reduce) {
-      case SumOrder::Lanes::kInSequence: {
-        Sum total;
-        for (const Sum& lane : lanes_) total = Both(total, lane);
-        return total;
-      }
+      case SumOrder::Lanes::kInSequence: break;
       case SumOrder::Lanes::kHalves: return Halves(lanes_);
       case SumOrder::Lanes::kNeighbours:
         next = lanes_;
@@ -55,9 +60,6 @@ class LaneSums {
     }
     return std::nullopt;
   }
-  Sum Both(const Sum& a, const Sum& b) const { return a && b ? Sum(join_(*a, *b)) : a ? a : b; }
-
- private:
   Sum Halves(std::vector<Sum> sums) const {
     while (sums.size() > 1) {
       const size_t half = sums.size() / 2;
@@ -74,17 +76,24 @@ class LaneSums {
 
 // `make(k)` is product k alone, `add(sum, k)` adds it to a sum, `join(a, b)` adds two sums.
 template <class T, class Make, class Add, class Join>
-T Walk(const SumOrder& order, int64_t products, const Make& make, const Add& add,
-       const Join& join) {
+T Walk(const SumOrder& order, int64_t products, const Make& make, const Add& add, const Join& join,
+       std::optional<T> total = std::nullopt) {
   const int64_t block = order.block > 0 ? order.block : std::max<int64_t>(products, 1);
-  std::optional<T> total;
   for (int64_t first = 0; first < products; first += block) {
     LaneSums<T, Join> lanes(order, join);
-    for (int64_t k = first; k < std::min(products, first + block); ++k) {
-      std::optional<T>& lane = lanes[static_cast<size_t>((k - first) % order.lanes)];
-      lane = lane ? add(*std::move(lane), k) : make(k);
+    const int64_t end = std::min(products, first + block);
+    for (int64_t k = first; k < end; k += order.group) {
+      std::optional<T>& lane = lanes[static_cast<size_t>((k - first) / order.group % order.lanes)];
+      if (order.group == 1) {
+        lane = lane ? add(*std::move(lane), k) : make(k);
+        continue;
+      }
+      T group = make(k);
+      for (int64_t of = k + 1; of < std::min(end, k + order.group); ++of)
+        group = add(std::move(group), of);
+      lane = lanes.Both(lane, std::move(group));
     }
-    total = lanes.Both(total, lanes.Total());
+    total = order.block > 0 ? lanes.Both(total, lanes.Total({})) : lanes.Total(std::move(total));
   }
   return total.value_or(T{});
 }
@@ -122,7 +131,8 @@ std::vector<int64_t> Meet(const SumTree& tree, std::vector<std::vector<int64_t>>
 
 }  // namespace
 
-float SumOfProducts(const SumOrder& order, std::span<const float> a, std::span<const float> b) {
+float SumOfProducts(const SumOrder& order, std::span<const float> a, std::span<const float> b,
+                    std::optional<float> before) {
   const auto product = [&](int64_t k) {
     return std::pair(a[static_cast<size_t>(k)], b[static_cast<size_t>(k)]);
   };
@@ -133,7 +143,7 @@ float SumOfProducts(const SumOrder& order, std::span<const float> a, std::span<c
   };
   return Walk<float>(
       order, std::ssize(a), [&](int64_t k) { return add(0.0f, k); }, add,
-      [](float x, float y) { return x + y; });
+      [](float x, float y) { return x + y; }, before);
 }
 
 SumTree TreeOf(const SumOrder& order, int64_t products) {
@@ -231,14 +241,14 @@ T ValueAlong(const SumTree& tree, SumSteps steps, std::span<const float> a,
   return so_far + ValueAlong<T>(added, steps, a, b);
 }
 
+}  // namespace
+
 int64_t LeavesOf(const SumTree& tree) {
   if (tree.parts.empty()) return 1;
   int64_t leaves = 0;
   for (const SumTree& part : tree.parts) leaves += LeavesOf(part);
   return leaves;
 }
-
-}  // namespace
 
 float SumAlong(const SumTree& tree, SumSteps steps, std::span<const float> a,
                std::span<const float> b) {
@@ -266,6 +276,7 @@ std::string NameOf(const SumOrder& order) {
   };
   std::string name =
       order.lanes == 1 ? "a chain" : std::to_string(order.lanes) + " lanes, " + reduced();
+  if (order.group > 1) name += ", of groups of " + std::to_string(order.group);
   if (order.block > 0) name = "blocks of " + std::to_string(order.block) + ", each " + name;
   return name;
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,12 +29,16 @@ struct SumOrder {
   bool fused = true;
   // So many products are a sum of their own, which is added to those before (0: all products).
   int64_t block = 0;
+  // So many neighbours are added first, and their sum goes to a lane as one product does.
+  int64_t group = 1;
 };
 inline constexpr SumOrder kFmaChain{};
 // bf16 as AMX adds it: the even k and the odd k of each 32 are a chain each.
 inline constexpr SumOrder kAmxBf16{.lanes = 2, .block = 32};
 
-float SumOfProducts(const SumOrder& order, std::span<const float> a, std::span<const float> b);
+// `before`, if there is one, is a sum to which lanes in sequence are added; else it is added last.
+float SumOfProducts(const SumOrder& order, std::span<const float> a, std::span<const float> b,
+                    std::optional<float> before = std::nullopt);
 
 // A summation tree. A node of more than two parts is a fused sum, which rounds once.
 struct SumTree {
@@ -43,6 +48,7 @@ struct SumTree {
 };
 // The tree of so many products.
 SumTree TreeOf(const SumOrder& order, int64_t products);
+int64_t LeavesOf(const SumTree& tree);
 // "((0+1)+2)": of each node the part with the smallest leaf first.
 std::string TextOf(const SumTree& tree);
 // The tree of a sum that can only be asked. leaves_of_common(i, j), i < j: how many leaves has the

@@ -10,6 +10,7 @@
 #include "core/nearest.h"
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/conventions/tree_contract.h"
 #include "oracles/exact/exact.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
@@ -43,7 +44,8 @@ Op OpNamed(const std::string& name) {
 }
 
 // "numpy@float32" is short for "model:numpy@float32", in each part of the contract.
-std::string ContractText(const std::string& text) {
+std::string ContractText(const std::string& given) {
+  const std::string text = conventions::WithTreesOfFiles(given);
   if (text.empty() || text.find(':') != std::string::npos || text == "exact" || text == "sum" ||
       text == "sum+offsets")
     return text;

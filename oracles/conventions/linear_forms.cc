@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracles/conventions/linear_forms.h"
+
+#include <algorithm>
+
+#include "core/status.h"
+
+namespace qualm::conventions {
+namespace {
+
+constexpr LinearForm kForms[] = {
+    {"q8_0", "s8 x times s8 weights", DType::kS8, DType::kS8, 0},
+    {"q4_0", "s8 x times u4 weights", DType::kS8, DType::kU4, 8},
+    {"q5_0", "s8 x times weights of 5 bits", DType::kS8, DType::kS8, 0, 32, &kQ5_0},
+    {"iq4_nl", "s8 x times 16 weights of s8", DType::kS8, DType::kS8, 0, 32, &kIq4Nl},
+    {"mxfp4", "s8 x times doubled e2m1 weights", DType::kS8, DType::kS8, 0, 32, &kMxfp4},
+    {"q4_1", "s8 x times u4 weights with minima", DType::kS8, DType::kU4, 0, 32, &kQ4_1},
+    {"q5_1", "s8 x times weights of 5 bits with minima", DType::kS8, DType::kU8, 0, 32, &kQ5_1},
+    {"q2_k", "s8 x times u2 weights with minima", DType::kS8, DType::kU2, 0, 16, &kQ2K},
+    {"q3_k", "s8 x times weights of 3 bits", DType::kS8, DType::kS8, 0, 16, &kQ3K},
+    {"q4_k", "s8 x times u4 weights with minima", DType::kS8, DType::kU4, 0, 32, &kQ4K},
+    {"q5_k", "s8 x times weights of 5 bits with minima", DType::kS8, DType::kU8, 0, 32, &kQ5K},
+    {"q6_k", "s8 x times weights of 6 bits", DType::kS8, DType::kS8, 0, 16, &kQ6K},
+    {"f32_u4", "f32 x times u4 weights", DType::kF32, DType::kU4, 8},
+    {"f32_u8", "f32 x times u8 weights", DType::kF32, DType::kU8, 128},
+};
+
+constexpr ScaleWay kWaysOfCodes[] = {
+    {"product", "each part times the product of its scales"},
+    {"x-first", "each part times the scale of x, rounded, times that of w"},
+    {"w-first", "each part times the scale of w, rounded, times that of x"},
+};
+constexpr ScaleWay kWaysOfFloats[] = {
+    {"weight", "each x times its dequantized weight"},
+    {"scaled-x", "each x times the scale, rounded, times its code"},
+    {"coded-x", "each x times its code, rounded, times the scale"},
+};
+
+// What a super-block of weights stores: one scale, and of its blocks integers.
+SuperBlock StoredOf(const LinearForm& form, const Case& c, int64_t n, int64_t super_block) {
+  const int64_t together = form.size() / form.block, first = super_block * together;
+  const auto count = static_cast<size_t>(std::min(together, RowBlocks(c) - first));
+  const size_t entry = WEntry(c, n, first * form.block);
+  if (together == 1) {
+    const float scale = c.w_q.scale[entry];
+    return {scale, scale * static_cast<float>(c.w_q.zero_point[entry]), {1, 1}};
+  }
+  const std::optional<SuperBlock> stored =
+      SuperBlockOf(*form.format, std::span(c.w_q.scale).subspan(entry, count),
+                   std::span(c.w_q.zero_point).subspan(entry, count));
+  QUALM_CHECK(stored.has_value());
+  return *stored;
+}
+
+}  // namespace
+
+std::span<const LinearForm> LinearForms() { return kForms; }
+
+std::span<const ScaleWay> ScaleWaysOf(const LinearForm& form) {
+  return form.x == DType::kF32 ? std::span(kWaysOfFloats) : std::span(kWaysOfCodes);
+}
+
+std::pair<std::vector<float>, std::vector<float>> FactorsOf(const LinearForm& form, size_t way,
+                                                            size_t minima_way, const Case& c,
+                                                            int64_t m, int64_t n,
+                                                            std::span<const SumPart> parts) {
+  std::pair<std::vector<float>, std::vector<float>> factors;
+  const auto add = [&](float a, float b) {
+    factors.first.push_back(a);
+    factors.second.push_back(b);
+  };
+  SuperBlock stored;
+  int64_t stored_at = -1;
+  for (const SumPart& part : parts) {
+    const int64_t first = part.products.front();
+    if (const int64_t at = first / form.size(); at != stored_at) {
+      stored = StoredOf(form, c, n, at);
+      stored_at = at;
+    }
+    const auto weight = [&](int64_t k) {
+      const int64_t block = k % form.size() / form.block, blocks = form.size() / form.block;
+      if (part.minima()) return -int64_t{stored.factors[static_cast<size_t>(blocks + block)]};
+      const int32_t zero_point =
+          part.of == SumPart::Of::kBoth ? c.w_q.zero_point[WEntry(c, n, k)] : form.w_zero_point;
+      return int64_t{c.w.IntAt(n * c.K + k) - zero_point} *
+             stored.factors[static_cast<size_t>(block)];
+    };
+    if (form.x == DType::kF32) {
+      const float x = first < c.K ? c.x.FloatAt(m * c.K + first) : 0;
+      const float w = first < c.K ? static_cast<float>(weight(first)) : 0;
+      way == 0   ? add(x, w * stored.scale)
+      : way == 1 ? add(x * stored.scale, w)
+                 : add(x * w, stored.scale);
+      continue;
+    }
+    int64_t total = 0;
+    for (const int64_t k : part.products)
+      if (k < c.K) total += c.x.IntAt(m * c.K + k) * weight(k);
+    const auto sum = static_cast<float>(total);
+    const float dx = c.x_q.scale[XEntry(c, m, first - first % form.size())];
+    const float dw = part.minima() ? stored.minimum : stored.scale;
+    const size_t of_part = part.minima() ? minima_way : way;
+    of_part == 0 ? add(sum, dx * dw) : of_part == 1 ? add(sum * dx, dw) : add(sum * dw, dx);
+  }
+  return factors;
+}
+
+}  // namespace qualm::conventions

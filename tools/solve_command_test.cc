@@ -129,6 +129,20 @@ TEST_F(NumbersOfPeople, WhatCannotBeSolvedIsOneLine) {
              R"({"qualm_case": 1, "op": "rescale", "M": 1, "N": 1, "x_scale": "?", "x_zp": 0,
                  "out_scale": "?", "out_zp": 0, "x": [1], "observed": {"by": "me", "y": [1]}})")},
       "two.case.json: x_scale: is not the only unknown scale");
+  // Cases in which there is nothing to look for.
+  ExpectBadInput(
+      {"identify", "--solve",
+       Named("real.case.json",
+             R"({"qualm_case": 1, "op": "linear", "M": 1, "N": 1, "K": 1, "x_dtype": "f32",
+                 "w_dtype": "s8", "out_dtype": "f32", "w_scale": 1, "w_zp": 0, "x": [1.0],
+                 "w": [2], "observed": {"by": "me", "y": [3.0]}})")},
+      "real.case.json: x_dtype: no number is looked for in linear of f32 x");
+  ExpectBadInput(
+      {"identify", "--solve",
+       Named("cast.case.json",
+             R"({"qualm_case": 1, "op": "cast", "M": 1, "N": 1, "x_dtype": "f32",
+                 "out_dtype": "f16", "x": [1.0], "observed": {"by": "me", "y": [2.0]}})")},
+      "cast.case.json: op: cast has no scale, zero point or bound");
   ExpectBadInput({"identify", "--solve"}, "--solve is about case files alone");
   for (const std::vector<std::string>& more :
        std::vector<std::vector<std::string>>{{"-s", "native"},

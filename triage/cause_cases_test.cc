@@ -82,6 +82,51 @@ TEST(CauseCases, AreNamedInTheStatedWords) {
   }
 }
 
+// Answers of public reports that were given a false headline.
+TEST(OneAnswer, OfAReportIsNotSaidToBeMoreThanItShows) {
+  struct Row {
+    const char* report;
+    std::string c;
+    const char* diagnosis;  // as it begins
+    FindingKind kind;
+  };
+  const std::string ones = "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]";
+  const Row rows[] = {
+      {"pytorch/pytorch#37343: 21 and 22 bits of the ratios of scales",
+       R"("op": "add", "M": 1, "N": 1, "x_dtype": "u8", "out_dtype": "u8", "a_zp": 112, "b_zp": 126,
+          "a_scale": 0.040562573820352554, "b_scale": 0.08881603181362152, "out_zp": 124,
+          "out_scale": 0.09029635787010193, "a": [158], "b": [136],
+          "observed": {"by": "qnnpack", "y": [155]})",
+       "the subject computes as qnnpack", FindingKind::kRounding},
+      {"microsoft/onnxruntime#16105: pairs that saturate, and then a float32 product",
+       R"("op": "linear", "M": 1, "N": 1, "K": 3, "x_dtype": "u8", "w_dtype": "s8",
+          "out_dtype": "f32", "x_scale": 0.01, "x_zp": 0, "w_scale": 0.01, "w_zp": 0,
+          "x": [210, 198, 234], "w": [-81, -80, 127], "bias": [0.0],
+          "observed": {"by": "onnxruntime", "y": [-0.3050000071525574]})",
+       "the subject adds u8*s8 products in pairs in a saturating int16 (vpmaddubsw), as "
+       "fbgemm@avx2",
+       FindingKind::kPairSaturation},
+      {"pytorch/pytorch#139464: a tie, and a product with a reciprocal that is too large",
+       R"("op": "quantize", "gran": "channel", "M": 1, "N": 1, "out_dtype": "s8",
+          "out_scale": [15.0], "out_zp": [0], "x": [757.5],
+          "observed": {"by": "PyTorch", "y": [51]})",
+       "the subject rounds ties away from zero, or rounds ties up, as tflite@reference does, or "
+       "computes as ",
+       FindingKind::kRounding},
+      {"microsoft/BitBLAS#313: ones alone, which all ask the same",
+       R"("op": "linear", "M": 2, "N": 2, "K": 8, "x_dtype": "s8", "w_dtype": "s8", "x_zp": 0,
+          "out_dtype": "f32", "x_scale": 1, "w_scale": 1, "w_zp": 0, "x": )" +
+           ones + R"(, "w": )" + ones + R"(, "observed": {"by": "BitBLAS", "y": [16, 16, 16, 16]})",
+       "not enough to tell", FindingKind::kUnknown}};
+  for (const Row& row : rows) {
+    const Case c = ParseCase(R"({"qualm_case": 1, )" + row.c + "}", row.report);
+    const Attribution found = Attribute(ProblemOf(c), c.observed->y);
+    EXPECT_TRUE(found.diagnosis.starts_with(row.diagnosis))
+        << row.report << ": " << found.diagnosis;
+    EXPECT_EQ(found.kind, row.kind) << row.report;
+  }
+}
+
 // The members of a family differ in a number.
 std::string FamilyOf(std::string_view name) {
   std::string family;

@@ -137,12 +137,11 @@ TEST_F(NumbersOfPeople, WhatCannotBeSolvedIsOneLine) {
                  "w_dtype": "s8", "out_dtype": "f32", "w_scale": 1, "w_zp": 0, "x": [1.0],
                  "w": [2], "observed": {"by": "me", "y": [3.0]}})")},
       "real.case.json: x_dtype: no number is looked for in linear of f32 x");
-  ExpectBadInput(
-      {"identify", "--solve",
-       Named("cast.case.json",
-             R"({"qualm_case": 1, "op": "cast", "M": 1, "N": 1, "x_dtype": "f32",
+  ExpectBadInput({"identify", "--solve",
+                  Named("cast.case.json",
+                        R"({"qualm_case": 1, "op": "cast", "M": 1, "N": 1, "x_dtype": "f32",
                  "out_dtype": "f16", "x": [1.0], "observed": {"by": "me", "y": [2.0]}})")},
-      "cast.case.json: op: cast has no scale, zero point or bound");
+                 "cast.case.json: op: cast has no scale, zero point or bound");
   ExpectBadInput({"identify", "--solve"}, "--solve is about case files alone");
   for (const std::vector<std::string>& more :
        std::vector<std::vector<std::string>>{{"-s", "native"},

@@ -791,9 +791,10 @@ class Decision {
     if (rounds || (asked_ == 0 && !told.empty())) {
       std::vector<Hypothesis> acting;
       for (const Hypothesis& each : conventions) {
+        const Convention& convention = *each.front()->convention;
         const bool acts = std::ranges::any_of(told, [&](const Weighed* rule) {
-          return of_ties ? ActsOnTies(*each.front()->convention, rule->causes)
-                         : ActsAs(*each.front()->convention, rule->causes);
+          if (convention.pair_saturates && rule->causes.front() == &Pairs()) return true;
+          return of_ties ? ActsOnTies(convention, rule->causes) : ActsAs(convention, rule->causes);
         });
         (acts ? acting : others).push_back(each);
       }

@@ -311,7 +311,7 @@ TEST(Pipe, WhatDoesNotIntroduceItselfIsUnavailable) {
   } catch (const Unavailable& error) {
     EXPECT_STREQ(error.what(),
                  "subject 'pipe:it': its contract 'fine' is none, expected exact, sum, "
-                 "sum+offsets, model:NAME or "
+                 "sum+offsets, tree:{...}, model:NAME or "
                  "within:V1,V8, "
                  "and OP=CONTRACT for one operation");
   }

@@ -824,7 +824,8 @@ TEST(Plugin, ContractThatIsNoneIsTurnedAway) {
   } catch (const Unavailable& error) {
     EXPECT_STREQ(error.what(),
                  "subject 'plugin:broken': its contract 'mostly right' is none, expected exact, "
-                 "sum, sum+offsets, model:NAME or within:V1,V8, and OP=CONTRACT for one operation");
+                 "sum, sum+offsets, tree:{...}, model:NAME or within:V1,V8, and OP=CONTRACT for "
+                 "one operation");
   }
 }
 

@@ -89,6 +89,7 @@ TEST_F(Sums, ATreeIsRevealed) {
   EXPECT_TRUE(Has(ran.out,
                   "  order: a chain\n"
                   "  steps: products rounded, then added (bit-equal on 100 random sums)\n"
+                  "  contract: tree:{order:1/sequence steps:rounded}\n"
                   "  tree: ((((0+1)+2)+3)+4)\n"));
   ran = Qualm({"identify", "--tree", chain, "--products", "5", "-n", "100", "--json", "-", "--svg",
                "tree.svg"});
@@ -169,7 +170,7 @@ TEST_F(Sums, ATreeIsAContract) {
   EXPECT_TRUE(Has(ran.out, "departs from sums along the tree of the contract"));
   ran = Qualm(1, {"explain", found, "--subject", "native"});
   EXPECT_TRUE(Has(ran.out, "judged by its tree: tree 1"));
-  EXPECT_TRUE(Has(ran.out, "parts are added: a chain, rounded"));
+  EXPECT_TRUE(Has(ran.out, "\n  tree:{form:q8_0 parts:1x32 order:1/sequence steps:rounded "));
   Qualm(1, {"minimize", found, "--subject", "native", "-o", "small.case.json"});
   EXPECT_TRUE(Has(Read("small.case.json"), "order:1/sequence"));
   Qualm(0, {"replay", found, "--subject", "native", "--contract", "linear=tree:tree.txt"});

@@ -105,6 +105,15 @@ TEST_F(Verbs, SweepShowsTheBendAndWhereItComesFrom) {
     EXPECT_TRUE(Has(drawn, word)) << word;
 }
 
+// Instructions that add products of codes in int32, which a library uses if nobody forbids it.
+bool HasVnni() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512vnni") || __builtin_cpu_supports("avxvnni");
+#else
+  return true;
+#endif
+}
+
 // The same with the library itself, where this build has it and it takes weight zero points.
 TEST_F(Verbs, SweepOfOneDnnBendsWithoutVnni) {
   const Ran ran =
@@ -113,8 +122,12 @@ TEST_F(Verbs, SweepOfOneDnnBendsWithoutVnni) {
   const Json subjects = Json::parse(ran.out)["sweep"]["subjects"];
   if (!subjects[0]["skipped"].is_null()) GTEST_SKIP() << subjects[0]["skipped"];
   EXPECT_EQ(ran.status, 1);
-  EXPECT_EQ(Broken(subjects[0], "monotone"), Set{});
-  EXPECT_EQ(Broken(subjects[0], "linear"), Set{});
+  if (HasVnni()) {
+    EXPECT_EQ(Broken(subjects[0], "monotone"), Set{});
+    EXPECT_EQ(Broken(subjects[0], "linear"), Set{});
+  } else {
+    ExpectTheBend(subjects[0]);
+  }
   ExpectTheBend(subjects[1]);
 }
 

@@ -70,8 +70,9 @@ TEST(Contracts, OverKeepsTheOthersWhereTheseSayNothing) {
 
 TEST(Contracts, RefuseAnythingElse) {
   for (const auto& [text, says] :
-       {std::pair{
-            "", "'' is no contract, expected exact, sum, sum+offsets, model:NAME or within:V1,V8"},
+       {std::pair{"",
+                  "'' is no contract, expected exact, sum, sum+offsets, tree:{...}, model:NAME or "
+                  "within:V1,V8"},
         {"exact,", "'' is no contract"},
         {"linear=", "'' is no contract"},
         {"linear=add=exact", "'add=exact' is no contract"},

@@ -38,7 +38,8 @@ class PackedConv {
   Status Run(const ConstImages& x, const MutableMatrix& y, std::span<uint8_t> scratch = {},
              ThreadPool* pool = nullptr) const;
   // For each thread at most some 130 KiB, or one patch of R*S*C/groups activations where a patch is
-  // larger, or one depthwise vector of output channels where the vector is larger.
+  // larger (and the same in int16, where codes are widened first), or one depthwise vector of
+  // output channels where the vector is larger.
   size_t ScratchBytes(int64_t batch, int64_t height, int64_t width,
                       const ThreadPool* pool = nullptr) const;
 

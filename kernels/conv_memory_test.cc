@@ -137,7 +137,7 @@ TEST(ConvMemory, ScratchIsBounded) {
     EXPECT_EQ(packed.ScratchBytes(1, 100, 100), packed.ScratchBytes(INT64_MAX, 1 << 30, 1 << 30));
     EXPECT_LE(packed.ScratchBytes(INT64_MAX, 1 << 30, 1 << 30), 300'000u);
   }
-  // One patch of 2^20 activations.
+  // One patch of 2^20 activations, and on some targets the same in int16.
   ConvProblem p;
   p.in_channels = 1 << 20;
   p.window.pad_top = 1;
@@ -145,7 +145,7 @@ TEST(ConvMemory, ScratchIsBounded) {
   FillBoth(choices, Data::kZeroHeavy, p);
   ASSERT_TRUE(PackProblem(p, &packed).ok());
   EXPECT_GE(packed.ScratchBytes(1, 5, 5), size_t{1} << 20);
-  EXPECT_LE(packed.ScratchBytes(9, 500, 5), (size_t{1} << 20) + 4096);
+  EXPECT_LE(packed.ScratchBytes(9, 500, 5), (size_t{3} << 20) + 4096);
 }
 
 TEST(ConvMemory, EveryOutputIsWrittenWhateverWasThere) {

@@ -762,7 +762,7 @@ void AddCasts(std::vector<Cause>& rows) {
        "gives the largest value for all numbers of the last power of two", always,
        [](const Case& c, double value, uint32_t code) {
          const double largest = DecodeFloat(c.out_dtype, LargestCode(c.out_dtype));
-         const double from = std::exp2(std::ilogb(largest));
+         const double from = std::ldexp(1.0, std::ilogb(largest));
          if (!(std::abs(value) >= from) || std::abs(value) > largest) return code;
          return EncodeFloat(c.x.dtype(), std::copysign(largest, value));
        });

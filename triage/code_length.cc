@@ -68,7 +68,7 @@ double MostBits(const Case& c, const Tensor& right, const Tensor& actual) {
 // The first of each of `count` things that are alike.
 std::vector<int64_t> FirstOfAlike(int64_t count,
                                   const std::function<bool(int64_t a, int64_t b)>& alike) {
-  constexpr size_t kMost = 64;  // it takes their square
+  constexpr size_t kMost = 16;  // it takes their square, of each answer that is weighed
   std::vector<int64_t> first;
   for (int64_t i = 0; i < count; ++i) {
     if (first.size() > kMost) return slice::Range(0, count);

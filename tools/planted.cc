@@ -12,7 +12,6 @@
 //   narrow    it is exact where the kernel departs, and gives all else
 //   some      its causes, "in some cases"
 //   other     it gives another answer: false
-//   several   the sentence names several causes: to be read
 //   shown     an experiment's sentence, which names no cause: to be read
 //   unknown   no cause is named
 //   not found
@@ -42,6 +41,7 @@
 #include "tools/command.h"
 #include "tools/faults.h"
 #include "tools/findings.h"
+#include "tools/verb.h"
 #include "triage/causes.h"
 
 namespace qualm::tools {
@@ -153,21 +153,20 @@ struct Told {
   size_t rows = 0;
 };
 
+const Mistake* planted;  // by the subject "planted"
+void Register() {
+  const auto make = [](const std::string&) -> std::unique_ptr<Subject> {
+    return std::make_unique<TestSubject>(
+        [](const Case& c, const RunContext&) { return TestSubject::Good(planted->Answer(c)); },
+        "planted");
+  };
+  const auto names = [] { return std::vector<std::string>{"planted"}; };
+  SubjectRegistry::Get().Add(
+      {"planted", "a mistake", "", names, make, [names](const std::string&) { return names(); }});
+}
+
 Told Judge(const Mistake& mistake, Op op, int64_t cases, const std::vector<Case>& held_to) {
-  static const Mistake* planted;
-  static bool registered = false;
   planted = &mistake;
-  if (!registered) {
-    const auto make = [](const std::string&) -> std::unique_ptr<Subject> {
-      return std::make_unique<TestSubject>(
-          [](const Case& c, const RunContext&) { return TestSubject::Good(planted->Answer(c)); },
-          "planted");
-    };
-    const auto names = [] { return std::vector<std::string>{"planted"}; };
-    SubjectRegistry::Get().Add(
-        {"planted", "a mistake", "", names, make, [names](const std::string&) { return names(); }});
-    registered = true;
-  }
   CheckOptions options;
   options.subjects = {"planted"};
   options.ops = {op};
@@ -212,21 +211,28 @@ Told Judge(const Mistake& mistake, Op op, int64_t cases, const std::vector<Case>
 int Plant(int argc, char** argv) {
   std::vector<std::string> words;
   bool unseen = false;
-  int64_t cases = 300;
+  std::optional<int64_t> cases = 300;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--unseen")
       unseen = true;
     else if (word == "--cases" && i + 1 < argc)
-      cases = std::stoll(argv[++i]);
+      cases = ParseInteger<int64_t>(argv[++i]);
     else
       words.emplace_back(word);
   }
-  if (words.size() != 3) throw InputError("planted OP SEED COUNT [--unseen] [--cases N]");
-  const Op op = ParseOp(words[0]).value();
-  const uint64_t seed = std::stoull(words[1]);
-  const int64_t count = std::stoll(words[2]);
+  const bool three = words.size() == 3;
+  words.resize(3);
+  const std::optional<Op> named = ParseOp(words[0]);
+  const auto seed_given = ParseInteger<uint64_t>(words[1]);
+  const auto count_given = ParseInteger<int64_t>(words[2]);
+  if (!three || !named || !seed_given || !count_given || !cases)
+    throw InputError("usage: planted OP SEED COUNT [--unseen] [--cases N]");
+  const Op op = *named;
+  const uint64_t seed = *seed_given;
+  const int64_t count = *count_given;
   RegisterAllSubjects();
+  Register();
   constexpr int64_t kHeldTo = 400;
   const std::vector<Case> before = Drawn(op, seed + 1000, 100),
                           after = Drawn(op, seed + 2000, kHeldTo);
@@ -236,18 +242,18 @@ int Plant(int argc, char** argv) {
     const std::optional<Mistake> mistake = Draw(rng, before);
     if (!mistake) continue;
     ++done;
-    Mistake planted = *mistake;
-    triage::Cause copy = *planted.causes.front();
-    auto* listed = const_cast<triage::Cause*>(planted.causes.front());
+    Mistake made = *mistake;
+    triage::Cause copy = *made.causes.front();
+    auto* listed = const_cast<triage::Cause*>(made.causes.front());
     if (unseen) {
-      planted.causes.front() = &copy;
+      made.causes.front() = &copy;
       listed->applies = [](const Case&) { return false; };
     }
-    const Told told = Judge(planted, op, cases, after);
+    const Told told = Judge(made, op, *cases, after);
     if (unseen) listed->applies = copy.applies;
     ++totals[told.verdict];
     if (told.rows > 1) ++totals["more than one row"];
-    fmt::print("{:10} {} | {}{}\n", told.verdict, planted.Text(op), told.sentence,
+    fmt::print("{:10} {} | {}{}\n", told.verdict, made.Text(op), told.sentence,
                told.rows > 1 ? fmt::format(" [{} rows]", told.rows) : "");
     std::fflush(stdout);
   }

@@ -431,9 +431,7 @@ std::vector<Hypothesis> FitsOf(const Case& c, const Evidence& evidence) {
   return fits;
 }
 
-// A usual vector length `width` such that all departures, of which there is one at least, lie in
-// the last (columns mod width) columns, with at least one whole vector before them; 0 if there is
-// none.
+// Whether all departures lie in the last (columns mod width) columns.
 bool AreInTail(const Case& c, const Tensor& exact_y, const Tensor& actual, int64_t width) {
   const int64_t columns = c.output_shape().back();
   for (int64_t i = 0; i < actual.size(); ++i) {
@@ -441,6 +439,8 @@ bool AreInTail(const Case& c, const Tensor& exact_y, const Tensor& actual, int64
   }
   return true;
 }
+// A usual vector length in whose tail all departures are, of which there is one at least, with at
+// least one whole vector before them; 0 if there is none.
 int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   for (const int64_t width : {64, 32, 16, 8, 4}) {
     if (c.output_shape().back() > width && AreInTail(c, exact_y, actual, width)) return width;

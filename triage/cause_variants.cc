@@ -679,10 +679,8 @@ void AddCasts(std::vector<Cause>& rows) {
                              applies(c);
                     },
                     [by = std::move(by)](Stages& s) {
-                      const Case before = s.c;
-                      return MoveNumbers(s.c, [&](double value, uint32_t code) {
-                        return by(before, value, code);
-                      });
+                      return MoveNumbers(
+                          s.c, [&](double value, uint32_t code) { return by(s.c, value, code); });
                     }});
   };
   const auto to_nearest = [](const Case& c) { return c.rounding == FloatRounding::kNearestEven; };

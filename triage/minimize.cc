@@ -65,22 +65,22 @@ std::vector<std::string> Irrelevant(const Case& original, const Case& best, cons
                    [&](const Field& /*field*/, const auto& value, const auto& least) {
                      open.push_back(value == least);
                    });
+  const auto with_parameter = [&](size_t parameter) {
+    Case with = best;
+    size_t i = 0;
+    ForEachParameter(with, original, [&](const Field& /*field*/, auto& put, const auto& had) {
+      if (i++ != parameter) return;
+      put = had;
+      if constexpr (requires { put->resize(0); }) put->resize(static_cast<size_t>(with.N));
+    });
+    return with;
+  };
   size_t at = 0;
   ForEachParameter(original, simplest,
                    [&](const Field& field, const auto& value, const auto& least) {
                      const size_t parameter = at++;
-                     if (!open[parameter] || value == least) return;
-                     Case with = best;
-                     size_t i = 0;
-                     ForEachParameter(with, [&]<class T>(const Field& /*field*/, T& put) {
-                       if (i++ != parameter) return;
-                       if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, T>) {
-                         put = value;
-                         if constexpr (requires { put->resize(0); })
-                           put->resize(static_cast<size_t>(with.N));
-                       }
-                     });
-                     if (fails(with)) list.emplace_back(field.name);
+                     if (open[parameter] && value != least && fails(with_parameter(parameter)))
+                       list.emplace_back(field.name);
                    });
   if (original.per_channel && !best.per_channel) list.push_back("per-channel scales");
   const auto is_not_0 = [](int32_t zero_point) { return zero_point != 0; };

@@ -490,6 +490,7 @@ void FindPlaceOfMinima(const LinearForm& form, const AskLinear& ask,
                        const SumTree& of_minima, const RevealOptions& options, RevealedSum& sum) {
   using Place = conventions::TreeMinima::Place;
   const int64_t blocks = options.products / form.size();
+  const std::span<const conventions::ScaleWay> ways = ScaleWaysOf(form);
   TreeContract one{.form = &form, .every = form.size()};
   one.parts = std::ssize(products) / blocks;
   one.run = RunOf(products.front().part.products);
@@ -498,7 +499,6 @@ void FindPlaceOfMinima(const LinearForm& form, const AskLinear& ask,
   one.minima->run = RunOf(minima.front().part.products);
   const auto is_found = [&] {
     if (!KeepsTo(form, ask, one, options.cases, options, sum)) return false;
-    const std::span<const conventions::ScaleWay> ways = ScaleWaysOf(form);
     sum.order = NameOfOrder(one);
     sum.steps =
         std::string(one.order->fused ? "fused multiply-adds" : "products rounded, then added") +
@@ -509,9 +509,9 @@ void FindPlaceOfMinima(const LinearForm& form, const AskLinear& ask,
   };
   for (const bool fused : {true, false}) {
     one.steps = fused ? conventions::SumSteps::kFused : conventions::SumSteps::kRounded;
-    for (size_t way = 0; way < 9; ++way) {
-      one.scales = way % 3;
-      one.minima->scales = way / 3;
+    for (size_t way = 0; way < ways.size() * ways.size(); ++way) {
+      one.scales = way % ways.size();
+      one.minima->scales = way / ways.size();
       for (conventions::SumOrder order : conventions::OrdersWith(*sum.tree, sum.products)) {
         order.fused = fused;
         for (const Place place : {Place::kBefore, Place::kBehind, Place::kWith}) {

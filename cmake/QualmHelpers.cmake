@@ -99,7 +99,8 @@ mark_as_advanced(QUALM_TEST_MAIN)
 # no long test is left for the end when one core has nothing to do. Tests may read the corpus
 # through QUALM_SOURCE_DIR and find sibling executables through QUALM_BINARY_DIR. The sources of a
 # test are compiled without optimisation, in half the time, since the libraries do the work;
-# OPTIMIZED is for a test that computes much by itself.
+# OPTIMIZED is for a test that computes much by itself, or copies many cases: the linker takes an
+# inline function that test and library share (a vector's copy, Case's constructor) from the test.
 function(qualm_test name)
   if(NOT QUALM_BUILD_TESTS)
     return()

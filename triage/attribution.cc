@@ -590,7 +590,8 @@ bool Holds(const Weighed& each) {
                                [&](const Cause* cause) { return cause->stage == stage; });
   };
   if (std::ranges::any_of(each.causes, RoundsOrScales)) return HoldsEverywhere(each);
-  const bool narrow = each.causes.size() == 1 && is_at(CauseStage::kAccumulate) &&
+  const bool of_family = each.causes.front()->of_family;
+  const bool narrow = each.causes.size() == 1 && is_at(CauseStage::kAccumulate) && !of_family &&
                       each.causes.front()->kind == FindingKind::kPairSaturation &&
                       each.bits >= kSurely;
   // What takes a condition that nobody has a word for is told with the share of the answers.
@@ -602,7 +603,7 @@ bool Holds(const Weighed& each) {
                                           : 0;
   // Of a family there is often one that gives part of what another fault gives, and right answers
   // that it does not give are said to need a condition too easily.
-  if (each.unworded && (each.causes.front()->of_family || each.otherwise > 0)) return false;
+  if (each.unworded && (of_family || each.otherwise > 0)) return false;
   return each.against <= right && 4 * each.otherwise <= each.bearing_out;
 }
 
@@ -688,6 +689,83 @@ std::string AsNamed(std::span<const Hypothesis> known) {
   return fmt::format("as {}{} {}", fmt::join(first, ", "), more, known.size() == 1 ? "does" : "do");
 }
 
+// A rule that is held to conventions, of which there may be dozens: what it gives of a case is
+// computed once.
+class HeldRule {
+ public:
+  HeldRule(const Case& c, const Hypothesis& rule) : c_(c), rule_(rule) {}
+
+  // Whether the rule gives what the convention does with exact ties, of drawn cases. (Ties of a
+  // zero point that is chosen are not drawn.)
+  bool IsDoneOnTies(const Convention& convention) {
+    constexpr int kTells = 3;
+    constexpr uint64_t kTries = 40;
+    if (RowOf(c_.op).qparams) return true;
+    int tell = 0;
+    for (uint64_t i = 0; i < kTries; ++i) {
+      const Asked* asked =
+          At(ties_, i, [&] { return gen::Draw(c_.op, gen::Theme::kTies, MixSeed(20261129, i)); });
+      if (asked == nullptr || !asked->said || !convention.cannot_run(asked->c).empty()) continue;
+      const Tensor is = convention.run(asked->c).y;
+      const std::vector<std::optional<double>> ties = exact::TieDistances(asked->c);
+      for (int64_t at = 0; at < is.size(); ++at) {
+        if (ties[static_cast<size_t>(at)] != 0.0) continue;
+        if (!is.SameAt(at, *asked->said)) return false;
+        ++tell;
+      }
+    }
+    return tell >= kTells;
+  }
+
+  // Whether the rule is what the convention does: near the case found, and of a rule of rounding,
+  // of which there are so many that one fits one pair of scales, in drawn cases too, it gives the
+  // convention's output each time one of the two departs from exact.
+  bool IsDone(const Convention& convention) {
+    constexpr uint64_t kTries = 48;
+    const bool drawn_too = std::ranges::any_of(rule_, RoundsOrScales);
+    int tell = 0;
+    for (uint64_t i = 0; i < (drawn_too ? 2 * kTries : kTries); ++i) {
+      const Asked* asked = At(near_, i, [&]() -> std::optional<Case> {
+        const uint64_t seed = MixSeed(20261126, i);
+        return i < kTries ? Varied(c_, seed) : gen::Draw(c_.op, seed);
+      });
+      if (asked == nullptr || !convention.cannot_run(asked->c).empty()) continue;
+      const Tensor is = convention.run(asked->c).y;
+      const Tensor& said = asked->said ? *asked->said : asked->right;
+      if (is == asked->right && said == asked->right) continue;
+      if (is != said) return false;
+      ++tell;
+    }
+    return tell >= 4;
+  }
+
+ private:
+  struct Asked {
+    Case c;
+    Tensor right;
+    std::optional<Tensor> said;
+  };
+  // The i-th case, made if it is asked for the first time, in order; null if there is none.
+  template <typename Make>
+  const Asked* At(std::vector<std::optional<Asked>>& made, uint64_t i, const Make& make) {
+    constexpr int64_t kLargest = 4096;
+    if (i == made.size()) {
+      std::optional<Case> c = make();
+      made.emplace_back();
+      if (c && Work(*c) <= kLargest) {
+        Tensor right = exact::Evaluate(*c);
+        std::optional<Tensor> said = Counterfactual(*c, rule_);
+        made.back() = Asked{*std::move(c), std::move(right), std::move(said)};
+      }
+    }
+    return made[i] ? &*made[i] : nullptr;
+  }
+
+  const Case& c_;
+  const Hypothesis& rule_;
+  std::vector<std::optional<Asked>> ties_, near_;
+};
+
 class Decision {
  public:
   // `asked`: further cases, by whose answers the explanations were weighed too.
@@ -697,20 +775,21 @@ class Decision {
 
   // nullopt: no explanation holds.
   std::optional<Attribution> Take() {
-    std::vector<const Weighed*> known, rules;
+    std::vector<const Weighed*> known, known_somewhere, rules;
     for (const Weighed& each : all_) {
       if (!IsConvention(each.causes)) {
         rules.push_back(&each);
       } else if (HoldsEverywhere(each) &&
                  (asked_ == 0 || (each.bits >= kMargin && ShownAgain(each)))) {
-        known.push_back(&each);
+        (each.where.text.empty() ? known : known_somewhere).push_back(&each);
       }
     }
     // Who computes as a library does is likelier to be that library than somebody's own rounding.
     const auto is_own = [](const Weighed* each) {
       return each->causes.front()->convention->of_no_library;
     };
-    if (!std::ranges::all_of(known, is_own)) std::erase_if(known, is_own);
+    for (std::vector<const Weighed*>* of : {&known, &known_somewhere})
+      if (!std::ranges::all_of(*of, is_own)) std::erase_if(*of, is_own);
     // Nothing about places is said while a known arithmetic gives every answer. Its other steps
     // need no explanation.
     std::erase_if(rules, [&](const Weighed* rule) {
@@ -718,8 +797,14 @@ class Decision {
                  ? !Holds(*rule)
                  : !IsArithmetic(rule->causes) || rule->against > 0 || !rule->where.text.empty();
     });
-    if (known.empty() && rules.empty()) return std::nullopt;
-    Attribution attribution = known.empty() ? ByRule(rules) : ByName(known, rules);
+    std::optional<Attribution> told;
+    if (!known.empty()) told = ByName(known, rules);
+    if (!told && !rules.empty()) told = ByRule(rules);
+    if (!known_somewhere.empty() && (!told || !told->complete)) {
+      if (auto somewhere = ByNameSomewhere(known_somewhere)) told = std::move(somewhere);
+    }
+    if (!told) return std::nullopt;
+    Attribution& attribution = *told;
     for (const Weighed* rule : rules) {
       if (rule->causes != attribution.causes) attribution.open.push_back(rule->causes);
     }
@@ -733,7 +818,7 @@ class Decision {
     if (attribution.complete && !attribution.open.empty())
       attribution.evidence.push_back("also reproduced by: " + ListOf(c_.op, attribution.open));
     if (asked_ > 0) TellAsked(attribution);
-    return attribution;
+    return told;
   }
 
  private:
@@ -781,7 +866,7 @@ class Decision {
       const Convention& first = *conventions.front().front()->convention;
       const auto acts = std::ranges::find_if(rules, [&](const Weighed* rule) {
         return asked_ > 0 ? rule->bearing_out > 1 && rule->bits >= kMargin
-                          : ActsAs(first, rule->causes);
+                          : HeldRule(c_, rule->causes).IsDone(first);
       });
       if (acts != rules.end()) told = {*acts};
     }
@@ -789,13 +874,19 @@ class Decision {
     std::vector<Hypothesis> others;
     const bool rounds = !told.empty() && std::ranges::any_of(told[0]->causes, RoundsOrScales);
     if (rounds || (asked_ == 0 && !told.empty())) {
+      std::vector<HeldRule> held;
+      for (const Weighed* rule : told) held.emplace_back(c_, rule->causes);
       std::vector<Hypothesis> acting;
       for (const Hypothesis& each : conventions) {
         const Convention& convention = *each.front()->convention;
-        const bool acts = std::ranges::any_of(told, [&](const Weighed* rule) {
-          if (convention.pair_saturates && rule->causes.front() == &Pairs()) return true;
-          return of_ties ? ActsOnTies(convention, rule->causes) : ActsAs(convention, rule->causes);
-        });
+        const bool pairs =
+            convention.pair_saturates && std::ranges::any_of(told, [](const Weighed* rule) {
+              return rule->causes.front() == &Pairs();
+            });
+        const bool acts =
+            pairs || std::ranges::any_of(held, [&](HeldRule& rule) {
+              return of_ties ? rule.IsDoneOnTies(convention) : rule.IsDone(convention);
+            });
         (acts ? acting : others).push_back(each);
       }
       conventions = std::move(acting);
@@ -818,6 +909,22 @@ class Decision {
       attribution.conventions = std::move(conventions);
     }
     attribution.by_name = true;
+    return attribution;
+  }
+
+  // A named arithmetic gives every answer under a condition, and the right ones are right
+  // elsewhere. nullopt: the conventions that do take several conditions.
+  std::optional<Attribution> ByNameSomewhere(const std::vector<const Weighed*>& known) const {
+    const std::vector<const Weighed*> alike = Alike(known);
+    const Weighed& best = *alike.front();
+    std::vector<Hypothesis> conventions;
+    for (const Weighed* each : alike) {
+      if (each->where.text != best.where.text) return std::nullopt;
+      conventions.push_back(each->causes);
+    }
+    Attribution attribution = Shown(evidence_, best.causes);
+    attribution.where = best.where;
+    attribution.diagnosis = WithCondition(ComputesAs(conventions), best.where.text);
     return attribution;
   }
 
@@ -881,51 +988,6 @@ class Decision {
           DistanceLsb(*with, evidence_.actual(), i) < DistanceLsb(right, evidence_.actual(), i);
     }
     return 2 * nearer >= evidence_.departures();
-  }
-
-  // Whether the rule gives what the convention does with exact ties, of drawn cases. (Ties of a
-  // zero point that is chosen are not drawn.)
-  bool ActsOnTies(const Convention& convention, const Hypothesis& rule) const {
-    constexpr int kTells = 3;
-    constexpr uint64_t kTries = 40;
-    constexpr int64_t kLargest = 4096;
-    if (RowOf(c_.op).qparams) return true;
-    int tell = 0;
-    for (uint64_t i = 0; i < kTries; ++i) {
-      const Case drawn = gen::Draw(c_.op, gen::Theme::kTies, MixSeed(20261129, i));
-      if (Work(drawn) > kLargest || !convention.cannot_run(drawn).empty()) continue;
-      const std::optional<Tensor> said = Counterfactual(drawn, rule);
-      if (!said) continue;
-      const Tensor is = convention.run(drawn).y;
-      const std::vector<std::optional<double>> ties = exact::TieDistances(drawn);
-      for (int64_t at = 0; at < is.size(); ++at) {
-        if (ties[static_cast<size_t>(at)] != 0.0) continue;
-        if (!is.SameAt(at, *said)) return false;
-        ++tell;
-      }
-    }
-    return tell >= kTells;
-  }
-
-  // Whether the rule is what the convention does: near this case, and of a rule of rounding, of
-  // which there are so many that one fits one pair of scales, in drawn cases too, it gives the
-  // convention's output each time one of the two departs from exact.
-  bool ActsAs(const Convention& convention, const Hypothesis& rule) const {
-    constexpr uint64_t kTries = 48;
-    constexpr int64_t kLargest = 4096;
-    const bool drawn_too = std::ranges::any_of(rule, RoundsOrScales);
-    int tell = 0;
-    for (uint64_t i = 0; i < (drawn_too ? 2 * kTries : kTries); ++i) {
-      const uint64_t seed = MixSeed(20261126, i);
-      const std::optional<Case> near = i < kTries ? Varied(c_, seed) : gen::Draw(c_.op, seed);
-      if (!near || Work(*near) > kLargest || !convention.cannot_run(*near).empty()) continue;
-      const Tensor right = exact::Evaluate(*near), is = convention.run(*near).y;
-      const Tensor said = Counterfactual(*near, rule).value_or(right);
-      if (is == right && said == right) continue;
-      if (is != said) return false;
-      ++tell;
-    }
-    return tell >= 4;
   }
 
   static std::string WhereText(const Weighed& each) {

@@ -1475,6 +1475,21 @@ TEST(Named, AKnownArithmeticStandsBeforeATailOfAllRows) {
       << found.diagnosis;
 }
 
+// A kernel may compute as a convention does in one of its loops alone.
+TEST(Named, AKnownArithmeticIsNotToldWithoutItsCondition) {
+  Case c = Layer(3, 5, 16);
+  c.out_dtype = DType::kU8;
+  c.out_q = {{512}, {100}};
+  OpenClamp(&c);
+  const Convention& known = *FindConvention("plain@truncate");
+  TestSubject subject = Answers([&](const Case& of) {
+    return of.K >= 9 && known.cannot_run(of).empty() ? known.run(of).y : Right(of);
+  });
+  ASSERT_NE(known.run(c).y, Right(c));
+  const std::string said = Said(AskOnce, c, subject, kExamines);
+  EXPECT_TRUE(Has(said, ", where K is ")) << said;
+}
+
 TEST(Named, APartOfAnAnswerIsNoExplanation) {
   Case c = Layer(2, 3, 5);
   c.x_q.zero_point = {9};

@@ -6,9 +6,10 @@
 //   further answers that depart as it says: a convention and a cause that acts in some rows or
 //     columns 6, two causes 4, one cause 2; of some rows or columns, of two conditions joined, and
 //     of a rule of rounding from some size on, two of them to drawn cases
-//   right answers where it predicts a departure: none; of sums in 16 bits worth 70 bits half, of
-//     another single cause worth 70 bits that has no condition left, is of no family, and beside
-//     which nothing departs otherwise, four of five
+//   right answers where it predicts a departure: none; of a single cause of no family that is worth
+//     70 bits: of sums in 16 bits half, of another one that has no condition left, and beside which
+//     nothing departs otherwise, four of five
+//   a convention under a condition is told where no rule is
 //   a cause with a condition comes before what is read elsewhere from 24 answers on (kManyMore)
 //   a rule of rounding or a convention that gives most answers is told from 9 of 10 on (kNearly)
 #ifndef QUALM_TRIAGE_EXAMINE_H_

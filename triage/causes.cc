@@ -2012,7 +2012,7 @@ const Cause kMistakes[] = {
      "subtracts each zero point in an int8 that wraps",
      [](const Case& c) { return HasTwoOperands(c.op); }, NarrowDifferences<true>},
     {Stage::kOperands, Kind::kIndex, "negative weights as 0",
-     "takes negative codes of {weights} for 0",
+     "takes negative {w_codes} for 0",
      [](const Case& c) { return SumsOfCodes(c) && RangeOf(c.w.dtype()).min < 0; },
      NegativeCodesAs0<&Case::w>, Cause::kBitsOfFamily},
     {Stage::kOperands, Kind::kIndex, "negative input codes as 0",

@@ -494,6 +494,18 @@ TEST(FamilyOfSums, OffsetsAndRowsThatWrap) {
 
 // ---- Names, sentences and stages.
 
+// A sentence with a name in braces that no operation has words for ends the program.
+TEST(CauseNames, CanBeWrittenForEveryOperation) {
+  for (const std::span<const Cause> all : {AllCauses(), AllPlaces(), KnownArithmetic()}) {
+    for (const Cause& cause : all) {
+      for (const Op op : AllOps()) {
+        EXPECT_NO_THROW(cause.NameFor(op)) << cause.name;
+        EXPECT_NO_THROW(cause.SentenceFor(op)) << cause.sentence;
+      }
+    }
+  }
+}
+
 TEST(CauseNames, HaveTheWordsOfTheOperation) {
   const Cause& ignored = CauseNamed("weight zero point ignored");
   EXPECT_EQ(ignored.NameFor(Op::kLinear), "weight zero point ignored");

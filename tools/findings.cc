@@ -307,11 +307,13 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
   const auto all = static_cast<int64_t>(2 * raw.size());
   int64_t done = 0;
   for (const Finding& finding : raw) {
+    if (Stopped()) break;  // a new instance of a subject may take seconds
     progress(done++, all);
     Item& item = items.emplace_back();
     item.number = items.size() - 1;
     look_into(finding, item);
   }
+  const size_t looked_into = items.size();
   // Findings whose cause is not sure come last: a cause found for another one may explain them.
   std::ranges::sort(items, {},
                     [](const Item& item) { return std::pair(!item.triaged->sure(), item.number); });
@@ -329,7 +331,7 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
   };
   for (Item& item : items) {
     progress(done++, all);
-    if (!item.triaged->sure() && !established(raw[item.number]).empty())
+    if (!item.triaged->sure() && !established(raw[item.number]).empty() && !Stopped())
       look_into(raw[item.number], item);
     triage::Triaged& triaged = *item.triaged;
     const Finding& found = triaged.finding();
@@ -376,6 +378,22 @@ std::vector<Finding> FindingsFolder::Triage(std::vector<Finding> raw, const std:
     Remember(triaged, answered, *item->subject, diagnosed.cut_short);
     for (auto& [number, finding] : kept)
       if (number == item->number) finding = triaged.finding();
+  }
+  for (size_t number = looked_into; number < raw.size(); ++number) {
+    Finding found = raw[number];
+    if (have(found)) continue;
+    if (!found.expected_by_contract && known.IsNew(found)) {
+      Diagnosed& diagnosed = diagnoses_[found.fingerprint()];
+      diagnosed.sentence = "the run was ended before its cause was looked for";
+      diagnosed.found = found.test_case;
+      diagnosed.by = found.subject;
+      diagnosed.cut_short = true;
+      kept_.erase(found.fingerprint());  // it stays as it was written when it was found
+      found.case_file = (folder_ / found.fingerprint() / "case.json").string();
+    }
+    ++effort_.findings;
+    ++effort_.cut_short;
+    kept.emplace_back(number, std::move(found));
   }
   if (!deferred.failed()) RemoveKept();
   effort_.seconds += since.seconds();

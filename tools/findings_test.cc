@@ -3,8 +3,11 @@
 // told when it is found.
 #include "tools/findings.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -23,6 +26,7 @@
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
 #include "properties/test_subject.h"
+#include "tools/stop.h"
 #include "tools/tools_test_util.h"
 #include "triage/causes.h"
 #include "triage/triage.h"
@@ -347,6 +351,31 @@ TEST_F(TriageTest, AnInterruptedSearchLeavesTheCaseAsItWasFound) {
   const Diagnosed& diagnosed = findings.diagnoses().at(kept[0].fingerprint());
   EXPECT_TRUE(diagnosed.cut_short);
   EXPECT_FALSE(diagnosed.small);
+}
+
+// Told to end, a run asks no subject any more, and keeps what it has found and has not looked into.
+TEST_F(TriageTest, AnInterruptedRunKeepsWhatItHasNotLookedInto) {
+  FindingsFolder findings((folder() / "out").string());
+  EXPECT_EXIT(
+      {
+        CheckOptions options;
+        const KnownFindings known;
+        findings.Connect(options, known);
+        options.found(Found());
+        StopOnSignals();
+        raise(SIGINT);
+        Deferred deferred;
+        const std::vector<Finding> kept =
+            findings.Triage({Found()}, "", known, deferred, [] { return true; });
+        const Diagnosed& diagnosed = findings.diagnoses().at(Found().fingerprint());
+        fmt::print(stderr, "{} {} {} {}", kept.size(), kept.at(0).case_file, diagnosed.sentence,
+                   diagnosed.cut_short);
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0),
+      fmt::format("1 {} the run was ended before its cause was looked for true$",
+                  (Folder(Found().fingerprint()) / "case.json").string()));
+  EXPECT_TRUE(std::filesystem::exists(Folder(Found().fingerprint()) / "case.json"));
 }
 
 // The folder is made where no loop has made it: audit has its findings from elsewhere. And a run

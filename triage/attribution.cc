@@ -19,6 +19,7 @@
 #include "core/slice.h"
 #include "core/subject.h"
 #include "oracles/exact/exact.h"
+#include "properties/adapt.h"
 #include "properties/gen/gen.h"
 #include "properties/relation.h"
 #include "properties/sweep.h"
@@ -1103,13 +1104,16 @@ Attribution DependsOnMemory(const Case& c, const Tensor& first, const Tensor& se
   // of a row may be the last of all.
   const int64_t width = TailWidth(c, first, second);
   const auto of_other_cases = [&] {
-    constexpr uint64_t kTries = 24;
+    constexpr uint64_t kTries = 64;
+    constexpr int64_t kLargest = 1 << 16;
     for (uint64_t i = 0; i < kTries; ++i) {
-      const std::optional<Case> near = Varied(c, MixSeed(20261130, i));
-      if (!near || !subject.CannotRun(*near).empty()) continue;
-      const std::optional<Tensor> one = Ask(subject, *near);
-      const std::optional<Tensor> other = Ask(subject, *near, kSecondPoison);
-      if (one && other && !AreInTail(*near, *one, *other, width)) return false;
+      const uint64_t seed = MixSeed(20261130, i);
+      const std::optional<Case> asked =
+          i % 4 == 0 ? Varied(c, seed) : AdaptTo(subject, gen::Draw(c.op, seed));
+      if (!asked || Work(*asked) > kLargest || !subject.CannotRun(*asked).empty()) continue;
+      const std::optional<Tensor> one = Ask(subject, *asked);
+      const std::optional<Tensor> other = Ask(subject, *asked, kSecondPoison);
+      if (one && other && !AreInTail(*asked, *one, *other, width)) return false;
     }
     return true;
   };

@@ -37,7 +37,7 @@ def _meant(key: str) -> str:
         if key == feature and not others:  # as plugins and pipes call it
             return f'expected bias="{value}"'
     known = (*_LIMITS, *_FEATURES, "bias")
-    near = difflib.get_close_matches(key, known, 1)
+    near = difflib.get_close_matches(key, known, 1, 0.75)
     return f"nearest is {near[0]}" if near else "expected one of " + ", ".join(known)
 
 

@@ -84,6 +84,7 @@ TEST_F(New, AKernelThatIsFilledInIsJudged) {
     const std::string plugin = "plugin:build/" + name + "_bad.so";
     EXPECT_TRUE(Has(bad.out, "fails on " + plugin)) << bad.out;
     EXPECT_TRUE(Has(bad.out, "--subject " + plugin)) << bad.out;
+    EXPECT_FALSE(Has(bad.out, "plugin:./")) << bad.out;
   }
 }
 

@@ -416,6 +416,7 @@ std::vector<const ShapeOfCase*> Domain::ShapesOf(Op op) const {
 }
 
 std::string Domain::WhyOutside(const Case& c) const {
+  if (of_.empty()) return "";  // asked for each call of a Python function
   std::string why;
   const auto check = [&](std::string_view name, auto value) {
     const Range* const range = why.empty() ? RangeOf(c.op, name) : nullptr;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/burst.h"
+#include "core/forwarding_subject.h"
 #include "core/io/case_json.h"
 #include "core/io/short_path.h"
 #include "core/status.h"
@@ -29,6 +30,25 @@ constexpr int64_t kDrawsPerCase = 32;
 constexpr std::chrono::seconds kMostSeconds{60};
 // A message shows a case up to this size; a larger case is named by its seed and number.
 constexpr size_t kShownBytes = 8192;
+
+// Keeps the answer to the drawn case in the default context for the next property. A failure to
+// answer is not kept.
+class KeepsAnswer : public ForwardingSubject {
+ public:
+  KeepsAnswer(Subject& inner, const Case& drawn, std::optional<Outcome>& kept)
+      : ForwardingSubject(inner), drawn_(drawn), kept_(kept) {}
+  Outcome Run(const Case& c, const RunContext& context) override {
+    if (context != RunContext{} || !(c == drawn_)) return inner().Run(c, context);
+    if (kept_) return *kept_;
+    Outcome outcome = inner().Run(c, context);
+    if (outcome.ok()) kept_ = outcome;
+    return outcome;
+  }
+
+ private:
+  const Case& drawn_;
+  std::optional<Outcome>& kept_;
+};
 
 // A subject that is not exact may compute as somebody's arithmetic does: which contract fits then.
 // "" where none does.
@@ -128,6 +148,7 @@ void Suite::Prepare() {
   for (const Case& c : options_.first) {
     if (c.op == op_ && WhyNot(*subject, c).empty()) first_.push_back(ProblemOf(c));
   }
+  usual_.resize(cases_.size());
   subject_ = std::move(subject);
 }
 
@@ -138,7 +159,10 @@ SuiteResult Suite::Run(const Property& property) {
   const Burst burst;
   for (const std::vector<Case>* cases : {&first_, &cases_}) {
     for (const Case& c : *cases) {
-      CheckCase(c, {subject_.get()}, name, result, {.findings_kept = 1});
+      std::optional<Outcome> none;
+      const auto i = static_cast<size_t>(&c - cases->data());
+      KeepsAnswer asked(*subject_, c, cases == &cases_ ? usual_[i] : none);
+      CheckCase(c, {&asked}, name, result, {.findings_kept = 1});
       if (result.findings.empty()) continue;
       SuiteResult failure = Failure(property, op_, std::move(result.findings.front()), *subject_,
                                     options_, cases_, *established_);

@@ -65,6 +65,8 @@ class Suite {
   SuiteOptions options_;
   std::unique_ptr<Subject> subject_;
   std::vector<Case> first_, cases_;
+  // The subject's answers to `cases_`, with which most properties begin: each is asked for once.
+  std::vector<std::optional<Outcome>> usual_;
   std::unique_ptr<std::vector<triage::Attribution>> established_;  // causes of earlier failures
 };
 

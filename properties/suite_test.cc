@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <set>
@@ -158,6 +159,26 @@ TEST(Suite, LooksForACauseOnce) {
     return asked;
   };
   EXPECT_LT(2 * asked_for_negation(true), asked_for_negation(false));
+}
+
+// Most claims begin with the answer to the drawn case: it is asked for once, unless there was none.
+TEST(Suite, AsksForTheAnswerToADrawnCaseOnce) {
+  std::vector<Case> usual;
+  int64_t crashes = 1;
+  const auto counts = [&](const Case& c, const RunContext& context) {
+    if (context == RunContext{}) usual.push_back(c);
+    if (crashes-- > 0) return Outcome{RunStatus::kCrashed, "once", {}, std::nullopt};
+    return TestSubject::Exact(c, context);
+  };
+  Suite suite(Op::kAdd, Making(counts, "counts"), {.cases = 20});
+  EXPECT_EQ(suite.Run(Claim("matches_exact")).judgement, Judgement::kFailed);
+  EXPECT_EQ(suite.Run(Claim("matches_exact")).judged, 20);
+  const std::vector<Case> drawn(usual.end() - 20, usual.end());
+  usual.clear();
+  int64_t judged = 0;
+  for (const Property* property : PropertiesAbout(Op::kAdd)) judged += suite.Run(*property).judged;
+  EXPECT_GT(judged, 100);
+  for (const Case& c : drawn) EXPECT_EQ(std::ranges::count(usual, c), 0) << CaseToJson(c);
 }
 
 // Of 32 draws for each wanted case a tenth of the wanted ones must be taken.

@@ -265,7 +265,7 @@ std::string ClosingLine(const CheckResult& result, const std::vector<Unjudged>& 
     text += fmt::format(
         " {} of {} cases were brought into the limits of {}, which does not take them all (most "
         "often: {}).",
-        adapted, cases, subject, MostOften(why_not));
+        adapted, cases, ShortSubject(subject), MostOften(why_not));
   }
   return text + " --verbose has the rest.\n";
 }

@@ -29,7 +29,7 @@ std::string FailsText(const std::string& file, const Subject& subject, const Fin
       "{}, the claim of this file, {} on {}: {}.\n{}  to see it fail: qualm replay {} --subject "
       "{}{}\n",
       finding.full_property(), finding.expected_by_contract ? "fails as declared" : "fails",
-      subject.name(), reason, beside, ShellWord(ShortPath(file)),
+      ShortSubject(std::string(subject.name())), reason, beside, ShellWord(ShortPath(file)),
       ShellWord(ShortSubject(std::string(subject.name()))),
       contract_named ? " --contract " + ShellWord(subject.contract().text()) : "");
 }

@@ -112,7 +112,7 @@ std::string FaultText(const FaultOfRun& fault, const std::vector<Finding>& findi
                       const CheckResult& result) {
   const Finding& best = findings[fault.findings.front()];
   std::string text = fmt::format("FINDING: {} fails on {} [{}]\n  {}\n", best.full_property(),
-                                 best.subject, Name(best.kind), fault.best.sentence);
+                                 ShortSubject(best.subject), Name(best.kind), fault.best.sentence);
   text += "  smallest case: " + Describe(fault.best.small.value_or(best.test_case));
   const std::optional<Divergence>& d =
       fault.best.divergence ? fault.best.divergence : best.first_divergence;

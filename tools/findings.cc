@@ -11,6 +11,7 @@
 
 #include "core/forwarding_subject.h"
 #include "core/io/case_json.h"
+#include "core/io/short_path.h"
 #include "core/io/text_file.h"
 #include "core/status.h"
 #include "oracles/accepted.h"
@@ -150,7 +151,8 @@ void Alarm(const Finding& finding) {
   static std::set<std::pair<std::string, FindingKind>> told;
   const std::scoped_lock lock(mutex);
   if (!told.emplace(finding.subject, finding.kind).second) return;
-  Tell("{} fails {}: {}", finding.subject, finding.full_property(), finding.explanation);
+  Tell("{} fails {}: {}", ShortSubject(finding.subject), finding.full_property(),
+       finding.explanation);
 }
 
 FindingsFolder::FindingsFolder(const std::string& out)
@@ -180,7 +182,8 @@ void FindingsFolder::TellFirst(const Finding& finding, const KnownFindings& know
     told_.insert(key);
   }
   const std::optional<Divergence>& d = finding.first_divergence;
-  Tell("found: {} fails on {} [{}]{}", finding.full_property(), finding.subject, Name(finding.kind),
+  Tell("found: {} fails on {} [{}]{}", finding.full_property(), ShortSubject(finding.subject),
+       Name(finding.kind),
        d ? fmt::format(": expected {}, got {} at index {}", d->expected, d->actual, d->index)
          : ": " + finding.explanation);
 }

@@ -80,6 +80,11 @@ TEST_F(New, AKernelThatIsFilledInIsJudged) {
     const Ran bad = Filled(name + "_bad", language, forgets + end);
     EXPECT_NE(bad.status, 0);
     EXPECT_TRUE(Has(bad.out, "drops the last term")) << bad.out << bad.err;
+    // ctest runs in build/: the row and the commands name the plugin from the shell's folder.
+    const std::string plugin = "plugin:build/" + name + "_bad.so";
+    EXPECT_TRUE(Has(bad.out, "fails on " + plugin)) << bad.out;
+    EXPECT_TRUE(Has(bad.out, "--subject " + plugin)) << bad.out;
+    EXPECT_FALSE(Has(bad.out, "plugin:./")) << bad.out;
   }
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 from . import _native
 from ._errors import InputError
 from ._native import Case
-from ._property import CASES, Property, limits_of
+from ._property import CASES, Property, limits_of, require_function
 from ._results import (
     Array,
     Certificate,
@@ -66,6 +66,8 @@ def explain(case: Case, answer: "Array | Callable[[Case], Any] | None" = None, *
     if callable(answer):
         told = limits_of(case.op, limits) if limits else None
         return Explanation(**_native.explain_function(case, answer, _name_of(answer), told, index))
+    if isinstance(answer, str):
+        require_function("answer", answer, "explain CASE")
     if answer is None and case.observed is None:
         raise InputError("answer: is None, and the case has no observed output")
     if answer is None:
@@ -88,6 +90,8 @@ def identify(what: "Callable[[Case], Any] | Case | Iterable[Case]", op: str | No
             raise TypeError("identify: a function needs the name of its operation: op='linear'")
         told = _native.identify_function(op, what, _name_of(what), limits_of(op, limits), cases, seed)
         return Identified(**told)
+    if isinstance(what, str):
+        require_function("what", what, "identify")
     observed = [what] if isinstance(what, Case) else list(what)
     return [Identified(**told) for told in _native.identify_cases(observed)]
 
@@ -174,6 +178,7 @@ def exhaust(function: Callable[[Case], Any], what: "str | Case | Iterable[Case]"
 
     Raises InputError for parameters whose inputs cannot be counted (per channel, windows).
     """
+    require_function("function", function, "exhaust")
     if isinstance(what, str):
         cases = [_problem(what, fields)]
     else:
@@ -196,6 +201,7 @@ def check(op: str, function: Callable[[Case], Any], *, contract: str = "", cases
     Arguments as in :func:`qualm.property`. Raises InputError as it does, and for a contract that
     lacks the operation.
     """
+    require_function("function", function, "check")
     prop = Property(op, function, contract, limits_of(op, limits))
     suite = prop.suite(cases=cases, seed=seed)
     names = [claim] if claim else list(claims(op))

@@ -16,6 +16,7 @@ import numpy as np
 
 from . import _native
 from ._errors import InputError
+from ._property import require_function
 from ._results import Array, _table
 
 if TYPE_CHECKING:
@@ -254,9 +255,8 @@ def record_onnx(path: "str | os.PathLike[str]",
             raise InputError(f"inputs: are {len(listed)}, expected {len(model.inputs)}")
         given = dict(zip(model.inputs, listed))
     given, observed = _read(given), _read(observed or {})
-    if subject is not None and not callable(subject):
-        raise InputError(f"subject: is {subject!r}, expected a function of a case; `qualm explain MODEL "
-                         "--subject NAME` asks a subject by its name")
+    if subject is not None:
+        require_function("subject", subject, "explain MODEL")
     if subject is not None and observed:
         raise InputError("observed: is what somebody gave, expected no subject, which is asked for it")
     for name in given:

@@ -2,10 +2,11 @@
 """A function of a case under the claims of an operation."""
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, NoReturn, Sequence, TypeVar, Union
 
 from . import _native
 from ._errors import InputError
@@ -30,6 +31,25 @@ _BIASES = {"f32": ["bias_f32"], "s32": ["bias_i32"], "both": ["bias_f32", "bias_
 Types = Union[str, Sequence[str], None]
 
 
+def _meant(key: str) -> str:
+    """What somebody may have meant by a keyword that there is not."""
+    for value, (feature, *others) in _BIASES.items():
+        if key == feature and not others:  # as plugins and pipes call it
+            return f'expected bias="{value}"'
+    known = (*_LIMITS, *_FEATURES, "bias")
+    near = difflib.get_close_matches(key, known, 1, 0.75)
+    return f"nearest is {near[0]}" if near else "expected one of " + ", ".join(known)
+
+
+def require_function(argument: str, given: Any, command: str) -> None:
+    """Raises InputError for anything else, as the name of a subject, which the command takes."""
+    if callable(given):
+        return
+    what = repr(given) if isinstance(given, str) else f"of type {type(given).__name__}"
+    raise InputError(f"{argument}: is {what}, expected a function of a case; `qualm {command} --subject NAME` "
+                     "asks a subject by its name")
+
+
 def limits_of(op: str, options: dict[str, Any]) -> dict[str, Any]:
     """The limits of keyword arguments, checked. Raises InputError."""
     options = {key: value for key, value in options.items() if value is not None}
@@ -42,8 +62,7 @@ def limits_of(op: str, options: dict[str, Any]) -> dict[str, Any]:
         features += _BIASES[bias]
     for key in options:
         if key not in _LIMITS:
-            raise InputError(f"{key}: is no argument, expected one of "
-                             + ", ".join((*_LIMITS, *_FEATURES, "bias")))
+            raise InputError(f"{key}: is no argument, {_meant(key)}")
     limits = {**options, "features": features}
     _native.check_limits(op, limits)
     return limits
@@ -117,7 +136,8 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
              count_padding: bool = False, strides: bool = False,
              m_max: int | None = None, n_max: int | None = None, k_max: int | None = None,
              n_multiple: int | None = None, k_multiple: int | None = None,
-             domain: dict[str, Any] | None = None, w_formats: Types = None) -> Callable[[F], F]:
+             domain: dict[str, Any] | None = None, w_formats: Types = None,
+             **unknown: NoReturn) -> Callable[[F], F]:
     """Makes tests of a function: one for each claim of operation ``op``.
 
     The function gets a :class:`qualm.Case` and returns the output: an array of ``c.out_dtype``
@@ -154,7 +174,8 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
     Raises :class:`qualm.InputError` for a wrong argument.
     """
     given = {key: value for key, value in locals().items()
-             if key not in ("op", "contract", "cases") and value is not False}
+             if key not in ("op", "contract", "cases", "unknown") and value is not False}
+    given.update(unknown)
     limits = limits_of(op, given)
     if contract:
         _native.check_contract(op, contract)

@@ -60,21 +60,22 @@ def _kept(item: pytest.Function) -> Path | None:
 
 
 def _suite(item: pytest.Function, prop: Property, call: Any, first: list[Case]) -> Suite:
-    """One for all claims of a function, unless fixtures or kept cases make each call another."""
+    """One for all claims of a function, unless fixtures or kept cases make each call another. It keeps
+    answers, so a parameter that the function does not take, but may see, makes another one."""
     config = item.config
     cases = config.getoption("--qualm-cases")
     seed = config.getoption("--qualm-seed")
     suites = config.stash[_SUITES]
+    parameters = sorted((name, repr(value)) for name, value in item.callspec.params.items()
+                        if name != "qualm_claim")
+    key = (prop.function, item.cls, str(parameters))
     if first or call is not prop.function:
         suite = prop.suite(call, cases=cases, seed=seed, first=first)
     else:
-        if prop.function not in suites:
-            suites[prop.function] = prop.suite(cases=cases, seed=seed)
-        suite = suites[prop.function]
-    parameters = sorted((name, repr(value)) for name, value in item.callspec.params.items()
-                        if name != "qualm_claim")
-    suite.wrong_type = config.stash[_WRONG_TYPES].setdefault(
-        (prop.function, item.cls, str(parameters)), suite.wrong_type)
+        if key not in suites:
+            suites[key] = prop.suite(cases=cases, seed=seed)
+        suite = suites[key]
+    suite.wrong_type = config.stash[_WRONG_TYPES].setdefault(key, suite.wrong_type)
     return suite
 
 

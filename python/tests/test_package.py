@@ -445,7 +445,10 @@ def test_a_function_that_takes_nothing_is_no_pass():
     ({"op": "conv2d", "contract": "numpy@float32"}, "numpy@float32 has no conv2d"),
     ({"op": "quantise"}, "op: 'quantise' is no operation, nearest is 'quantize'"),
     ({"op": "linear", "w": "u9"}, "w: is 'u9', expected s8 or u8"),
-    ({"tiles": 3}, "tiles: is no argument"),
+    ({"tiles": 3}, "tiles: is no argument, expected one of x, w, "),
+    ({"per_chanel": True}, "per_chanel: is no argument, nearest is per_channel"),
+    ({"bias_i32": True}, 'bias_i32: is no argument, expected bias="s32"'),
+    ({"bias_f32": True}, 'bias_f32: is no argument, expected bias="f32"'),
     ({"x_zp": (3, 1), "op": "linear"}, "x_zp: is "),
     ({"bias": "f64", "op": "linear"}, "bias: is 'f64'"),
     ({"op": "linear", "n_multiple": 4096}, "takes only 0 of "),
@@ -461,6 +464,24 @@ def test_a_function_that_takes_nothing_is_no_pass():
 def test_a_wrong_argument_is_an_error(options, error):
     with pytest.raises(qualm.InputError, match=re.escape(error)):
         judged(exact, **options)
+    if "cases" not in options and "takes only" not in error:  # these are found when cases are drawn
+        with pytest.raises(qualm.InputError, match=re.escape(error)):
+            qualm.property(**{"op": "quantize", **options})
+
+
+def test_a_subject_is_a_function_and_no_name():
+    case = qualm.draw("quantize")
+    for call, argument, verb in [
+            (lambda name: qualm.check("quantize", name), "function", "check"),
+            (lambda name: qualm.identify(name, "quantize"), "what", "identify"),
+            (lambda name: qualm.exhaust(name, "quantize"), "function", "exhaust"),
+            (lambda name: qualm.explain(case, name), "answer", "explain CASE")]:
+        with pytest.raises(qualm.InputError) as raised:
+            call("onednn@avx2")
+        assert str(raised.value) == (f"{argument}: is 'onednn@avx2', expected a function of a case; "
+                                     f"`qualm {verb} --subject NAME` asks a subject by its name")
+    with pytest.raises(qualm.InputError, match="function: is of type ndarray, expected a function"):
+        qualm.check("quantize", np.zeros(3))
 
 
 @pytest.mark.parametrize("w, codes", [("u4", range(16)), ("s4", [0]), (["u4", "s4"], range(-8, 16))])

@@ -216,6 +216,17 @@ def test_known(c):
 def test_both(c, engine):
     return engine(c)
 
+class TestSeen:  # what the function does not take, and yet sees
+    @pytest.fixture(autouse=True, params=[exact, half_up])
+    def engine(self, request):
+        global engine_in_use
+        engine_in_use = request.param
+
+    @staticmethod
+    @qualm.property("quantize", cases=100)
+    def test_seen(c):
+        return engine_in_use(c)
+
 def test_other():
     pass
 """, "-k", "matches_exact or other")
@@ -225,9 +236,23 @@ def test_other():
         "test_known[matches_exact]": "XFAIL",
         "test_both[matches_exact-exact]": "PASSED",
         "test_both[matches_exact-half_up]": "FAILED",
+        "TestSeen::test_seen[exact-matches_exact]": "PASSED",
+        "TestSeen::test_seen[half_up-matches_exact]": "FAILED",
         "test_other": "PASSED",
     }, text
     assert status == 1
+
+
+def test_the_examples_of_other_arrays_pass_or_say_what_is_missing(run):
+    examples = Path(__file__).resolve().parents[2] / "examples" / "python"
+    ran = subprocess.run(run.command("-k", "matches", examples), cwd=run.folder, timeout=240, check=False,
+                         env={**_environment(), "TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    needs = {"test_torch_quantize": ["torch"], "test_triton_linear": ["torch", "triton"], "test_jax_quantize": ["jax"]}
+    for example, libraries in needs.items():
+        missing = [name for name in libraries if importlib.util.find_spec(name) is None]
+        said = f"could not import '{missing[0]}'" if missing else rf"PASSED \S*test_arrays.py::{example}\["
+        assert re.search(said, ran.stdout), ran.stdout
 
 
 def test_options(run):

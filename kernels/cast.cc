@@ -40,12 +40,11 @@ struct FloatPlan {
 struct CastPlan {
   FloatPlan from, to;
   CastRounding rounding = CastRounding::kNearestEven;
-  bool is_plain = false;  // FromFloat32Plain has this cast
+  bool is_short = false;  // CastRow has this cast
   // Patterns of a positive number beyond the range, and of infinity; where they are NaN, they have
   // no sign. `below` is for what a type without a sign or a zero cannot hold.
   uint32_t beyond = 0, infinity = 0, below = 0;
   bool beyond_is_nan = false, infinity_is_nan = false;
-  bool from_float32 = false;
   int sign_shift = 0;  // from the sign of a float32 to that of `to`
 };
 
@@ -163,7 +162,7 @@ HWY_INLINE V FromFloat32(const CastPlan& plan, V bits) {
   return hn::IfThenElse(hn::Gt(magnitude, Of(0x7F800000)), Of(p.nan), y);
 }
 
-// The same, to nearest, of a type with a sign and a fraction: numbers that stay normal are rounded
+// The same, to nearest, of a type with a sign and a shorter fraction: numbers that stay normal are rounded
 // where they stand, and the exponent gets its new bias by a subtraction. A vector without a number
 // below them needs no shift by lanes.
 HWY_INLINE V FromFloat32Plain(const CastPlan& plan, V bits) {
@@ -203,10 +202,13 @@ HWY_INLINE V FromFloat32Plain(const CastPlan& plan, V bits) {
   return hn::IfThenElse(is_nan, Of(p.nan), y);
 }
 
-template <bool kFromFloat32, bool kPlain>
-HWY_INLINE V CastVector(const CastPlan& plan, V code) {
-  const V bits = kFromFloat32 ? code : ToFloat32(plan.from, code);
-  return kPlain ? FromFloat32Plain(plan, bits) : FromFloat32(plan, bits);
+// The same of float32 itself: every number is one of its.
+HWY_INLINE V FromFloat32ToItself(const CastPlan& plan, V bits) {
+  const V magnitude = hn::And(bits, Of(0x7FFFFFFF));
+  const V sign = hn::And(bits, Of(0x80000000));
+  const V infinity = Signed(Of(plan.infinity), plan.infinity_is_nan, sign);
+  const V y = hn::IfThenElse(hn::Eq(magnitude, Of(0x7F800000)), infinity, bits);
+  return hn::IfThenElse(hn::Gt(magnitude, Of(0x7F800000)), Of(plan.to.nan), y);
 }
 
 // A vector of codes of 8, 16 or 32 bits.
@@ -241,46 +243,41 @@ HWY_INLINE void StoreCodes(V a, V b, V c, V e, Code* to) {
   }
 }
 
-template <bool kFromFloat32, bool kPlain, class From, class To>
-size_t CastWhole(const CastPlan& of, const From* from, size_t count, To* to) {
+// Of codes of 32 bits float32 alone is taken.
+template <class From, class To>
+size_t CastWhole(const CastPlan& of, const void* from, size_t count, void* to) {
   const CastPlan plan = of;  // no store reaches it
+  const auto* const codes = static_cast<const From*>(from);
+  auto* const cast_codes = static_cast<To*>(to);
   const size_t lanes = hn::Lanes(DU());
   size_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
     const auto cast = [&](size_t part) HWY_ATTR {
-      return CastVector<kFromFloat32, kPlain>(plan, LoadCodes(from + i + part * lanes));
+      const V code = LoadCodes(codes + i + part * lanes);
+      const V bits = sizeof(From) == 4 ? code : ToFloat32(plan.from, code);
+      return sizeof(To) == 4 ? FromFloat32ToItself(plan, bits) : FromFloat32Plain(plan, bits);
     };
-    StoreCodes(cast(0), cast(1), cast(2), cast(3), to + i);
+    StoreCodes(cast(0), cast(1), cast(2), cast(3), cast_codes + i);
   }
   return i;
 }
 
-template <class From, class To>
-size_t CastFrom(const CastPlan& plan, const void* from, size_t count, To* to) {
-  const auto* codes = static_cast<const From*>(from);
-  if constexpr (sizeof(From) == 4) {
-    if (plan.from_float32 && plan.is_plain) return CastWhole<true, true>(plan, codes, count, to);
-  }
-  return plan.is_plain ? CastWhole<false, true>(plan, codes, count, to)
-                       : CastWhole<false, false>(plan, codes, count, to);
-}
-
-template <class To>
-size_t CastTo(const CastPlan& plan, int bits, const void* from, size_t count, void* to) {
-  To* const codes = static_cast<To*>(to);
-  if (bits == 32) return CastFrom<uint32_t>(plan, from, count, codes);
-  if (bits == 16) return CastFrom<uint16_t>(plan, from, count, codes);
-  return CastFrom<uint8_t>(plan, from, count, codes);
-}
-
 }  // namespace
 
-// Of elements of 8, 16 or 32 bits as many as fill vectors; how many those are.
+// Of elements as many as fill vectors, where there is a short way; how many those are.
 size_t CastRow(const CastPlan& plan, int from_bits, const void* from, size_t count, int to_bits,
                void* to) {
-  if (to_bits == 32) return CastTo<uint32_t>(plan, from_bits, from, count, to);
-  if (to_bits == 16) return CastTo<uint16_t>(plan, from_bits, from, count, to);
-  return CastTo<uint8_t>(plan, from_bits, from, count, to);
+  if (!plan.is_short) return 0;
+  switch (from_bits * 100 + to_bits) {
+    case 3216: return CastWhole<uint32_t, uint16_t>(plan, from, count, to);
+    case 3208: return CastWhole<uint32_t, uint8_t>(plan, from, count, to);
+    case 1632: return CastWhole<uint16_t, uint32_t>(plan, from, count, to);
+    case 1616: return CastWhole<uint16_t, uint16_t>(plan, from, count, to);
+    case 1608: return CastWhole<uint16_t, uint8_t>(plan, from, count, to);
+    case 832: return CastWhole<uint8_t, uint32_t>(plan, from, count, to);
+    case 816: return CastWhole<uint8_t, uint16_t>(plan, from, count, to);
+    default: return 0;
+  }
 }
 
 // The codes of `count` elements, rounded up to the lanes of a vector.
@@ -331,6 +328,11 @@ FloatPlan PlanOf(const FloatType& type) {
   return plan;
 }
 
+bool IsFloat32(const FloatType& t) {
+  return t.bits == 32 && t.exponent_bits == 8 && t.fraction_bits == 23 && t.bias == 127 &&
+         t.ends == FloatEnds::kIeee && t.has_sign;
+}
+
 CastPlan PlanOf(const FloatType& from, const FloatType& to, CastRounding rounding,
                 CastOverflow overflow) {
   CastPlan plan{.from = PlanOf(from), .to = PlanOf(to), .rounding = rounding};
@@ -342,13 +344,13 @@ CastPlan PlanOf(const FloatType& from, const FloatType& to, CastRounding roundin
   plan.beyond_is_nan = plan.infinity_is_nan || (!saturates && overflow == CastOverflow::kNan);
   plan.beyond = plan.beyond_is_nan ? plan.to.nan : plan.infinity;
   plan.below = saturates ? 0 : plan.to.nan;
-  const FloatType float32;
-  plan.from_float32 = from.exponent_bits == 8 && from.fraction_bits == 23 && from.bias == 127 &&
-                      from.ends == float32.ends && from.has_sign;
   plan.sign_shift = 31 - to.exponent_bits - to.fraction_bits;
-  // Of a type that goes on below float32's normal numbers these would need their own steps.
-  plan.is_plain = rounding == CastRounding::kNearestEven && to.has_sign && to.fraction_bits > 0 &&
-                  to.fraction_bits < 23 && (to.bias == 127 || to.bias + to.fraction_bits <= 126);
+  const bool known = (from.bits < 32 || IsFloat32(from)) && (to.bits < 32 || IsFloat32(to));
+  // Of a type that goes on below float32's normal numbers those would need steps of their own.
+  const bool plain = rounding == CastRounding::kNearestEven && to.has_sign &&
+                     to.fraction_bits > 0 && to.fraction_bits < 23 &&
+                     (to.bias == 127 || to.bias + to.fraction_bits <= 126);
+  plan.is_short = known && (IsFloat32(to) || plain);
   return plan;
 }
 

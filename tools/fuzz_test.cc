@@ -63,6 +63,15 @@ TEST_F(Fuzz, ACorrectKernelHasNoFault) {
   EXPECT_TRUE(fs::exists(folder() / "qualm-campaign" / "corpus" / "linear"));
 }
 
+TEST_F(Fuzz, WhatIsDeclaredIsCounted) {
+  const std::string out =
+      Qualm(0, {"fuzz", "linear", "-s", "model:fbgemm@avx2", "--contract", "exact", "--runs", "2000"})
+          .out;
+  EXPECT_NE(out.find(" claims failed as declared (adapters/contracts.cc), which makes no row\n"),
+            std::string::npos)
+      << out;
+}
+
 TEST_F(Fuzz, EachPlantedFaultIsOneRowOfItsKind) {
   const std::map<std::string, FindingKind> faults{
       {"faulty:pair-saturation", FindingKind::kPairSaturation},

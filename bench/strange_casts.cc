@@ -84,9 +84,8 @@ double Decode(const Type& t, uint32_t code) {
   const auto field = static_cast<int>(magnitude >> t.fraction);
   const uint32_t digits = magnitude & ((1u << t.fraction) - 1);
   if (t.fraction == 0) return std::ldexp(1.0, field - t.bias);
-  double value = field == 0
-                     ? std::ldexp(digits, 1 - t.bias - t.fraction)
-                     : std::ldexp(digits + (1u << t.fraction), field - t.bias - t.fraction);
+  double value = field == 0 ? std::ldexp(digits, 1 - t.bias - t.fraction)
+                            : std::ldexp(digits + (1u << t.fraction), field - t.bias - t.fraction);
   if (Is(cast_flush_input) && field == 0) value = 0;
   return code == magnitude ? value : -value;
 }
@@ -150,12 +149,13 @@ uint32_t Encode(double value, int32_t rounding, int32_t overflow, const Type& t)
     const int64_t steps = int64_t{exponent + t.bias - 1} << t.fraction;
     const int64_t wide = steps + static_cast<int64_t>(whole);
     int64_t largest = Largest(t);
-    if (Is(cast_ieee_nan_of_fn) && t.top == kAllOnes) largest = (largest >> t.fraction << t.fraction) - 1;
+    if (Is(cast_ieee_nan_of_fn) && t.top == kAllOnes)
+      largest = (largest >> t.fraction << t.fraction) - 1;
     // What rounds to the largest value is below its upper neighbour's middle; here all below that.
     if (Is(cast_overflow_one_late) && wide == largest + 1) return Largest(t) | sign;
     if (wide > largest) {
-      const bool inward = rounding == QUALM_ROUND_TOWARD_ZERO ||
-                          (rounding == QUALM_ROUND_UP && negative);
+      const bool inward =
+          rounding == QUALM_ROUND_TOWARD_ZERO || (rounding == QUALM_ROUND_UP && negative);
       if (inward || saturates) return Largest(t) | sign;
       return overflow == QUALM_OVERFLOW_NAN ? Nan(t) : infinity;
     }
@@ -188,7 +188,8 @@ void Store(uint8_t* data, const Type& t, int64_t at, uint32_t code) {
   for (int bit = 0; bit < t.bits; ++bit) {
     const int64_t to = at * t.bits + bit;
     const auto mask = static_cast<uint8_t>(1u << to % 8);
-    data[to / 8] = static_cast<uint8_t>((data[to / 8] & ~mask) | ((code >> bit & 1) != 0 ? mask : 0));
+    data[to / 8] =
+        static_cast<uint8_t>((data[to / 8] & ~mask) | ((code >> bit & 1) != 0 ? mask : 0));
   }
 }
 
@@ -208,16 +209,15 @@ int32_t Run(const qualm_problem* p) {
   if (Is(cast_nibbles) && to.bits == 4 && M * N % 2 != 0) return QUALM_UNSUPPORTED;
   for (int64_t m = 0; m < M; ++m) {
     for (int64_t n = 0; n < N; ++n) {
-      double value = Decode(from, Load(static_cast<const uint8_t*>(p->x->data), from,
-                                       m * p->x->strides[0] + n));
+      double value = Decode(
+          from, Load(static_cast<const uint8_t*>(p->x->data), from, m * p->x->strides[0] + n));
       const auto through = [&](const Type& t) {
         value = Decode(t, Encode(value, QUALM_ROUND_NEAREST_EVEN, QUALM_OVERFLOW_INFINITY, t));
       };
       if (to.bits < 16 && Is(cast_through_f16)) through(f16);
       if (to.bits < 16 && Is(cast_through_bf16)) through(bf16);
       int32_t rounding = p->rounding;
-      if (Is(cast_tail_of_8) && n >= N / 8 * 8)
-        rounding = QUALM_ROUND_TOWARD_ZERO;
+      if (Is(cast_tail_of_8) && n >= N / 8 * 8) rounding = QUALM_ROUND_TOWARD_ZERO;
       uint32_t code = Encode(value, rounding, p->overflow, to);
       if (Is(cast_last_column) && n + 1 == N && N % 2 != 0) code = 0;
       Store(y, to, m * p->y->strides[0] + n, code);

@@ -18,45 +18,45 @@ constexpr const char* kNames[] = {"q8_0", "q4_0", "q5_0", "mxfp4", "q4_1", "q4_k
 constexpr int64_t kBytes[] = {34, 18, 22, 17, 20, 144, 210};
 
 // Each fault and its format.
-#define FAULTS(X)                \
-  X(none_q8_0, kQ8_0)            \
-  X(none_q4_0, kQ4_0)            \
-  X(none_q5_0, kQ5_0)            \
-  X(none_mxfp4, kMxfp4)          \
-  X(none_q4_1, kQ4_1)            \
-  X(none_q4_k, kQ4_K)            \
-  X(none_q6_k, kQ6_K)            \
-  X(fmt_nibbles_swapped, kQ4_0)  \
-  X(fmt_nibbles_in_turn, kQ4_0)  \
-  X(fmt_offset_of_7, kQ4_0)      \
-  X(fmt_nibbles_signed, kQ4_0)   \
-  X(fmt_w_scale_of_pair, kQ4_0)  \
-  X(fmt_x_scale_of_pair, kQ4_0)  \
-  X(fmt_x_scale_of_row_0, kQ8_0) \
-  X(fmt_scale_flushed, kQ4_0)    \
-  X(fmt_product_in_f16, kQ8_0)   \
-  X(fmt_sum_in_f16, kQ8_0)       \
-  X(fmt_block_in_int16, kQ8_0)   \
-  X(fmt_lanes_in_int16, kQ8_0)   \
-  X(fmt_lowest_sign, kQ8_0)      \
-  X(fmt_lowest_as_127, kQ8_0)    \
-  X(fmt_odd_block_cut, kQ8_0)    \
-  X(fmt_last_code_cut, kQ4_0)    \
-  X(fmt_blocks_of_row_0, kQ4_0)  \
-  X(fmt_fifth_bit, kQ5_0)        \
+#define FAULTS(X)                  \
+  X(none_q8_0, kQ8_0)              \
+  X(none_q4_0, kQ4_0)              \
+  X(none_q5_0, kQ5_0)              \
+  X(none_mxfp4, kMxfp4)            \
+  X(none_q4_1, kQ4_1)              \
+  X(none_q4_k, kQ4_K)              \
+  X(none_q6_k, kQ6_K)              \
+  X(fmt_nibbles_swapped, kQ4_0)    \
+  X(fmt_nibbles_in_turn, kQ4_0)    \
+  X(fmt_offset_of_7, kQ4_0)        \
+  X(fmt_nibbles_signed, kQ4_0)     \
+  X(fmt_w_scale_of_pair, kQ4_0)    \
+  X(fmt_x_scale_of_pair, kQ4_0)    \
+  X(fmt_x_scale_of_row_0, kQ8_0)   \
+  X(fmt_scale_flushed, kQ4_0)      \
+  X(fmt_product_in_f16, kQ8_0)     \
+  X(fmt_sum_in_f16, kQ8_0)         \
+  X(fmt_block_in_int16, kQ8_0)     \
+  X(fmt_lanes_in_int16, kQ8_0)     \
+  X(fmt_lowest_sign, kQ8_0)        \
+  X(fmt_lowest_as_127, kQ8_0)      \
+  X(fmt_odd_block_cut, kQ8_0)      \
+  X(fmt_last_code_cut, kQ4_0)      \
+  X(fmt_blocks_of_row_0, kQ4_0)    \
+  X(fmt_fifth_bit, kQ5_0)          \
   X(fmt_fifth_bits_swapped, kQ5_0) \
-  X(fmt_fifth_bits_late, kQ5_0)  \
-  X(fmt_e8m0_not_halved, kMxfp4) \
-  X(fmt_e8m0_low, kMxfp4)        \
-  X(fmt_e2m1_without_6, kMxfp4)  \
-  X(fmt_minimum, kQ4_1)          \
-  X(fmt_minimum_sign, kQ4_1)     \
-  X(fmt_minimum_of_pair, kQ4_1)  \
-  X(fmt_six_bits_high, kQ4_K)    \
-  X(fmt_minima_first_4, kQ4_K)   \
-  X(fmt_minima_of_16, kQ4_K)     \
-  X(fmt_q6_offset, kQ6_K)        \
-  X(fmt_q6_scale_sign, kQ6_K)    \
+  X(fmt_fifth_bits_late, kQ5_0)    \
+  X(fmt_e8m0_not_halved, kMxfp4)   \
+  X(fmt_e8m0_low, kMxfp4)          \
+  X(fmt_e2m1_without_6, kMxfp4)    \
+  X(fmt_minimum, kQ4_1)            \
+  X(fmt_minimum_sign, kQ4_1)       \
+  X(fmt_minimum_of_pair, kQ4_1)    \
+  X(fmt_six_bits_high, kQ4_K)      \
+  X(fmt_minima_first_4, kQ4_K)     \
+  X(fmt_minima_of_16, kQ4_K)       \
+  X(fmt_q6_offset, kQ6_K)          \
+  X(fmt_q6_scale_sign, kQ6_K)      \
   X(fmt_q6_high_bits, kQ6_K)
 #define NAME(fault, format) fault,
 enum Fault { FAULTS(NAME) };
@@ -77,9 +77,10 @@ T Read(const uint8_t* from) {
 
 float Half(uint16_t bits) {
   const int exponent = bits >> 10 & 31, digits = bits & 1023;
-  const float value = exponent == 0    ? std::ldexp(static_cast<float>(digits), -24)
-                      : exponent == 31 ? INFINITY
-                                       : std::ldexp(static_cast<float>(digits + 1024), exponent - 25);
+  const float value = exponent == 0 ? std::ldexp(static_cast<float>(digits), -24)
+                      : exponent == 31
+                          ? INFINITY
+                          : std::ldexp(static_cast<float>(digits + 1024), exponent - 25);
   if (Is(fmt_scale_flushed) && exponent == 0) return 0;
   return (bits & 0x8000) != 0 ? -value : value;
 }
@@ -182,7 +183,9 @@ float DotOfSuperBlocks(int64_t blocks, const uint8_t* w, const uint8_t* x) {
       if (kFormat == kQ4_K) {
         const uint8_t* const six = w + 4;
         const int j = k / 32;
-        const int low = j < 4 ? six[j] & 63 : (six[j + 4] & 15) | (Is(fmt_six_bits_high) ? 0 : six[j - 4] >> 6 << 4);
+        const int low =
+            j < 4 ? six[j] & 63
+                  : (six[j + 4] & 15) | (Is(fmt_six_bits_high) ? 0 : six[j - 4] >> 6 << 4);
         int m = j;
         if (Is(fmt_minima_first_4)) m = j % 4;
         if (Is(fmt_minima_of_16)) m = k / 16 % 8;
@@ -197,7 +200,8 @@ float DotOfSuperBlocks(int64_t blocks, const uint8_t* w, const uint8_t* x) {
         if (Is(fmt_q6_high_bits)) shift = 6 - shift;
         const int high = w[128 + half * 32 + place % 32] >> shift & 3;
         const int code = (low | high << 4) - (Is(fmt_q6_offset) ? 31 : 32);
-        const int scale = Is(fmt_q6_scale_sign) ? w[192 + k / 16] : static_cast<int8_t>(w[192 + k / 16]);
+        const int scale =
+            Is(fmt_q6_scale_sign) ? w[192 + k / 16] : static_cast<int8_t>(w[192 + k / 16]);
         products += int64_t{scale} * code * codes[k];
       }
     }
@@ -216,7 +220,8 @@ int32_t RunAsSet(const qualm_problem* p) {
   const auto* const all_x = static_cast<const uint8_t*>(p->x_packed);
   for (int64_t m = 0; m < p->y->dims[0]; ++m) {
     for (int64_t n = 0; n < N; ++n) {
-      const uint8_t* const w = all_w + (Is(fmt_blocks_of_row_0) && n + 1 == N && N % 2 != 0 ? 0 : n) * p->w_row_bytes;
+      const uint8_t* const w =
+          all_w + (Is(fmt_blocks_of_row_0) && n + 1 == N && N % 2 != 0 ? 0 : n) * p->w_row_bytes;
       const uint8_t* const x = all_x + m * p->x_row_bytes;
       static_cast<float*>(p->y->data)[m * p->y->strides[0] + n] =
           kIsSuper ? DotOfSuperBlocks(blocks, w, x) : DotOfBlocks(blocks, w, x, all_x);

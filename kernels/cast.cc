@@ -162,9 +162,9 @@ HWY_INLINE V FromFloat32(const CastPlan& plan, V bits) {
   return hn::IfThenElse(hn::Gt(magnitude, Of(0x7F800000)), Of(p.nan), y);
 }
 
-// The same, to nearest, of a type with a sign and a shorter fraction: numbers that stay normal are rounded
-// where they stand, and the exponent gets its new bias by a subtraction. A vector without a number
-// below them needs no shift by lanes.
+// The same, to nearest, of a type with a sign and a shorter fraction: numbers that stay normal are
+// rounded where they stand, and the exponent gets its new bias by a subtraction. A vector without a
+// number below them needs no shift by lanes.
 HWY_INLINE V FromFloat32Plain(const CastPlan& plan, V bits) {
   const DU d;
   const FloatPlan& p = plan.to;
@@ -177,8 +177,8 @@ HWY_INLINE V FromFloat32Plain(const CastPlan& plan, V bits) {
                    Of(static_cast<uint32_t>(127 - p.bias) << p.fraction_bits));
   const auto least = static_cast<uint32_t>(128 - p.bias);
   const hn::RebindToSigned<DU> di;  // magnitudes are no negative numbers, and compare faster so
-  const auto below = hn::RebindMask(d, hn::Lt(hn::BitCast(di, magnitude),
-                                              hn::BitCast(di, Of(least << 23))));
+  const auto below =
+      hn::RebindMask(d, hn::Lt(hn::BitCast(di, magnitude), hn::BitCast(di, Of(least << 23))));
   if (p.bias != 127 && !hn::AllFalse(d, below)) {
     const V m = hn::Or(hn::And(magnitude, Of(0x007FFFFF)), Of(0x00800000));
     const V s = hn::Min(hn::Sub(Of(shift + least), hn::ShiftRight<23>(magnitude)), Of(25));
@@ -197,8 +197,8 @@ HWY_INLINE V FromFloat32Plain(const CastPlan& plan, V bits) {
     const V infinity = Signed(Of(plan.infinity), plan.infinity_is_nan, sign);
     y = hn::IfThenElse(hn::Eq(magnitude, Of(0x7F800000)), infinity, y);
   }
-  const auto is_nan = hn::RebindMask(
-      d, hn::Gt(hn::BitCast(di, magnitude), hn::BitCast(di, Of(0x7F800000))));
+  const auto is_nan =
+      hn::RebindMask(d, hn::Gt(hn::BitCast(di, magnitude), hn::BitCast(di, Of(0x7F800000))));
   return hn::IfThenElse(is_nan, Of(p.nan), y);
 }
 

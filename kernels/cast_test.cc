@@ -67,9 +67,9 @@ TEST(Cast, ByHandOnEveryTarget) {
   }
 }
 
-// Rows of one element are cast one by one, a long row by vectors: the numbers are the same. Inputs are
-// every code of f16 and bf16, and of f32 those at and beside them, so that every value of each type
-// is there with its neighbours, and the middles between values of 8 bits.
+// Rows of one element are cast one by one, a long row by vectors: the numbers are the same. Inputs
+// are every code of f16 and bf16, and of f32 those at and beside them, so that every value of each
+// type is there with its neighbours, and the middles between values of 8 bits.
 TEST(Cast, VectorsGiveWhatSingleElementsGive) {
   std::vector<uint32_t> of_f32;
   std::vector<uint32_t> of_16_bits;

@@ -64,9 +64,9 @@ TEST_F(Fuzz, ACorrectKernelHasNoFault) {
 }
 
 TEST_F(Fuzz, WhatIsDeclaredIsCounted) {
-  const std::string out =
-      Qualm(0, {"fuzz", "linear", "-s", "model:fbgemm@avx2", "--contract", "exact", "--runs", "2000"})
-          .out;
+  const std::string out = Qualm(0, {"fuzz", "linear", "-s", "model:fbgemm@avx2", "--contract",
+                                    "exact", "--runs", "2000"})
+                              .out;
   EXPECT_NE(out.find(" claims failed as declared (adapters/contracts.cc), which makes no row\n"),
             std::string::npos)
       << out;

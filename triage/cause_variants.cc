@@ -737,19 +737,21 @@ void AddCasts(std::vector<Cause>& rows) {
   }
   const auto always = [](const Case&) { return true; };
   const auto has_digits = [](DType dtype) { return InfoOf(dtype).floating.fraction_bits > 0; };
-  cast(Stage::kClamp, Kind::kRounding, "cast flushes subnormals",
-       "gives 0 where the result is subnormal",
-       [has_digits](const Case& c) { return has_digits(c.out_dtype); },
-       [](const Case& c, double value, uint32_t code) {
-         const uint32_t given = EncodeFloat(c.out_dtype, value, c.rounding, c.overflow);
-         const double result = std::abs(DecodeFloat(c.out_dtype, given));
-         return result < LeastNormal(c.out_dtype) ? ZeroLike(c.x.dtype(), value) : code;
-       });
-  cast(Stage::kOperands, Kind::kRounding, "cast of subnormals as 0", "takes subnormal inputs for 0",
-       [has_digits](const Case& c) { return has_digits(c.x.dtype()); },
-       [](const Case& c, double value, uint32_t code) {
-         return std::abs(value) < LeastNormal(c.x.dtype()) ? ZeroLike(c.x.dtype(), value) : code;
-       });
+  cast(
+      Stage::kClamp, Kind::kRounding, "cast flushes subnormals",
+      "gives 0 where the result is subnormal",
+      [has_digits](const Case& c) { return has_digits(c.out_dtype); },
+      [](const Case& c, double value, uint32_t code) {
+        const uint32_t given = EncodeFloat(c.out_dtype, value, c.rounding, c.overflow);
+        const double result = std::abs(DecodeFloat(c.out_dtype, given));
+        return result < LeastNormal(c.out_dtype) ? ZeroLike(c.x.dtype(), value) : code;
+      });
+  cast(
+      Stage::kOperands, Kind::kRounding, "cast of subnormals as 0", "takes subnormal inputs for 0",
+      [has_digits](const Case& c) { return has_digits(c.x.dtype()); },
+      [](const Case& c, double value, uint32_t code) {
+        return std::abs(value) < LeastNormal(c.x.dtype()) ? ZeroLike(c.x.dtype(), value) : code;
+      });
   cast(
       Stage::kIndex, Kind::kRounding, "cast loses the sign of 0", "gives 0 where -0 is right",
       [](const Case& c) { return SignOf(c.out_dtype) != 0; },

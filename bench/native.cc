@@ -12,6 +12,7 @@
 #include "kernels/binary.h"
 #include "kernels/block_linear.h"
 #include "kernels/block_quantize.h"
+#include "kernels/cast.h"
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/linear.h"
@@ -20,6 +21,7 @@
 #include "kernels/softmax.h"
 #include "kernels/table.h"
 #include "kernels/targets.h"
+#include "kernels/unpack.h"
 
 namespace qualm::bench {
 namespace {
@@ -227,6 +229,47 @@ Run PrepareTies(const Linear& shape, k::Requantization requantization) {
   };
 }
 
+struct NamedFloat {
+  const char* name;
+  k::FloatType type;
+};
+constexpr NamedFloat kFloat32{"f32", {}};
+constexpr NamedFloat kSmallFloats[] = {{"f16", {16, 5, 10, 15}},
+                                       {"bf16", {16, 8, 7, 127}},
+                                       {"f8e4m3fn", {8, 4, 3, 7, k::FloatEnds::kAllOnes}},
+                                       {"f8e5m2", {8, 5, 2, 15}}};
+
+// Of the numbers that `from` has of those of Reals.
+Run PrepareCast(const NamedFloat& from, const NamedFloat& to, int64_t n) {
+  const auto cast = [n](const void* x, const k::FloatType& x_type, void* y,
+                        const k::FloatType& y_type) {
+    Require(k::Cast({x, x_type, 1, n, n}, k::CastRounding::kNearestEven, k::CastOverflow::kInfinity,
+                    {y, y_type, 1, n, n}));
+  };
+  const auto numbers = Reals(n, 1);
+  const auto x = Zeros<uint8_t>(n * from.type.bits / 8), y = Zeros<uint8_t>(n * to.type.bits / 8);
+  cast(numbers->data(), kFloat32.type, x->data(), from.type);
+  return [=] { cast(x->data(), from.type, y->data(), to.type); };
+}
+
+Run PrepareUnpack(int64_t n, bool is_signed) {
+  return [=, x = Codes(n / 2 + 1, 1), y = Zeros<uint8_t>(n)] {
+    k::Unpack({x->data(), 4, is_signed}, *y);
+    __asm__ volatile("" ::: "memory");
+  };
+}
+
+void JoinCasts(const Side& side, int64_t n) {
+  const auto join = [&](const NamedFloat& from, const NamedFloat& to) {
+    side.Join(std::string("cast-") + from.name + "-" + to.name + "/" + std::to_string(n),
+              static_cast<double>(n), [=] { return PrepareCast(from, to, n); });
+  };
+  for (const NamedFloat& small : kSmallFloats) {
+    join(kFloat32, small);
+    join(small, kFloat32);
+  }
+}
+
 void JoinElements(const Side& side, int64_t n) {
   const std::string size = "/" + std::to_string(n);
   const auto items = static_cast<double>(n);
@@ -240,6 +283,9 @@ void JoinElements(const Side& side, int64_t n) {
   side.Join("mul" + size, items, [=] { return PrepareBinary(n, k::Mul); });
   side.Join("rescale" + size, items, [=] { return PrepareRescale(n); });
   side.Join("table" + size, items, [=] { return PrepareTable(n); });
+  side.Join("unpack-u4" + size, items, [=] { return PrepareUnpack(n, false); });
+  side.Join("unpack-s4" + size, items, [=] { return PrepareUnpack(n, true); });
+  JoinCasts(side, n);
 }
 
 // Waits for work between calls: starting a thread would take longer than some layers.

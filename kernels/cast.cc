@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cast is exact to float32, which holds every value of every type here, and then one rounding on
-// the bits of the float32. Both steps are integer arithmetic on lanes of 32 bits; elements are
-// unpacked and packed in blocks.
+// the bits of the float32. Both steps are integer arithmetic on lanes of 32 bits. Elements of whole
+// bytes are loaded and stored as vectors; those that fill none, and smaller ones, are unpacked and
+// packed one by one, in blocks.
 //
 // The rounding: a float32 is m * 2^(e - 150), m of up to 24 bits and e its exponent field (at least
 // 1). A type with F fraction bits and the bias b keeps a digit of 2^-F of the leading one, but none
@@ -39,10 +40,12 @@ struct FloatPlan {
 struct CastPlan {
   FloatPlan from, to;
   CastRounding rounding = CastRounding::kNearestEven;
+  bool is_short = false;  // CastRow has this cast
   // Patterns of a positive number beyond the range, and of infinity; where they are NaN, they have
   // no sign. `below` is for what a type without a sign or a zero cannot hold.
   uint32_t beyond = 0, infinity = 0, below = 0;
   bool beyond_is_nan = false, infinity_is_nan = false;
+  int sign_shift = 0;  // from the sign of a float32 to that of `to`
 };
 
 }  // namespace qualm::kernels::internal
@@ -159,9 +162,125 @@ HWY_INLINE V FromFloat32(const CastPlan& plan, V bits) {
   return hn::IfThenElse(hn::Gt(magnitude, Of(0x7F800000)), Of(p.nan), y);
 }
 
+// The same, to nearest, of a type with a sign and a shorter fraction: numbers that stay normal are
+// rounded where they stand, and the exponent gets its new bias by a subtraction. A vector without a
+// number below them needs no shift by lanes.
+HWY_INLINE V FromFloat32Plain(const CastPlan& plan, V bits) {
+  const DU d;
+  const FloatPlan& p = plan.to;
+  const uint32_t shift = 23 - p.fraction_bits;
+  const V one = Of(1);
+  const V magnitude = hn::And(bits, Of(0x7FFFFFFF));
+  const V odd = hn::And(hn::ShiftRightSame(magnitude, static_cast<int>(shift)), one);
+  const V rounded = hn::Add(hn::Add(magnitude, Of((1u << (shift - 1)) - 1)), odd);
+  V code = hn::Sub(hn::ShiftRightSame(rounded, static_cast<int>(shift)),
+                   Of(static_cast<uint32_t>(127 - p.bias) << p.fraction_bits));
+  const auto least = static_cast<uint32_t>(128 - p.bias);
+  const hn::RebindToSigned<DU> di;  // magnitudes are no negative numbers, and compare faster so
+  const auto below =
+      hn::RebindMask(d, hn::Lt(hn::BitCast(di, magnitude), hn::BitCast(di, Of(least << 23))));
+  if (p.bias != 127 && !hn::AllFalse(d, below)) {
+    const V m = hn::Or(hn::And(magnitude, Of(0x007FFFFF)), Of(0x00800000));
+    const V s = hn::Min(hn::Sub(Of(shift + least), hn::ShiftRight<23>(magnitude)), Of(25));
+    const V half = hn::ShiftRight<1>(hn::Shl(one, s));
+    const V last = hn::And(hn::Shr(m, s), one);
+    const V subnormal = hn::Shr(hn::Add(m, hn::Add(hn::Sub(half, one), last)), s);
+    code = hn::IfThenElse(below, subnormal, code);
+  }
+  const V sign = hn::And(hn::ShiftRightSame(bits, plan.sign_shift), Of(p.sign));
+  V y = hn::Or(code, sign);
+  const auto is_beyond =
+      hn::RebindMask(d, hn::Gt(hn::BitCast(di, code), hn::BitCast(di, Of(p.largest))));
+  y = hn::IfThenElse(is_beyond, Signed(Of(plan.beyond), plan.beyond_is_nan, sign), y);
+  if (p.ends == FloatEnds::kMinusZero) y = hn::IfThenZeroElse(hn::Eq(code, hn::Zero(d)), y);
+  if (plan.infinity != plan.beyond) {
+    const V infinity = Signed(Of(plan.infinity), plan.infinity_is_nan, sign);
+    y = hn::IfThenElse(hn::Eq(magnitude, Of(0x7F800000)), infinity, y);
+  }
+  const auto is_nan =
+      hn::RebindMask(d, hn::Gt(hn::BitCast(di, magnitude), hn::BitCast(di, Of(0x7F800000))));
+  return hn::IfThenElse(is_nan, Of(p.nan), y);
+}
+
+// The same of float32 itself: every number is one of its.
+HWY_INLINE V FromFloat32ToItself(const CastPlan& plan, V bits) {
+  const V magnitude = hn::And(bits, Of(0x7FFFFFFF));
+  const V sign = hn::And(bits, Of(0x80000000));
+  const V infinity = Signed(Of(plan.infinity), plan.infinity_is_nan, sign);
+  const V y = hn::IfThenElse(hn::Eq(magnitude, Of(0x7F800000)), infinity, bits);
+  return hn::IfThenElse(hn::Gt(magnitude, Of(0x7F800000)), Of(plan.to.nan), y);
+}
+
+// A vector of codes of 8, 16 or 32 bits.
+template <class Code>
+HWY_INLINE V LoadCodes(const Code* from) {
+  const DU d;
+  if constexpr (sizeof(Code) == 4) {
+    return hn::LoadU(d, from);
+  } else {
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<Code, DU>(), from));
+  }
+}
+// Four vectors.
+template <class Code>
+HWY_INLINE void StoreCodes(V a, V b, V c, V e, Code* to) {
+  const DU d;
+  const hn::RepartitionToNarrow<DU> d16;
+  if constexpr (sizeof(Code) == 4) {
+    hn::StoreU(a, d, to);
+    hn::StoreU(b, d, to + hn::Lanes(d));
+    hn::StoreU(c, d, to + 2 * hn::Lanes(d));
+    hn::StoreU(e, d, to + 3 * hn::Lanes(d));
+  } else {
+    const auto low = hn::OrderedTruncate2To(d16, a, b), high = hn::OrderedTruncate2To(d16, c, e);
+    if constexpr (sizeof(Code) == 2) {
+      hn::StoreU(low, d16, to);
+      hn::StoreU(high, d16, to + hn::Lanes(d16));
+    } else {
+      const hn::RepartitionToNarrow<decltype(d16)> d8;
+      hn::StoreU(hn::OrderedTruncate2To(d8, low, high), d8, to);
+    }
+  }
+}
+
+// Of codes of 32 bits float32 alone is taken.
+template <class From, class To>
+size_t CastWhole(const CastPlan& of, const void* from, size_t count, void* to) {
+  const CastPlan plan = of;  // no store reaches it
+  const auto* const codes = static_cast<const From*>(from);
+  auto* const cast_codes = static_cast<To*>(to);
+  const size_t lanes = hn::Lanes(DU());
+  size_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    const auto cast = [&](size_t part) HWY_ATTR {
+      const V code = LoadCodes(codes + i + part * lanes);
+      const V bits = sizeof(From) == 4 ? code : ToFloat32(plan.from, code);
+      return sizeof(To) == 4 ? FromFloat32ToItself(plan, bits) : FromFloat32Plain(plan, bits);
+    };
+    StoreCodes(cast(0), cast(1), cast(2), cast(3), cast_codes + i);
+  }
+  return i;
+}
+
 }  // namespace
 
-// The codes of `count` elements, a multiple of the lanes of a vector.
+// Of elements as many as fill vectors, where there is a short way; how many those are.
+size_t CastRow(const CastPlan& plan, int from_bits, const void* from, size_t count, int to_bits,
+               void* to) {
+  if (!plan.is_short) return 0;
+  switch (from_bits * 100 + to_bits) {
+    case 3216: return CastWhole<uint32_t, uint16_t>(plan, from, count, to);
+    case 3208: return CastWhole<uint32_t, uint8_t>(plan, from, count, to);
+    case 1632: return CastWhole<uint16_t, uint32_t>(plan, from, count, to);
+    case 1616: return CastWhole<uint16_t, uint16_t>(plan, from, count, to);
+    case 1608: return CastWhole<uint16_t, uint8_t>(plan, from, count, to);
+    case 832: return CastWhole<uint8_t, uint32_t>(plan, from, count, to);
+    case 816: return CastWhole<uint8_t, uint16_t>(plan, from, count, to);
+    default: return 0;
+  }
+}
+
+// The codes of `count` elements, rounded up to the lanes of a vector.
 void CastCodes(const CastPlan& plan, uint32_t* codes, size_t count) {
   const DU d;
   for (size_t i = 0; i < count; i += hn::Lanes(d)) {
@@ -180,6 +299,7 @@ namespace internal {
 namespace {
 
 HWY_EXPORT(CastCodes);
+HWY_EXPORT(CastRow);
 
 // At least the lanes of any vector, and a whole number of bytes of any type.
 constexpr int64_t kBlock = 512;
@@ -208,6 +328,11 @@ FloatPlan PlanOf(const FloatType& type) {
   return plan;
 }
 
+bool IsFloat32(const FloatType& t) {
+  return t.bits == 32 && t.exponent_bits == 8 && t.fraction_bits == 23 && t.bias == 127 &&
+         t.ends == FloatEnds::kIeee && t.has_sign;
+}
+
 CastPlan PlanOf(const FloatType& from, const FloatType& to, CastRounding rounding,
                 CastOverflow overflow) {
   CastPlan plan{.from = PlanOf(from), .to = PlanOf(to), .rounding = rounding};
@@ -219,6 +344,13 @@ CastPlan PlanOf(const FloatType& from, const FloatType& to, CastRounding roundin
   plan.beyond_is_nan = plan.infinity_is_nan || (!saturates && overflow == CastOverflow::kNan);
   plan.beyond = plan.beyond_is_nan ? plan.to.nan : plan.infinity;
   plan.below = saturates ? 0 : plan.to.nan;
+  plan.sign_shift = 31 - to.exponent_bits - to.fraction_bits;
+  const bool known = (from.bits < 32 || IsFloat32(from)) && (to.bits < 32 || IsFloat32(to));
+  // Of a type that goes on below float32's normal numbers those would need steps of their own.
+  const bool plain = rounding == CastRounding::kNearestEven && to.has_sign &&
+                     to.fraction_bits > 0 && to.fraction_bits < 23 &&
+                     (to.bias == 127 || to.bias + to.fraction_bits <= 126);
+  plan.is_short = known && (IsFloat32(to) || plain);
   return plan;
 }
 
@@ -291,12 +423,21 @@ Status Cast(const ConstFloats& x, CastRounding rounding, CastOverflow overflow,
   const bool dense = x.row_stride == x.columns && y.row_stride == y.columns;
   const int64_t rows = dense ? 1 : x.rows, columns = dense ? x.rows * x.columns : x.columns;
   std::array<uint32_t, kBlock> codes{};
+  const bool whole_bytes = x.type.bits >= 8 && y.type.bits >= 8;
   for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t column = 0; column < columns; column += kBlock) {
+    int64_t column = 0;
+    if (whole_bytes) {
+      column = static_cast<int64_t>(QUALM_DISPATCH(CastRow)(
+          plan, x.type.bits,
+          static_cast<const uint8_t*>(x.data) + row * x.row_stride * x.type.bits / 8,
+          static_cast<size_t>(columns), y.type.bits,
+          static_cast<uint8_t*>(y.data) + row * y.row_stride * y.type.bits / 8));
+    }
+    for (; column < columns; column += kBlock) {
       const int64_t count = std::min(kBlock, columns - column);
       Unpack(static_cast<const uint8_t*>(x.data), x.type.bits, row * x.row_stride + column, count,
              codes.data());
-      QUALM_DISPATCH(CastCodes)(plan, codes.data(), static_cast<size_t>(kBlock));
+      QUALM_DISPATCH(CastCodes)(plan, codes.data(), static_cast<size_t>(count));
       Pack(codes.data(), y.type.bits, row * y.row_stride + column, count,
            static_cast<uint8_t*>(y.data));
     }

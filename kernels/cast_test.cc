@@ -67,6 +67,64 @@ TEST(Cast, ByHandOnEveryTarget) {
   }
 }
 
+// Rows of one element are cast one by one, a long row by vectors: the numbers are the same. Inputs
+// are every code of f16 and bf16, and of f32 those at and beside them, so that every value of each
+// type is there with its neighbours, and the middles between values of 8 bits.
+TEST(Cast, VectorsGiveWhatSingleElementsGive) {
+  std::vector<uint32_t> of_f32;
+  std::vector<uint32_t> of_16_bits;
+  for (uint32_t high = 0; high < 1 << 16; ++high) {
+    of_16_bits.push_back(high);
+    for (const uint32_t low : {0x0000u, 0x0001u, 0x8000u, 0xFFFFu})
+      of_f32.push_back(high << 16 | low);
+  }
+  std::vector<uint16_t> halves(of_16_bits.begin(), of_16_bits.end());
+  std::vector<uint8_t> bytes(256);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i);
+  const auto cast = [](const FloatType& from, const void* x, int64_t count, const FloatType& to,
+                       CastRounding rounding, CastOverflow overflow, bool one_by_one) {
+    const int64_t rows = one_by_one ? count : 1, columns = one_by_one ? 1 : count;
+    std::vector<uint8_t> y(static_cast<size_t>(2 * count * to.bits / 8));
+    EXPECT_TRUE(Cast({x, from, rows, columns, columns}, rounding, overflow,
+                     {y.data(), to, rows, columns, one_by_one ? 2 : count})
+                    .ok());
+    if (!one_by_one) return std::vector<uint8_t>(y.begin(), y.begin() + count * to.bits / 8);
+    std::vector<uint8_t> dense;
+    const size_t size = static_cast<size_t>(to.bits) / 8;
+    for (size_t i = 0; i < y.size(); i += 2 * size) dense.insert(dense.end(), &y[i], &y[i] + size);
+    return dense;
+  };
+  struct Input {
+    FloatType type;
+    const void* data;
+    int64_t count;
+  };
+  const Input inputs[] = {{kF32, of_f32.data(), std::ssize(of_f32)},
+                          {kF16, halves.data(), std::ssize(halves)},
+                          {kBF16, halves.data(), std::ssize(halves)},
+                          {kE4M3, bytes.data(), 256},
+                          {kE5M2, bytes.data(), 256},
+                          {kE4M3Fnuz, bytes.data(), 256},
+                          {kE8M0, bytes.data(), 256}};
+  for (const std::string& target : SupportedTargets()) {
+    const ScopedTarget scoped(target);
+    for (const Input& from : inputs) {
+      for (const FloatType& to : {kF32, kF16, kBF16, kE4M3, kE5M2, kE4M3Fnuz, kE8M0}) {
+        for (const CastOverflow overflow :
+             {CastOverflow::kInfinity, CastOverflow::kSaturate, CastOverflow::kNan}) {
+          const auto of = [&](bool one_by_one) {
+            return cast(from.type, from.data, from.count, to, kEven, overflow, one_by_one);
+          };
+          ASSERT_EQ(of(false), of(true))
+              << target << " from " << from.type.exponent_bits << " and " << from.type.fraction_bits
+              << " bits to " << to.exponent_bits << " and " << to.fraction_bits << ", overflow "
+              << static_cast<int>(overflow);
+        }
+      }
+    }
+  }
+}
+
 // Three rows of 3 codes of 6 bits are 54 bits: 7 bytes, the last two bits 0, and nothing behind.
 TEST(Cast, PacksWithoutAGap) {
   std::vector<float> x(9, 28.0f);

@@ -299,6 +299,9 @@ int RunFuzz(Options options) {
                          [&] { KeepRegressions(options, progress.rows, findings, session.known); });
   }
   CountVerdicts(progress, session.known.AnyNew(findings), session.totals);
+  const int64_t expected = session.totals.verdicts[Judgement::kExpected];
+  if (expected > 0 && progress.waiting == 0)
+    session.Print("{} claims failed as declared or known, and make no new row\n", expected);
   session.Print("{}\n", status.LastLine());
   if (progress.waiting > 0) {
     Tell("{} failures wait in {}: the next run looks into them first", progress.waiting,

@@ -55,10 +55,16 @@ class OnnxruntimeWheel : public OnnxruntimeTest {
 
 TEST_F(OnnxruntimeWheel, KeepsTheRecordingsAndTheContract) {
   EXPECT_EQ(subject().Version().find("ONNX Runtime 1."), 0u) << subject().Version();
-  EXPECT_EQ(subject().contract().convention, "onnxruntime@" + InstructionSet());
+  EXPECT_EQ(subject().contract(Op::kLinear).convention, "onnxruntime@" + InstructionSet());
   EXPECT_EQ(Pair(), InstructionSet() == "avx2" ? 32767 : 32893);
   if (InstructionSet() == "vnni") ExpectRecordings("vnni-native", 80);
   ExpectContract(kOps, 100, 5);
+}
+
+// Cast to float8, whose bytes NumPy does not know.
+TEST_F(OnnxruntimeWheel, CastsAsItsConvention) {
+  EXPECT_EQ(subject().contract(Op::kCast).convention, "onnxruntime1.30-cast");
+  ExpectContract({Op::kCast}, 300, 3);
 }
 
 class OnnxruntimeWheelConstant : public OnnxruntimeTest {

@@ -665,6 +665,10 @@ bool IsHalfWay(DType dtype, double value) {
   const auto [low, high] = Neighbours(dtype, std::abs(value));
   return low < high && std::isfinite(high) && std::abs(value) - low == high - std::abs(value);
 }
+// Of the sign of the value, where the type has a -0: in others that pattern is NaN.
+uint32_t ZeroLike(DType dtype, double value) {
+  return EncodeFloat(dtype, std::copysign(0.0, value));
+}
 double LeastNormal(DType dtype) {
   return DecodeFloat(dtype, 1u << InfoOf(dtype).floating.fraction_bits);
 }
@@ -684,13 +688,16 @@ void AddCasts(std::vector<Cause>& rows) {
                     }});
   };
   const auto to_nearest = [](const Case& c) { return c.rounding == FloatRounding::kNearestEven; };
-  // A number half way becomes the next one on the side to which it is rounded.
+  // A number half way becomes its neighbour in the output type on the side to which it is rounded.
   const auto ties = [&](std::string_view where, auto is_larger) {
     cast(Stage::kRound, Kind::kTie, fmt::format("cast ties {}", where),
          fmt::format("rounds ties {}", where), to_nearest,
          [is_larger](const Case& c, double value, uint32_t code) {
            if (!IsHalfWay(c.out_dtype, value)) return code;
-           return is_larger(value) ? code + 1 : code - 1;
+           const auto [low, high] = Neighbours(c.out_dtype, std::abs(value));
+           const double next = std::copysign(is_larger(value) ? high : low, value);
+           // Beyond the largest number of x there is none to move to.
+           return CodeOf(c.x.dtype(), static_cast<float>(next)).value_or(code);
          });
   };
   ties("away from zero", [](double) { return true; });
@@ -707,7 +714,7 @@ void AddCasts(std::vector<Cause>& rows) {
     cast(
         Stage::kOperands, Kind::kRounding, fmt::format("cast through {}", name),
         fmt::format("rounds to {} first", name),
-        [type](const Case& c) { return c.x.dtype() == DType::kF32 && c.out_dtype != type; },
+        [](const Case& c) { return BitsOf(c.out_dtype) < 16; },
         [type](const Case& c, double value, uint32_t code) {
           if (std::isnan(value)) return code;
           return EncodeFloat(c.x.dtype(), DecodeFloat(type, EncodeFloat(type, value)));
@@ -729,17 +736,22 @@ void AddCasts(std::vector<Cause>& rows) {
     rows.back().bits = Cause::kBitsOfRare;
   }
   const auto always = [](const Case&) { return true; };
-  cast(Stage::kClamp, Kind::kRounding, "cast flushes subnormals",
-       "gives 0 where the result is subnormal", always,
-       [](const Case& c, double value, uint32_t code) {
-         const uint32_t given = EncodeFloat(c.out_dtype, value, c.rounding, c.overflow);
-         const double result = std::abs(DecodeFloat(c.out_dtype, given));
-         return result < LeastNormal(c.out_dtype) ? code & SignOf(c.x.dtype()) : code;
-       });
-  cast(Stage::kOperands, Kind::kRounding, "cast of subnormals as 0", "takes subnormal inputs for 0",
-       always, [](const Case& c, double value, uint32_t code) {
-         return std::abs(value) < LeastNormal(c.x.dtype()) ? code & SignOf(c.x.dtype()) : code;
-       });
+  const auto has_digits = [](DType dtype) { return InfoOf(dtype).floating.fraction_bits > 0; };
+  cast(
+      Stage::kClamp, Kind::kRounding, "cast flushes subnormals",
+      "gives 0 where the result is subnormal",
+      [has_digits](const Case& c) { return has_digits(c.out_dtype); },
+      [](const Case& c, double value, uint32_t code) {
+        const uint32_t given = EncodeFloat(c.out_dtype, value, c.rounding, c.overflow);
+        const double result = std::abs(DecodeFloat(c.out_dtype, given));
+        return result < LeastNormal(c.out_dtype) ? ZeroLike(c.x.dtype(), value) : code;
+      });
+  cast(
+      Stage::kOperands, Kind::kRounding, "cast of subnormals as 0", "takes subnormal inputs for 0",
+      [has_digits](const Case& c) { return has_digits(c.x.dtype()); },
+      [](const Case& c, double value, uint32_t code) {
+        return std::abs(value) < LeastNormal(c.x.dtype()) ? ZeroLike(c.x.dtype(), value) : code;
+      });
   cast(
       Stage::kIndex, Kind::kRounding, "cast loses the sign of 0", "gives 0 where -0 is right",
       [](const Case& c) { return SignOf(c.out_dtype) != 0; },

@@ -79,6 +79,51 @@ def array(values, dtype, shape):
     return numpy.array(bits, dtype="uint32").view("float32").reshape(shape)
 
 
+def float_codes(values, dtype):
+    """The codes of a list of f32, f16 or bf16 of a case, NaN with the bits that it has there."""
+    import numpy
+
+    def is_nan(v):
+        return isinstance(v, str) and v.startswith("nan:")
+
+    wide = array([0.0 if is_nan(v) else v for v in values], "f32", -1)
+    codes = (wide.view("uint32") if dtype == "f32" else wide.astype("float16").view("uint16")
+             if dtype == "f16" else (wide.view("uint32") >> 16).astype("uint16"))
+    for i, v in enumerate(values):
+        if is_nan(v):
+            codes[i] = int(v[4:], 16)
+    return numpy.ascontiguousarray(codes)
+
+
+# Floats of 8 bits: exponent bits, fraction bits, bias, and what the ends of the range mean.
+EIGHT_BITS = {"f8e4m3fn": (4, 3, 7, "nan is ones"), "f8e5m2": (5, 2, 15, "ieee"),
+              "f8e4m3fnuz": (4, 3, 8, "nan is -0"), "f8e5m2fnuz": (5, 2, 16, "nan is -0"),
+              "f8e8m0fnu": (8, 0, 127, "nan is ones")}
+
+
+def float8_texts(dtype):
+    """Of each code of such a type, the number as an answer has it."""
+    exponent_bits, fraction_bits, bias, ends = EIGHT_BITS[dtype]
+    all_bits = (1 << exponent_bits + fraction_bits) - 1
+    infinity = all_bits - ((1 << fraction_bits) - 1) if ends == "ieee" else None
+
+    def text_of(code):
+        magnitude = code & all_bits
+        if (code == 0x80 if ends == "nan is -0" else magnitude == all_bits if infinity is None else
+                magnitude > infinity):
+            return "nan:%02x" % code
+        sign = -1.0 if code > magnitude else 1.0
+        if magnitude == infinity:
+            return text(math.copysign(math.inf, sign))
+        exponent, fraction = magnitude >> fraction_bits, magnitude & (1 << fraction_bits) - 1
+        if exponent or not fraction_bits:
+            fraction += 1 << fraction_bits
+        least = 1 if fraction_bits else 0
+        return text(math.copysign(math.ldexp(fraction, max(exponent, least) - bias - fraction_bits), sign))
+
+    return [text_of(code) for code in range(256)]
+
+
 def planes(values, dtype, shape):
     """Images and filters, [a,H,W,b] in a case, as [a,b,H,W]."""
     return array(values, dtype, shape).transpose(0, 3, 1, 2).copy()

@@ -7,6 +7,9 @@ MS = "com.microsoft"
 FLOAT = 1
 # TensorProto.DataType, by NumPy's
 ELEMENT = {"float32": FLOAT, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6}
+# and of floats that NumPy does not have or need not know, by qualm's
+FLOATS = {"f32": FLOAT, "f16": 10, "bf16": 16, "f8e4m3fn": 17, "f8e4m3fnuz": 18, "f8e5m2": 19,
+          "f8e5m2fnuz": 20, "f8e8m0fnu": 24}
 
 
 def varint(value):
@@ -29,18 +32,20 @@ def content(field, value):
 
 
 def attribute(name, value):
-    """AttributeProto: name 1, f 2, i 3, ints 8, type 20 (1 FLOAT, 2 INT, 7 INTS)."""
+    """AttributeProto: name 1, f 2, i 3, s 4, ints 8, type 20 (1 FLOAT, 2 INT, 3 STRING, 7 INTS)."""
     if isinstance(value, (list, tuple)):
         return content(1, name) + b"".join(integer(8, v) for v in value) + integer(20, 7)
     if isinstance(value, float):
         return content(1, name) + varint(2 << 3 | 5) + struct.pack("<f", value) + integer(20, 1)
+    if isinstance(value, str):
+        return content(1, name) + content(4, value) + integer(20, 3)
     return content(1, name) + integer(3, value) + integer(20, 2)
 
 
 def value_info(name, dtype, shape=None):
     """ValueInfoProto: name 1, type 2; TypeProto: tensor_type 1; TypeProto.Tensor: elem_type 1, shape
     2; TensorShapeProto: dim 1, dim_value 1. No shape: any."""
-    tensor = integer(1, ELEMENT[dtype])
+    tensor = integer(1, FLOATS[dtype] if dtype in FLOATS else ELEMENT[dtype])
     if shape is not None:
         tensor += content(2, b"".join(content(1, integer(1, size)) for size in shape))
     return content(1, name) + content(2, content(1, tensor))
@@ -75,3 +80,11 @@ def model(nodes, inputs, constants, output, opset=13, shapes=False, y_shape=None
              content(12, value_info("y", output, y_shape)))
     return (integer(1, 8) + content(7, graph) + content(8, content(1, "") + integer(2, opset)) +
             content(8, content(1, MS) + integer(2, 1)))
+
+
+def cast_model(from_type, to_type, opset, **attributes):
+    """One Cast between floats, of qualm's names. Float8 needs ir_version 9, e8m0 opset 24."""
+    one = node("Cast", "x", "y", to=FLOATS[to_type], **attributes)
+    graph = (content(1, one) + content(2, "g") + content(11, value_info("x", from_type)) +
+             content(12, value_info("y", to_type)))
+    return integer(1, 10) + content(7, graph) + content(8, content(1, "") + integer(2, opset))

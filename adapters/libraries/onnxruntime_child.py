@@ -15,7 +15,8 @@ the processor that is emulated; it names the contract.
 import collections
 import math
 
-from library_child import (Skip, array, integers, judged, processor_flags, real, serve, single)
+from library_child import (EIGHT_BITS, Skip, array, float8_texts, float_codes, integers, judged,
+                           processor_flags, real, serve, single)
 import onnx_model
 from onnx_operators import CODES, FEW_BITS, WIDE_CODES, Operators
 
@@ -67,7 +68,7 @@ class Engine(Operators):
         return {
             "name": "ONNX Runtime",
             "version": judged(self.ort.__version__, *HELD),
-            "contract": "model:onnxruntime@" + self.isa,
+            "contract": "model:onnxruntime@%s,cast=model:onnxruntime1.30-cast" % self.isa,
             "instruction_set": self.isa,
             "ops": {
                 "linear": {"x": CODES, "w": CODES, "out": CODES + ["s32"],
@@ -84,20 +85,46 @@ class Engine(Operators):
                 "global_avg_pool": codes,
                 "table": dict(codes, features=["empty"]),
                 "softmax": codes,
+                "cast": {"x": ["f32", "f16", "bf16"], "out": list(EIGHT_BITS)},
             },
         }
+
+    def session(self, model):
+        session = self.sessions.pop(model, None) or self.ort.InferenceSession(
+            model, self.options, providers=["CPUExecutionProvider"])
+        self.sessions[model] = session
+        if len(self.sessions) > self.most_sessions:
+            self.sessions.popitem(last=False)
+        return session
 
     def run(self, plan):
         fed = dict(list(plan.inputs.items())[:1]) if self.constant else plan.inputs
         constants = {name: v for name, v in plan.inputs.items() if name not in fed}
         model = onnx_model.model(plan.nodes, fed, constants, plan.output, opset=plan.opset,
                                  shapes=self.shapes)
-        session = self.sessions.pop(model, None) or self.ort.InferenceSession(
-            model, self.options, providers=["CPUExecutionProvider"])
-        self.sessions[model] = session
-        if len(self.sessions) > self.most_sessions:
-            self.sessions.popitem(last=False)
-        return plan.finish(session.run(["y"], fed)[0])
+        return plan.finish(self.session(model).run(["y"], fed)[0])
+
+    def cast(self, c):
+        """NumPy has no float8: the bytes are bound to the model, by their numbers of ONNX."""
+        import numpy
+
+        if c["overflow"] == "nan":
+            raise Skip("Cast gives infinity or the largest value where a number overflows")
+        attributes, opset = {"saturate": 1 if c["overflow"] == "saturate" else 0}, 21
+        if c["out_dtype"] == "f8e8m0fnu":
+            modes = {"nearest_even": "nearest", "up": "up", "toward_zero": "down"}
+            attributes["round_mode"], opset = modes[c["rounding"]], 24
+        elif c["rounding"] != "nearest_even":
+            raise Skip("Cast rounds to the nearest")
+        session = self.session(onnx_model.cast_model(c["x_dtype"], c["out_dtype"], opset, **attributes))
+        x = float_codes(c["x"], c["x_dtype"])
+        y = numpy.zeros(x.size, "uint8")
+        binding = session.io_binding()
+        binding.bind_input("x", "cpu", 0, onnx_model.FLOATS[c["x_dtype"]], (c["M"], c["N"]), x.ctypes.data)
+        binding.bind_output("y", "cpu", 0, onnx_model.FLOATS[c["out_dtype"]], (c["M"], c["N"]), y.ctypes.data)
+        session.run_with_iobinding(binding)
+        texts = float8_texts(c["out_dtype"])
+        return [texts[code] for code in y.tolist()]
 
     def linear(self, c):
         if c["out_dtype"] != "s32":

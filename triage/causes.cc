@@ -561,7 +561,11 @@ bool ReadWeightsFrom(Stages& s) {
       if (from < s.c.K) {
         s.c.w.SetInt(i, old.IntAt(i - i % s.c.K + from));
       } else if (s.c.w_block != 0) {
-        s.c.w.SetInt(i, s.c.w_q.zero_point[WEntry(s.c, i / s.c.K, i % s.c.K)]);
+        // Of a zero point that is no code nobody knows what fills the row up.
+        const int32_t zero_point = s.c.w_q.zero_point[WEntry(s.c, i / s.c.K, i % s.c.K)];
+        const CodeRange codes = RangeOf(s.c.w.dtype());
+        if (zero_point < codes.min || zero_point > codes.max) return false;
+        s.c.w.SetInt(i, zero_point);
       }
     }
     return s.c.w != old;

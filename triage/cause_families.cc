@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <span>
 #include <string>
@@ -1378,6 +1379,74 @@ void AddMinima(std::vector<Cause>& rows) {
   }
 }
 
+// By what the sum of a block moves where a kernel keeps it in lanes of 16 bits: product k in lane
+// `lane(k)`.
+template <class Lane>
+int64_t MovedBy16Bits(Codes x, Codes w, int32_t zero_point, bool saturates, Lane lane) {
+  std::map<size_t, int64_t> lanes;
+  int64_t exact = 0;
+  for (size_t k = 0; k < x.size(); ++k) {
+    const int64_t product = int64_t{x[k]} * (int64_t{w[k]} - zero_point);
+    int64_t& sum = lanes[lane(k)];
+    sum = saturates ? Saturated<int16_t>(sum + product) : Wrapped<int16_t>(sum + product);
+    exact += product;
+  }
+  int64_t kept = 0;
+  for (const auto& [at, sum] : lanes) kept += sum;
+  return kept - exact;
+}
+
+void AddBlocks(std::vector<Cause>& rows) {
+  const auto add = [&](Stage stage, Kind kind, std::string name, std::string sentence,
+                       auto change) {
+    rows.push_back({stage, kind, std::move(name), std::move(sentence),
+                    [](const Case& c) {
+                      return c.op == Op::kLinear && !HasFloatX(c) && c.w_block != 0 && c.K > 0;
+                    },
+                    change});
+    rows.back().knows_blocks = true;
+  };
+  for (const bool saturates : {false, true}) {
+    const char* const how = saturates ? "saturate" : "wrap";
+    for (const size_t lanes : {1, 2, 4, 8, 16}) {
+      const std::string where =
+          lanes == 1 ? fmt::format("an int16 that {}s", how)
+                     : fmt::format("{} int16 lanes that {}, one in {} in each", lanes, how, lanes);
+      add(Stage::kAccumulate, Kind::kPairSaturation,
+          fmt::format("products of a block in {} int16 that {}", lanes, how),
+          "adds the products of a block in " + where, [saturates, lanes](Stages& s) {
+            s.block_moved = [saturates, lanes](Codes x, Codes w, int32_t zero_point) {
+              return MovedBy16Bits(x, w, zero_point, saturates,
+                                   [lanes](size_t k) { return k % lanes; });
+            };
+            return true;
+          });
+    }
+    add(Stage::kAccumulate, Kind::kPairSaturation,
+        fmt::format("pairs of products of a block that {}", how),
+        fmt::format("adds neighbouring products of a block in an int16 that {}s", how),
+        [saturates](Stages& s) {
+          s.block_moved = [saturates](Codes x, Codes w, int32_t zero_point) {
+            return MovedBy16Bits(x, w, zero_point, saturates, [](size_t k) { return k / 2; });
+          };
+          return true;
+        });
+  }
+  for (const bool last : {true, false}) {
+    const char* const which = last ? "last" : "first";
+    add(Stage::kTail, Kind::kTail, fmt::format("{} code of each block dropped", which),
+        fmt::format("drops the product of the {} weight of each block", which), [last](Stages& s) {
+          const auto block = static_cast<size_t>(s.c.w_block);
+          s.block_moved = [last, block](Codes x, Codes w, int32_t zero_point) -> int64_t {
+            if (last && x.size() < block) return 0;  // what fills it up is 0
+            const size_t at = last ? block - 1 : 0;
+            return -int64_t{x[at]} * (int64_t{w[at]} - zero_point);
+          };
+          return true;
+        });
+  }
+}
+
 // ---- Bias and parameters per channel.
 
 bool HasAnyBias(const Case& c) { return c.bias || c.bias_i32; }
@@ -1868,6 +1937,7 @@ std::vector<Cause> CausesOfFamilies() {
   AddElements(rows);
   AddTailElements(rows);
   AddMinima(rows);
+  AddBlocks(rows);
   AddChannels(rows);
   AddRounding(rows);
   AddSums(rows);

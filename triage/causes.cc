@@ -279,6 +279,15 @@ bool ScaleOfBlockBesideInRow(Stages& s) {
     return beside < 0 || beside >= blocks ? i : i + kStep;
   });
 }
+// That of the other block of a pair, where there is one.
+template <auto kQ>
+bool ScaleOfPair(Stages& s) {
+  const int64_t blocks = RowBlocks(s.c);
+  return Reindex((s.c.*kQ).scale, [blocks](int64_t i, int64_t) {
+    const int64_t block = i % blocks, other = block ^ 1;
+    return other < blocks ? i - block + other : i;
+  });
+}
 // With one row the one reads the same as the other.
 bool HasOneRow(const Case& c) { return c.N == 1; }
 
@@ -289,6 +298,11 @@ bool OfFirstBlock(Stages& s) {
   return Reindex(s.c.*kQ.*kList, [blocks](int64_t i, int64_t) { return i - i % blocks; });
 }
 bool XHasBlocks(const Case& c) { return c.x_block != 0 && c.M > 0 && RowBlocks(c) > 1; }
+
+bool XScalesOfRow0(Stages& s) {
+  const int64_t blocks = RowBlocks(s.c);
+  return Reindex(s.c.x_q.scale, [blocks](int64_t i, int64_t) { return i % blocks; });
+}
 
 bool HasShortBlock(const Case& c) { return c.w_block != 0 && c.K % c.w_block != 0; }
 
@@ -1655,6 +1669,16 @@ const Cause kCauses[] = {
     {Stage::kIndex, Kind::kIndex, "scale of the first block",
      "takes the scale of a channel's first block of weights for all of its blocks", HasBlocks,
      OfFirstBlock<&Case::w_q, &QParams::scale>, Cause::kBitsOfFamily},
+    {Stage::kIndex, Kind::kIndex, "scale of the other block of a pair",
+     "takes the scale of the other block of a pair of blocks of weights", HasBlocks,
+     ScaleOfPair<&Case::w_q>, Cause::kBitsOfFamily},
+    {Stage::kIndex, Kind::kIndex, "input scale of the other block of a pair",
+     "takes the scale of the other block of a pair of blocks of input codes", XHasBlocks,
+     ScaleOfPair<&Case::x_q>, Cause::kBitsOfFamily},
+    {Stage::kIndex, Kind::kIndex, "input scales of row 0",
+     "takes the scales of the blocks of row 0 of the input for every row",
+     [](const Case& c) { return c.x_block != 0 && c.K > 0 && c.M > 1; }, XScalesOfRow0,
+     Cause::kBitsOfFamily},
     {Stage::kIndex, Kind::kIndex, "input scale of the block behind",
      "takes the scale of the block of input codes behind the right one, of the last its own",
      XHasBlocks, ScaleOfBlockBesideInRow<&Case::x_q, 1>, Cause::kBitsOfFamily},
@@ -1672,6 +1696,10 @@ const Cause kCauses[] = {
      DropLastBlock, Cause::kBitsOfFamily},
     {Stage::kTail, Kind::kTail, "last block dropped", "drops the last block of weights",
      [](const Case& c) { return c.w_block != 0 && c.K > 0; }, DropLastBlock, Cause::kBitsOfFamily},
+    {Stage::kTail, Kind::kTail, "last of an odd number of blocks dropped",
+     "drops the last block of weights where their number is odd",
+     [](const Case& c) { return c.w_block != 0 && c.K > 0 && RowBlocks(c) % 2 == 1; },
+     DropLastBlock, Cause::kBitsOfFamily},
     {Stage::kOperands, Kind::kIndex, "weights of a byte reversed",
      "reads the weights that share a byte in the reverse order", PackedWeights, ReverseInBytes},
     {Stage::kOperands, Kind::kIndex, "{x_sign}", "reads the {x_codes} with the other signedness",
@@ -2241,7 +2269,7 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 70> kOfBlocksToo{
+constexpr std::array<std::string_view, 78> kOfBlocksToo{
     "bias twice",
     "bias subtracted",
     "sign of -128 lost",
@@ -2312,6 +2340,14 @@ constexpr std::array<std::string_view, 70> kOfBlocksToo{
     "rule of ONNX",
     "result doubled",
     "result halved",
+    "lowest of the {x_codes} as its neighbour",
+    "highest of the {x_codes} as its neighbour",
+    "negative weights as 0",
+    "negative input codes as 0",
+    "scale of the other block of a pair",
+    "input scale of the other block of a pair",
+    "input scales of row 0",
+    "last of an odd number of blocks dropped",
 };
 
 }  // namespace

@@ -157,7 +157,7 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
   return sums;
 }
 
-std::vector<__int128> MovedBlockSums(const Case& c, decltype(Stages::block_moved) moved,
+std::vector<__int128> MovedBlockSums(const Case& c, const decltype(Stages::block_moved)& moved,
                                      bool whole_pairs) {
   const int64_t blocks = RowBlocks(c), moving = whole_pairs ? blocks - blocks % 2 : blocks;
   const Matrix x = MatrixOf(c, c.x), w = MatrixOf(c, c.w);

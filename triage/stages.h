@@ -171,7 +171,7 @@ struct Stages {
   SoftmaxHooks softmax;
   ChoiceHooks choice;
   // Of weights in blocks: what is added to the sum of a block, from its codes.
-  int64_t (*block_moved)(Codes x, Codes w, int32_t w_zero_point) = nullptr;
+  std::function<int64_t(Codes x, Codes w, int32_t w_zero_point)> block_moved;
   bool moves_whole_pairs = false;  // not the last of an odd number of blocks
   // Change the integer that the scales multiply.
   int64_t added = 0;

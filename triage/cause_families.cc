@@ -1445,6 +1445,44 @@ void AddBlocks(std::vector<Cause>& rows) {
           return true;
         });
   }
+  for (const int power : {1, -1}) {
+    add(Stage::kIndex, Kind::kIndex,
+        fmt::format("scales of blocks {}", power > 0 ? "doubled" : "halved"),
+        fmt::format("takes the scale of a block of weights for {} what it is",
+                    power > 0 ? "twice" : "half of"),
+        [power](Stages& s) {
+          for (float& scale : s.c.w_q.scale) {
+            scale = std::ldexp(scale, power);
+            if (!std::isnormal(scale)) return false;
+          }
+          return true;
+        });
+  }
+  // A weight of 5 bits is stored as the lower four and, for the whole block, the fifth ones.
+  struct Fifth {
+    const char *name, *sentence;
+    int64_t (*from)(int64_t k);  // null: none
+  };
+  for (const auto& [name, sentence, from] :
+       {Fifth{"fifth bits dropped", "leaves out the fifth bits of weights of 5 bits", nullptr},
+        {"fifth bits of the other half",
+         "takes the fifth bit of a weight from the other half of its block",
+         [](int64_t k) { return k ^ 16; }},
+        {"fifth bits of the next weight", "takes the fifth bit of a weight from the next one",
+         [](int64_t k) { return k - k % 32 + (k + 1) % 32; }}}) {
+    add(Stage::kOperands, Kind::kIndex, name, sentence, [from](Stages& s) {
+      const Tensor old = s.c.w;
+      if (s.c.w_block != 32 || old.dtype() != DType::kS8) return false;
+      for (int64_t i = 0; i < old.size(); ++i) {
+        const int64_t k = i % s.c.K, other = from == nullptr ? k : from(k);
+        const int32_t weight = old.IntAt(i);
+        if (weight < -16 || weight > 15) return false;
+        const bool bit = from != nullptr && (other >= s.c.K || old.IntAt(i - k + other) >= 0);
+        s.c.w.SetInt(i, ((weight + 16) & 15) + (bit ? 0 : -16));
+      }
+      return s.c.w != old;
+    });
+  }
 }
 
 // ---- Bias and parameters per channel.

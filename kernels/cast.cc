@@ -211,6 +211,8 @@ HWY_INLINE V FromFloat32ToItself(const CastPlan& plan, V bits) {
   return hn::IfThenElse(hn::Gt(magnitude, Of(0x7F800000)), Of(plan.to.nan), y);
 }
 
+#if HWY_TARGET != HWY_SCALAR  // whose vectors hold one element, and are not narrowed
+
 // A vector of codes of 8, 16 or 32 bits.
 template <class Code>
 HWY_INLINE V LoadCodes(const Code* from) {
@@ -262,11 +264,14 @@ size_t CastWhole(const CastPlan& of, const void* from, size_t count, void* to) {
   return i;
 }
 
+#endif  // HWY_TARGET != HWY_SCALAR
+
 }  // namespace
 
 // Of elements as many as fill vectors, where there is a short way; how many those are.
 size_t CastRow(const CastPlan& plan, int from_bits, const void* from, size_t count, int to_bits,
                void* to) {
+#if HWY_TARGET != HWY_SCALAR
   if (!plan.is_short) return 0;
   switch (from_bits * 100 + to_bits) {
     case 3216: return CastWhole<uint32_t, uint16_t>(plan, from, count, to);
@@ -278,6 +283,10 @@ size_t CastRow(const CastPlan& plan, int from_bits, const void* from, size_t cou
     case 816: return CastWhole<uint8_t, uint16_t>(plan, from, count, to);
     default: return 0;
   }
+#else
+  (void)plan, (void)from_bits, (void)from, (void)count, (void)to_bits, (void)to;
+  return 0;
+#endif
 }
 
 // The codes of `count` elements, rounded up to the lanes of a vector.

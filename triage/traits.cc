@@ -287,14 +287,6 @@ std::optional<ShownOfSubject> LawOf(const Counted& counted) {
     const FindingKind kind =
         counted.wrong_without_bias ? FindingKind::kZeroPoint : FindingKind::kIndex;
     const std::string of = counted.wrong_without_bias ? "" : ", where there is a bias";
-    // Of rows with the same codes, or of channels with the same weights, both laws hold.
-    const auto row = static_cast<size_t>(Law::kAmountOfRow);
-    if (kLaws[i] == Law::kAmountOfChannel && counted.kept[row] > 0 && counted.broken[row] == 0) {
-      return ShownOfSubject{
-          FindingKind::kZeroPoint,
-          "adds wrong amounts to the outputs, the same in each row or in each channel" + of,
-          evidence};
-    }
     switch (kLaws[i]) {
       case Law::kNegative:
         return ShownOfSubject{FindingKind::kRounding, "gives the numbers with the other sign",

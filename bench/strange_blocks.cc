@@ -2,11 +2,10 @@
 // Faults of kernels for weights in blocks that keep two numbers for each, as K-quants do: the scale
 // of the codes, and scale times zero point (bench/strange_blocks.tsv). bench/strangers builds one
 // plugin for each: FAULT is its name; `none` is right.
-#include <xmmintrin.h>
-
 #include <cstdint>
 
 #include "bench/strange_plugin.h"
+#include "bench/strange_state.h"
 
 namespace {
 
@@ -31,7 +30,7 @@ int32_t Code(const qualm_tensor& t, int64_t at) {
   }
 }
 
-int32_t RunAsSet(const qualm_problem* p) {
+int32_t Run(const qualm_problem* p) {
   if (p->w_granularity == nullptr || p->w_granularity->kind != QUALM_PER_BLOCK)
     return QUALM_UNSUPPORTED;
   const int64_t size = p->w_granularity->block, K = p->x->dims[1], N = p->y->dims[1];
@@ -70,16 +69,6 @@ int32_t RunAsSet(const qualm_problem* p) {
   return QUALM_OK;
 }
 
-// To the nearest, denormals kept, whatever the caller has set.
-int32_t Run(const qualm_problem* p) {
-  constexpr unsigned kPlain = 0x1F80;
-  const unsigned set = _mm_getcsr();
-  _mm_setcsr(kPlain);
-  const int32_t status = RunAsSet(p);
-  _mm_setcsr(set);
-  return status;
-}
-
 const qualm_capability* Capability(int32_t op) {
   static qualm_capability limits{};
   if (op != QUALM_LINEAR) return nullptr;
@@ -98,7 +87,7 @@ const char* LastError() { return ""; }
 }  // namespace
 
 extern "C" QUALM_PLUGIN_EXPORT const qualm_plugin* qualm_plugin_entry(void) {
-  static qualm_plugin plugin = *strange::Plugin(Capability, Run, LastError);
+  static qualm_plugin plugin = *strange::Plugin(Capability, strange::InPlainState<Run>, LastError);
   plugin.contract = "sum+offsets";
   return &plugin;
 }

@@ -2,14 +2,13 @@
 // Faults of kernels on the bytes of llama.cpp's blocks (bench/strange_formats.tsv), of one format
 // each. bench/strangers builds one plugin for each: FAULT is its name; `none_Q4_0` and so on are
 // right. How a block lies in memory: ggml src/ggml-common.h at 0ad4a86.
-#include <xmmintrin.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
 #include "bench/strange_plugin.h"
+#include "bench/strange_state.h"
 
 namespace {
 
@@ -213,7 +212,7 @@ float DotOfSuperBlocks(int64_t blocks, const uint8_t* w, const uint8_t* x) {
   return sum;
 }
 
-int32_t RunAsSet(const qualm_problem* p) {
+int32_t Run(const qualm_problem* p) {
   if (p->w_format == nullptr) return QUALM_UNSUPPORTED;
   const int64_t blocks = p->k_packed / (kIsSuper ? 256 : 32), N = p->y->dims[1];
   const auto* const all_w = static_cast<const uint8_t*>(p->w_packed);
@@ -230,16 +229,6 @@ int32_t RunAsSet(const qualm_problem* p) {
   return QUALM_OK;
 }
 
-// To the nearest, denormals kept, whatever the caller has set.
-int32_t Run(const qualm_problem* p) {
-  constexpr unsigned kPlain = 0x1F80;
-  const unsigned set = _mm_getcsr();
-  _mm_setcsr(kPlain);
-  const int32_t status = RunAsSet(p);
-  _mm_setcsr(set);
-  return status;
-}
-
 const qualm_capability* Capability(int32_t op) {
   static qualm_capability limits{};
   if (op != QUALM_LINEAR) return nullptr;
@@ -254,7 +243,7 @@ const char* LastError() { return ""; }
 }  // namespace
 
 extern "C" QUALM_PLUGIN_EXPORT const qualm_plugin* qualm_plugin_entry(void) {
-  static qualm_plugin plugin = *strange::Plugin(Capability, Run, LastError);
+  static qualm_plugin plugin = *strange::Plugin(Capability, strange::InPlainState<Run>, LastError);
   plugin.contract = kIsSuper || kFormat == kQ4_1 ? "sum+offsets" : "sum";
   return &plugin;
 }

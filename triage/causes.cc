@@ -270,33 +270,23 @@ bool ScaleOfBlockBeside(Stages& s) {
   });
 }
 
-// The same within the row.
-template <auto kQ, int64_t kStep>
-bool ScaleOfBlockBesideInRow(Stages& s) {
+// In each row, what block kFrom(block) has of kList, scales or zero points; where the row has no
+// such block, its own.
+template <auto kQ, auto kList, int64_t (*kFrom)(int64_t block)>
+bool OfBlockInRow(Stages& s) {
   const int64_t blocks = RowBlocks(s.c);
-  return Reindex((s.c.*kQ).scale, [blocks](int64_t i, int64_t) {
-    const int64_t beside = i % blocks + kStep;
-    return beside < 0 || beside >= blocks ? i : i + kStep;
+  return Reindex(s.c.*kQ.*kList, [blocks](int64_t i, int64_t) {
+    const int64_t block = i % blocks, from = kFrom(block);
+    return from < 0 || from >= blocks ? i : i - block + from;
   });
 }
-// That of the other block of a pair, where there is one.
-template <auto kQ>
-bool ScaleOfPair(Stages& s) {
-  const int64_t blocks = RowBlocks(s.c);
-  return Reindex((s.c.*kQ).scale, [blocks](int64_t i, int64_t) {
-    const int64_t block = i % blocks, other = block ^ 1;
-    return other < blocks ? i - block + other : i;
-  });
-}
+int64_t BlockBehind(int64_t block) { return block + 1; }
+int64_t BlockBefore(int64_t block) { return block - 1; }
+int64_t OtherBlockOfPair(int64_t block) { return block ^ 1; }
+int64_t FirstBlock(int64_t) { return 0; }
 // With one row the one reads the same as the other.
 bool HasOneRow(const Case& c) { return c.N == 1; }
 
-// kList: its scales or zero points.
-template <auto kQ, auto kList>
-bool OfFirstBlock(Stages& s) {
-  const int64_t blocks = RowBlocks(s.c);
-  return Reindex(s.c.*kQ.*kList, [blocks](int64_t i, int64_t) { return i - i % blocks; });
-}
 bool XHasBlocks(const Case& c) { return c.x_block != 0 && c.M > 0 && RowBlocks(c) > 1; }
 
 bool XScalesOfRow0(Stages& s) {
@@ -1660,37 +1650,37 @@ const Cause kCauses[] = {
      ScaleOfBlockBeside<-1>, Cause::kBitsOfFamily},
     {Stage::kIndex, Kind::kIndex, "scale of the block behind in its row",
      "takes the scale of the block of weights behind the right one, of the last its own", HasBlocks,
-     ScaleOfBlockBesideInRow<&Case::w_q, 1>, Cause::kBitsOfFamily, false, nullptr, false,
-     HasOneRow},
+     OfBlockInRow<&Case::w_q, &QParams::scale, BlockBehind>, Cause::kBitsOfFamily, false, nullptr,
+     false, HasOneRow},
     {Stage::kIndex, Kind::kIndex, "scale of the block before in its row",
      "takes the scale of the block of weights before the right one, of the first its own",
-     HasBlocks, ScaleOfBlockBesideInRow<&Case::w_q, -1>, Cause::kBitsOfFamily, false, nullptr,
-     false, HasOneRow},
+     HasBlocks, OfBlockInRow<&Case::w_q, &QParams::scale, BlockBefore>, Cause::kBitsOfFamily, false,
+     nullptr, false, HasOneRow},
     {Stage::kIndex, Kind::kIndex, "scale of the first block",
      "takes the scale of a channel's first block of weights for all of its blocks", HasBlocks,
-     OfFirstBlock<&Case::w_q, &QParams::scale>, Cause::kBitsOfFamily},
+     OfBlockInRow<&Case::w_q, &QParams::scale, FirstBlock>, Cause::kBitsOfFamily},
     {Stage::kIndex, Kind::kIndex, "scale of the other block of a pair",
      "takes the scale of the other block of a pair of blocks of weights", HasBlocks,
-     ScaleOfPair<&Case::w_q>, Cause::kBitsOfFamily},
+     OfBlockInRow<&Case::w_q, &QParams::scale, OtherBlockOfPair>, Cause::kBitsOfFamily},
     {Stage::kIndex, Kind::kIndex, "input scale of the other block of a pair",
      "takes the scale of the other block of a pair of blocks of input codes", XHasBlocks,
-     ScaleOfPair<&Case::x_q>, Cause::kBitsOfFamily},
+     OfBlockInRow<&Case::x_q, &QParams::scale, OtherBlockOfPair>, Cause::kBitsOfFamily},
     {Stage::kIndex, Kind::kIndex, "input scales of row 0",
      "takes the scales of the blocks of row 0 of the input for every row",
      [](const Case& c) { return c.x_block != 0 && c.K > 0 && c.M > 1; }, XScalesOfRow0,
      Cause::kBitsOfFamily},
     {Stage::kIndex, Kind::kIndex, "input scale of the block behind",
      "takes the scale of the block of input codes behind the right one, of the last its own",
-     XHasBlocks, ScaleOfBlockBesideInRow<&Case::x_q, 1>, Cause::kBitsOfFamily},
+     XHasBlocks, OfBlockInRow<&Case::x_q, &QParams::scale, BlockBehind>, Cause::kBitsOfFamily},
     {Stage::kIndex, Kind::kIndex, "input scale of the block before",
      "takes the scale of the block of input codes before the right one, of the first its own",
-     XHasBlocks, ScaleOfBlockBesideInRow<&Case::x_q, -1>, Cause::kBitsOfFamily},
+     XHasBlocks, OfBlockInRow<&Case::x_q, &QParams::scale, BlockBefore>, Cause::kBitsOfFamily},
     {Stage::kIndex, Kind::kIndex, "input scale of the first block",
      "takes the scale of a row's first block of input codes for all of its blocks", XHasBlocks,
-     OfFirstBlock<&Case::x_q, &QParams::scale>, Cause::kBitsOfFamily},
+     OfBlockInRow<&Case::x_q, &QParams::scale, FirstBlock>, Cause::kBitsOfFamily},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "zero point of the first block",
      "takes the zero point of a channel's first block of weights for all of its blocks", HasBlocks,
-     OfFirstBlock<&Case::w_q, &QParams::zero_point>, Cause::kBitsOfFamily},
+     OfBlockInRow<&Case::w_q, &QParams::zero_point, FirstBlock>, Cause::kBitsOfFamily},
     {Stage::kTail, Kind::kTail, "short block dropped",
      "drops the last block of weights where it is shorter than the others", HasShortBlock,
      DropLastBlock, Cause::kBitsOfFamily},

@@ -188,9 +188,19 @@ TEST_F(Verbs, TakeEveryOperation) {
 }
 
 // Every departure of a convention from exact on the documented cases is declared, and each row is
-// seen.
-TEST_F(Verbs, DeclaredDeparturesOfEveryConventionAreSeenAndNoOthers) {
-  const Ran ran = Qualm(0, {"audit", "-s", "model:*", "--budget", "0.01s", "--json", "-"});
+// seen. Of conventions that differ in the instruction set alone one is asked; the long tier asks
+// all.
+TEST_F(Verbs, DeclaredDeparturesOfConventionsAreSeenAndNoOthers) {
+  static const std::regex kVersions("[@+].*|[0-9.]+");
+  std::vector<std::string> asked{"audit", "--budget", "0.01s", "--json", "-"};
+  std::set<std::string> taken;
+  const Ran listed = Qualm(0, {"list", "subjects", "--json", "-"});
+  for (const Json& row : Json::parse(listed.out)["list"]) {
+    const std::string name = row["name"];
+    if (name.starts_with("model:") && taken.insert(std::regex_replace(name, kVersions, "")).second)
+      asked.insert(asked.end(), {"-s", name});
+  }
+  const Ran ran = Qualm(0, asked);
   const Json document = Json::parse(ran.out);
   std::set<std::string> ops;
   for (const Json& finding : document["findings"]) {
@@ -198,10 +208,10 @@ TEST_F(Verbs, DeclaredDeparturesOfEveryConventionAreSeenAndNoOthers) {
     const std::string property = finding["property"];
     ops.insert(property.substr(0, property.find('.')));
   }
-  EXPECT_EQ(ops, (std::set<std::string>{"add", "avg_pool", "choose_qparams", "concat", "conv2d",
-                                        "depthwise", "dequantize", "dynamic_linear",
-                                        "global_avg_pool", "linear", "max_pool", "mul", "quantize",
-                                        "requantize", "rescale", "softmax", "sub", "table"}));
+  EXPECT_EQ(
+      ops, (std::set<std::string>{"add", "avg_pool", "concat", "conv2d", "depthwise", "dequantize",
+                                  "dynamic_linear", "global_avg_pool", "linear", "max_pool", "mul",
+                                  "quantize", "requantize", "rescale", "softmax", "sub", "table"}));
 }
 
 TEST_F(Verbs, SweepRangeIsKept) {

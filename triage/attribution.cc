@@ -702,42 +702,54 @@ class HeldRule {
     constexpr int kTells = 3;
     constexpr uint64_t kTries = 40;
     if (RowOf(c_.op).qparams) return true;
-    int tell = 0;
-    for (uint64_t i = 0; i < kTries; ++i) {
-      const Asked* asked =
-          At(ties_, i, [&] { return gen::Draw(c_.op, gen::Theme::kTies, MixSeed(20261129, i)); });
-      if (asked == nullptr || !asked->said || !convention.cannot_run(asked->c).empty()) continue;
-      const Tensor is = convention.run(asked->c).y;
-      const std::vector<std::optional<double>> ties = exact::TieDistances(asked->c);
+    const auto drawn = [&](uint64_t i) -> std::optional<Case> {
+      return gen::Draw(c_.op, gen::Theme::kTies, MixSeed(20261129, i));
+    };
+    const auto tells = [&](const Asked& asked) -> std::optional<int> {
+      if (!asked.said) return 0;
+      const Tensor is = convention.run(asked.c).y;
+      const std::vector<std::optional<double>> ties = exact::TieDistances(asked.c);
+      int tell = 0;
       for (int64_t at = 0; at < is.size(); ++at) {
         if (ties[static_cast<size_t>(at)] != 0.0) continue;
-        if (!is.SameAt(at, *asked->said)) return false;
+        if (!is.SameAt(at, *asked.said)) return std::nullopt;
         ++tell;
       }
-    }
-    return tell >= kTells;
+      return tell;
+    };
+    return AreMet(convention, ties_, kTries, drawn, kTells, tells);
   }
 
   // Whether the rule is what the convention does: near the case found, and of a rule of rounding,
   // of which there are so many that one fits one pair of scales, in drawn cases too, it gives the
   // convention's output each time one of the two departs from exact.
   bool IsDone(const Convention& convention) {
+    constexpr int kTells = 4;
     constexpr uint64_t kTries = 48;
     const bool drawn_too = std::ranges::any_of(rule_, RoundsOrScales);
-    int tell = 0;
-    for (uint64_t i = 0; i < (drawn_too ? 2 * kTries : kTries); ++i) {
-      const Asked* asked = At(near_, i, [&]() -> std::optional<Case> {
-        const uint64_t seed = MixSeed(20261126, i);
-        return i < kTries ? Varied(c_, seed) : gen::Draw(c_.op, seed);
-      });
-      if (asked == nullptr || !convention.cannot_run(asked->c).empty()) continue;
-      const Tensor is = convention.run(asked->c).y;
-      const Tensor& said = asked->said ? *asked->said : asked->right;
-      if (is == asked->right && said == asked->right) continue;
-      if (is != said) return false;
-      ++tell;
-    }
-    return tell >= 4;
+    const auto near = [&](uint64_t i) {
+      const uint64_t seed = MixSeed(20261126, i);
+      return i < kTries ? Varied(c_, seed) : gen::Draw(c_.op, seed);
+    };
+    const auto tells = [&](const Asked& asked) -> std::optional<int> {
+      const Tensor is = convention.run(asked.c).y;
+      const Tensor& said = asked.said ? *asked.said : asked.right;
+      if (is == asked.right && said == asked.right) return 0;
+      if (is != said) return std::nullopt;
+      return 1;
+    };
+    const uint64_t tries = drawn_too ? 2 * kTries : kTries;
+    if (AreMet(convention, near_, tries, near, kTells, tells)) return true;
+    // A rule for the codes of x, where a convention's product with them departs too.
+    const auto exact_after_codes = [&](uint64_t i) {
+      std::optional<Case> c = near(i);
+      if (!c) return c;
+      std::ranges::fill(c->w_q.scale, 1.0F);
+      c->bias.reset();
+      return c;
+    };
+    return c_.op == Op::kDynamicLinear &&
+           AreMet(convention, codes_, tries, exact_after_codes, kTells, tells);
   }
 
  private:
@@ -746,25 +758,46 @@ class HeldRule {
     Tensor right;
     std::optional<Tensor> said;
   };
-  // The i-th case, made if it is asked for the first time, in order; null if there is none.
-  template <typename Make>
-  const Asked* At(std::vector<std::optional<Asked>>& made, uint64_t i, const Make& make) {
+  std::optional<Asked> MadeOf(std::optional<Case> c) const {
     constexpr int64_t kLargest = 4096;
-    if (i == made.size()) {
-      std::optional<Case> c = make();
-      made.emplace_back();
-      if (c && Work(*c) <= kLargest) {
-        Tensor right = exact::Evaluate(*c);
-        std::optional<Tensor> said = Counterfactual(*c, rule_);
-        made.back() = Asked{*std::move(c), std::move(right), std::move(said)};
+    if (!c || Work(*c) > kLargest) return std::nullopt;
+    Tensor right = exact::Evaluate(*c);
+    std::optional<Tensor> said = Counterfactual(*c, rule_);
+    return Asked{*std::move(c), std::move(right), std::move(said)};
+  }
+  // Whether so many cases tell the rule from exact arithmetic, and none from the convention.
+  // `tells`: how much one case says, nullopt if it contradicts. Where too few of the cases are such
+  // as the convention takes, the others are brought into its limits.
+  template <typename Make, typename Tells>
+  bool AreMet(const Convention& convention, std::vector<std::optional<Asked>>& made, uint64_t tries,
+              const Make& make, int enough, const Tells& tells) {
+    int all = 0;
+    std::vector<uint64_t> not_taken;
+    for (uint64_t i = 0; i < tries; ++i) {
+      if (i == made.size()) made.push_back(MadeOf(make(i)));  // asked for the first time
+      if (!made[i]) continue;
+      if (!convention.cannot_run(made[i]->c).empty()) {
+        not_taken.push_back(i);
+        continue;
       }
+      const std::optional<int> told = tells(*made[i]);
+      if (!told) return false;
+      all += *told;
     }
-    return made[i] ? &*made[i] : nullptr;
+    for (size_t i = 0; i < not_taken.size() && all < enough; ++i) {
+      const std::optional<Asked> asked =
+          MadeOf(AdaptTo(convention.cannot_run, made[not_taken[i]]->c));
+      if (!asked) continue;
+      const std::optional<int> told = tells(*asked);
+      if (!told) return false;
+      all += *told;
+    }
+    return all >= enough;
   }
 
   const Case& c_;
   const Hypothesis& rule_;
-  std::vector<std::optional<Asked>> ties_, near_;
+  std::vector<std::optional<Asked>> ties_, near_, codes_;
 };
 
 class Decision {
@@ -860,7 +893,6 @@ class Decision {
     for (const Weighed* each : known) conventions.push_back(each->causes);
     std::vector<const Weighed*> told = Alike(rules);
     std::erase_if(told, [&](const Weighed* rule) { return KindOfRule(rule) != FindingKind::kTie; });
-    // A rule for ties says all of an answer that departs on ties alone.
     const bool of_ties = all_ties_ && asked_ == 0;
     if (!of_ties || told.empty()) {
       told.clear();
@@ -891,7 +923,8 @@ class Decision {
         (acts ? acting : others).push_back(each);
       }
       conventions = std::move(acting);
-      if (conventions.empty() && asked_ == 0) {
+      // A rule for ties says all of an answer that departs on ties alone, whoever else does it.
+      if (conventions.empty() && asked_ == 0 && !of_ties) {
         told.clear();
         std::swap(conventions, others);
       }
@@ -1438,11 +1471,19 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
     };
     Examination examination = ask(fits);
     // What leaves departures unexplained may be half of the fault: it is weighed with each other
-    // half.
+    // half; so is what comes near to it, of which the likelier may be the true half.
+    constexpr double kNearBest = 0.9;
     const Weighed& best = examination.weighed.front();
     if (best.bits >= kMargin && !HoldsEverywhere(best) && best.where.text.empty() &&
         best.causes.size() == 1) {
-      std::vector<Hypothesis> halves = WithAnother(c.op, best.causes, evidence);
+      std::vector<Hypothesis> halves;
+      for (const Weighed& alike : examination.weighed) {
+        const bool comes_near = alike.bits >= kNearBest * best.bits;
+        if (alike.causes.size() > 1 || IsConvention(alike.causes) || !comes_near) continue;
+        for (Hypothesis& both : WithAnother(c.op, alike.causes, evidence))
+          halves.push_back(std::move(both));
+      }
+      CheapestFirst(c.op, halves);
       if (halves.size() > kMostFits) halves.resize(kMostFits);
       halves.push_back(best.causes);
       Examination both = ask(halves);

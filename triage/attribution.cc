@@ -982,7 +982,10 @@ class Decision {
     }
     Attribution attribution = Stated(FindingKind::kUnknown, kTooLittle, false);
     const bool place = best.causes.back()->stage == CauseStage::kPlace;
-    if (best.bits > 0 && !place) attribution.diagnosis += ": the subject " + Either(alike);
+    if (best.bits > 0 && !place)
+      attribution.diagnosis += ": the subject " + Either(alike);
+    else if (!place)
+      attribution.evidence.push_back("it would fit that the subject " + Either(alike));
     std::vector<Hypothesis> fits;
     for (const Weighed* rule : rules) fits.push_back(rule->causes);
     attribution.evidence.push_back(ListOf(c_.op, fits) + (fits.size() == 1 ? " gives" : " give") +

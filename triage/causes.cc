@@ -2515,7 +2515,9 @@ std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const
     // Of several causes those act that can here; a place that is none means another case.
     Stages changed = stages;
     const bool known = (c.w_block == 0 && !HasFloatX(c)) || cause->knows_blocks;
-    const bool acts = known && cause->applies(c) && cause->change(changed);
+    // What an earlier cause moved may leave nothing to act on: a zero point that is no code.
+    const bool applies = cause->applies(c) && (!changes || cause->applies(stages.c));
+    const bool acts = known && applies && cause->change(changed);
     if (!acts && cause->stage == Stage::kPlace) return std::nullopt;
     if (!acts) continue;
     stages = std::move(changed);

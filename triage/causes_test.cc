@@ -20,6 +20,7 @@
 #include "core/case.h"
 #include "core/tensor.h"
 #include "oracles/exact/exact.h"
+#include "properties/gen/gen.h"
 #include "triage/cause_families.h"
 
 namespace qualm::triage {
@@ -699,6 +700,33 @@ TEST(CausesOfConventions, TheRightOutputIsTheOneThatWasPromised) {
   EXPECT_EQ(ModelOf(Contract{}), nullptr);
   EXPECT_EQ(ModelOf({"fbgemm@avx2"}), FindConvention("fbgemm@avx2"));
   EXPECT_NE(ModelOf({"fbgemm@avx2"}), nullptr);
+}
+
+// A cause may find no blocks where another one was, or a zero point that is no code any more.
+TEST(CausesTogether, ActOnWhatAnotherOneMoved) {
+  std::vector<Case> cases;
+  for (const Op op : AllOps())
+    for (uint64_t seed = 0; seed < 3; ++seed) cases.push_back(gen::Draw(op, seed));
+  for (uint64_t seed = 0; seed < 16; ++seed)
+    if (auto in_blocks = gen::InBlocks(gen::Draw(Op::kLinear, seed), seed))
+      cases.push_back(*std::move(in_blocks));
+  std::erase_if(cases, [](const Case& c) { return c.M * c.N * std::max<int64_t>(c.K, 1) > 512; });
+  ASSERT_GE(cases.size(), 30u);
+  int64_t acting = 0;
+  for (const Case& c : cases) {
+    for (const Cause& first : AllCauses()) {
+      const bool moves =
+          first.stage == CauseStage::kXZeroPoint || first.stage == CauseStage::kWZeroPoint;
+      const bool asked = c.w_block != 0 ? first.knows_blocks : moves && !first.of_family;
+      if (!asked || !Counterfactual(c, first)) continue;
+      for (const Cause& second : AllCauses()) {
+        if (second.stage == first.stage) continue;
+        const std::vector<const Cause*> both{&first, &second};
+        acting += Counterfactual(c, both) ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GE(acting, 10000);
 }
 
 const Cause& PlaceNamed(std::string_view name) {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -155,7 +156,9 @@ constexpr std::array kLaws{Law::kNegative, Law::kFactor, Law::kAmount, Law::kAmo
 // without the zero point, or in real units; and how far rounding may have moved it.
 struct Inside {
   int64_t row = 0, column = 0;
-  double value = 0, given = 0, rounding = 0.5;
+  // An earlier row (column) has the same codes: what is the same in both says nothing of a law.
+  bool row_again = false, column_again = false;
+  double value = 0, given = 0, rounding = 0;
 };
 
 // Whether the answer keeps to the law; nullopt: too few outputs tell, or what the law adds is so
@@ -173,6 +176,7 @@ std::optional<bool> Keeps(Law law, const std::vector<Inside>& outputs, bool per_
   for (const Inside& o : outputs) {
     const bool of_channel = law == Law::kAmountOfChannel || (law == Law::kFactor && per_channel);
     const int64_t key = of_channel ? o.column : law == Law::kAmountOfRow ? o.row : 0;
+    if (law == Law::kAmountOfRow ? o.column_again : o.row_again) continue;
     if (law == Law::kFactor && std::abs(o.value) < o.rounding / 2) continue;  // any factor
     if (law == Law::kNegative) {
       if (std::abs(o.given + o.value) > o.rounding) return false;
@@ -198,6 +202,20 @@ std::optional<bool> Keeps(Law law, const std::vector<Inside>& outputs, bool per_
   return true;
 }
 
+// Of each row of a matrix of codes, whether an earlier one has the same codes.
+std::vector<bool> AgainIn(const Tensor& matrix, int64_t rows) {
+  std::vector<bool> again(static_cast<size_t>(rows));
+  if (rows == 0) return again;
+  std::set<std::vector<uint32_t>> seen;
+  const int64_t columns = matrix.size() / rows;
+  for (int64_t row = 0; row < rows; ++row) {
+    std::vector<uint32_t> codes;
+    for (int64_t i = 0; i < columns; ++i) codes.push_back(matrix.BitsAt(row * columns + i));
+    again[static_cast<size_t>(row)] = !seen.insert(std::move(codes)).second;
+  }
+  return again;
+}
+
 // ---- Counting.
 
 // How often each trait was seen, of wrong outputs and of all; and each law kept and broken.
@@ -212,6 +230,7 @@ struct Counted {
   double distances = 0;  // of wrong outputs from ties
   std::array<int64_t, kLaws.size()> kept = {}, broken = {};
   bool wrong_without_bias = false;
+  int64_t with_bias = 0;  // of those asked
 };
 
 void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vector<Trait>& traits,
@@ -222,6 +241,15 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
   const int64_t step = 1 + right.size() / kMostOutputs;
   Counted seen(traits.size());
   std::vector<Inside> inside;
+  const bool of_matrices = c.op == Op::kLinear;
+  const std::vector<bool> rows_again = of_matrices ? AgainIn(c.x, c.M) : std::vector<bool>{},
+                          columns_again = of_matrices ? AgainIn(c.w, c.N) : std::vector<bool>{};
+  const auto add_inside = [&](int64_t i, double value, double given, double rounding) {
+    const int64_t row = i / c.N, column = i % c.N;
+    inside.push_back({row, column, of_matrices && rows_again[static_cast<size_t>(row)],
+                      of_matrices && columns_again[static_cast<size_t>(column)], value, given,
+                      rounding});
+  };
   for (int64_t i = 0; i < right.size(); ++i) {
     Output output{.c = c, .index = i, .wrong = !y.SameAt(i, right), .is_code = is_code};
     if (!output.wrong && i % step != 0) continue;
@@ -241,13 +269,12 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
       };
       if (c.op != Op::kTable && c.op != Op::kSoftmax && c.op != Op::kMaxPool &&
           is_inside(output.code.value) && is_inside(y.IntAt(i)))
-        inside.push_back({i / c.N, i % c.N, outputs.RealAt(i / c.N, i % c.N).value,
-                          static_cast<double>(y.IntAt(i) - c.out_q.zero_point_at(i % c.N))});
+        add_inside(i, outputs.RealAt(i / c.N, i % c.N).value,
+                   static_cast<double>(y.IntAt(i) - c.out_q.zero_point_at(i % c.N)), 0.5);
     }
     if (c.op == Op::kDequantize && std::isnormal(y.as<float>()[static_cast<size_t>(i)])) {
       const double given = y.as<float>()[static_cast<size_t>(i)];
-      inside.push_back({i / c.N, i % c.N, outputs.RealAt(i / c.N, i % c.N).value, given,
-                        std::abs(given) * 0x1p-23});
+      add_inside(i, outputs.RealAt(i / c.N, i % c.N).value, given, std::abs(given) * 0x1p-23);
     }
     seen.outputs += output.wrong ? 1 : step;  // those that were left out count too
     seen.wrong += output.wrong;
@@ -280,13 +307,18 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
 // The law that every answer keeps to that is wrong.
 std::optional<ShownOfSubject> LawOf(const Counted& counted) {
   constexpr int64_t kLeast = 5;
+  constexpr double kSurely = 8;  // bits
+  // Where most cases have a bias, that all wrong ones have one says little.
+  const double share =
+      static_cast<double>(counted.with_bias + 1) / static_cast<double>(counted.asked + 1);
+  const bool of_bias = !counted.wrong_without_bias &&
+                       -static_cast<double>(counted.cases_with_wrong) * std::log2(share) >= kSurely;
   for (size_t i = 0; i < kLaws.size(); ++i) {
     if (counted.kept[i] < kLeast || counted.broken[i] > 0) continue;
     const std::string evidence =
         fmt::format("so in each of {} answers in which enough outputs tell", counted.kept[i]);
-    const FindingKind kind =
-        counted.wrong_without_bias ? FindingKind::kZeroPoint : FindingKind::kIndex;
-    const std::string of = counted.wrong_without_bias ? "" : ", where there is a bias";
+    const FindingKind kind = of_bias ? FindingKind::kIndex : FindingKind::kZeroPoint;
+    const std::string of = of_bias ? ", where there is a bias" : "";
     switch (kLaws[i]) {
       case Law::kNegative:
         return ShownOfSubject{FindingKind::kRounding, "gives the numbers with the other sign",
@@ -404,6 +436,7 @@ std::optional<ShownOfSubject> FindCommonTrait(const Case& c, Subject& subject) {
       continue;
     const std::optional<Tensor> y = Ask(subject, *next);
     ++counted.asked;
+    counted.with_bias += next->bias || next->bias_i32;
     if (!y) return std::nullopt;
     Count(*next, RightOutput(*next, model), *y, traits, counted);
   }

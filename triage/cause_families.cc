@@ -416,8 +416,9 @@ void AddSums(std::vector<Cause>& rows) {
   for (const int64_t step : {2, 1}) {
     for (const bool wraps : {false, true}) {
       for (const size_t lanes : {1, 4, 8, 16, 32}) {
-        for (const int64_t every : {0, 4, 8, 16, 32, 64, 128, 256}) {
+        for (const int64_t every : {0, 2, 4, 8, 16, 32, 64, 128, 256}) {
           if (step == 2 && !wraps && lanes == 1 && every == 128) continue;  // has a row of its own
+          if (every == 2 && (step == 2 || lanes < 4)) continue;
           const std::string what = step == 2 ? "saturated pairs" : "products";
           const Lanes how{step, lanes, every, wraps};
           const std::string text = what + " in " + how.text();
@@ -1169,18 +1170,19 @@ void AddElements(std::vector<Cause>& rows) {
                   [](const Case& c) { return c.op == Op::kSub; },
                   Sets([](Stages& s) { s.codes.round = NegatedOperandWraps; })});
   const auto copied = [&](std::string name, std::string_view which,
-                          std::vector<QParams Case::*> inputs, Applies applies) {
+                          std::vector<QParams Case::*> inputs, Applies applies,
+                          bool of_any_scale = false) {
     rows.push_back({Stage::kOperands, Kind::kZeroPoint, std::move(name),
-                    fmt::format("copies the codes of {} that has the output's scale, whatever its "
-                                "zero point",
-                                which),
-                    std::move(applies), [inputs](Stages& s) {
+                    fmt::format("copies the codes of {}{}, whatever {}", which,
+                                of_any_scale ? "" : " that has the output's scale",
+                                of_any_scale ? "the scales" : "its zero point"),
+                    std::move(applies), [inputs, of_any_scale](Stages& s) {
                       bool changes = false;
                       for (QParams Case::* const input : inputs) {
                         QParams& q = s.c.*input;
-                        if (q.scale != s.c.out_q.scale) continue;
-                        changes |= q.zero_point != s.c.out_q.zero_point;
-                        q.zero_point = s.c.out_q.zero_point;
+                        if (q.scale != s.c.out_q.scale && !of_any_scale) continue;
+                        changes |= q != s.c.out_q;
+                        q = s.c.out_q;
                       }
                       return changes;
                     }});
@@ -1191,6 +1193,12 @@ void AddElements(std::vector<Cause>& rows) {
   copied("copied where scales and types are equal", "an input of the output's type",
          {&Case::x_q, &Case::w_q},
          [copies](const Case& c) { return copies(c) && c.x.dtype() == c.out_dtype; });
+  copied("both copied", "both inputs", {&Case::x_q, &Case::w_q}, concat, true);
+  copied("a copied", "the first input", {&Case::x_q}, concat, true);
+  copied("b copied", "the second input", {&Case::w_q}, concat, true);
+  copied(
+      "both of the output's type copied", "inputs of the output's type", {&Case::x_q, &Case::w_q},
+      [concat](const Case& c) { return concat(c) && c.x.dtype() == c.out_dtype; }, true);
   copied("a copied where scales are equal", "a first input", {&Case::x_q}, concat);
   copied("b copied where scales are equal", "a second input", {&Case::w_q}, concat);
   rows.push_back({Stage::kOperands, Kind::kZeroPoint, "both copied where a has the output's scale",
@@ -1443,6 +1451,20 @@ void AddBlocks(std::vector<Cause>& rows) {
             return -int64_t{x[at]} * (int64_t{w[at]} - zero_point);
           };
           return true;
+        });
+  }
+  for (const int64_t tile : {64, 128, 256}) {
+    add(Stage::kTail, Kind::kTail, fmt::format("blocks behind the last {} terms dropped", tile),
+        fmt::format("drops the blocks of a row behind the last full {} terms", tile),
+        [tile](Stages& s) {
+          Case& c = s.c;
+          if (tile % c.w_block != 0 || tile == c.w_block || c.K % c.w_block != 0) return false;
+          for (int64_t i = 0; i < c.N * c.K; ++i) {
+            if (i % c.K < c.K - c.K % tile) continue;
+            c.w_q.zero_point[WEntry(c, i / c.K, i % c.K)] = 0;
+            c.w.SetInt(i, 0);
+          }
+          return c.K % tile != 0;
         });
   }
   for (const int power : {1, -1}) {

@@ -242,7 +242,34 @@ bool PadWithCodeZero(Stages& s) {
                         : Set<&PoolHooks::window_padding, CodeZeroUnderWindow>(s);
 }
 
-void ZeroPointInMaximum(PoolWindow& window) { IncludeInMaximum(window, window.zero_point); }
+void ZeroPointInMaximum(PoolWindow& window) {
+  if (window.inside < window.with_padding)
+    window.largest = std::max<int64_t>(window.largest, window.zero_point);
+}
+void ZeroPointBesideInMaximum(PoolWindow& window) { IncludeInMaximum(window, window.zero_point); }
+
+// A tap in the padding reads the zero point of s8 codes as a uint8.
+bool PadWithUnsignedZeroPoint(Stages& s) {
+  const int32_t zero_point = s.c.x_q.zero_point_at(0);
+  if (zero_point >= 0 || zero_point < INT8_MIN) return false;
+  s.Sums().padding_code = zero_point + 256;
+  return true;
+}
+
+// The taps of each input channel in an int16 of its own, which wraps.
+bool TapsInInt16(Stages& s) {
+  const auto channels = static_cast<size_t>(s.c.window.in_c / s.c.window.groups);
+  s.Sums().add = [channels](DType, Codes x, Codes w) {
+    int64_t sum = 0;
+    for (size_t channel = 0; channel < channels; ++channel) {
+      int64_t of_taps = 0;
+      for (size_t k = channel; k < x.size(); k += channels) of_taps += int64_t{x[k]} * w[k];
+      sum += Wrapped<int16_t>(of_taps);
+    }
+    return sum;
+  };
+  return true;
+}
 
 // Beyond the last channel it reads the last ones, or the first ones.
 template <bool kModulo>
@@ -1001,6 +1028,14 @@ RoundedOutput CopiedAboveZero(const RealOutput& o) {
                                           : static_cast<double>(code - o.zero_point())};
 }
 
+RoundedOutput UnscaledAboveZero(const RealOutput& o) {
+  const int64_t x = int64_t{o.c.x.IntAt(o.index)} - o.c.x_q.zero_point_at(0);
+  return {x < 0 ? o.rounded() : static_cast<double>(x)};
+}
+
+// The bound of a relu keeps the zero point.
+RoundedOutput WithoutZeroPoint(const RealOutput& o) { return {o.rounded(), true}; }
+
 // scale * code - scale * zero point.
 float TwoProducts(const Case& c, int64_t channel, __int128 integer) {
   const float scale = c.x_q.scale_at(channel);
@@ -1326,6 +1361,18 @@ const Cause kCauses[] = {
     {Stage::kPadding, Kind::kPadding, "padding wins",
      "lets a padding of the zero point take part in the maximum", Is<Op::kMaxPool>,
      Set<&PoolHooks::window_padding, ZeroPointInMaximum>},
+    {Stage::kPadding, Kind::kPadding, "padding and what lies beside it wins",
+     "lets the zero point take part in the maximum of each window that leaves the image",
+     Is<Op::kMaxPool>, Set<&PoolHooks::window_padding, ZeroPointBesideInMaximum>,
+     Cause::kBitsOfFamily},
+    {Stage::kPadding, Kind::kPadding, "padding of the unsigned zero point",
+     "fills the padding with the zero point of x read as a uint8",
+     [](const Case& c) { return IsConv(c.op) && c.x.dtype() == DType::kS8; },
+     PadWithUnsignedZeroPoint},
+    {Stage::kAccumulate, Kind::kPairSaturation, "taps of a channel in int16",
+     "adds the products of the taps of each input channel in an int16 that wraps",
+     [](const Case& c) { return IsConv(c.op) && SumsOfCodes(c); }, TapsInInt16,
+     Cause::kBitsOfFamily},
     {Stage::kPadding, Kind::kPadding, "unclipped divisor",
      "counts positions past the bottom and the right edge in the divisor", Is<Op::kAvgPool>,
      Set<&PoolHooks::window_padding, DivideBy<&PoolWindow::not_before>>},
@@ -1423,6 +1470,10 @@ const Cause kCauses[] = {
     {Stage::kClamp, Kind::kClamp, "int8 distance",
      "saturates the distance from the largest code at int8", Is<Op::kSoftmax>,
      Set<&SoftmaxHooks::most_distance, 127>},
+    {Stage::kAccumulate, Kind::kClamp, "softmax distance in int8",
+     "keeps the distance from the largest code in an int8 that wraps: what is 129 or more below it "
+     "counts as it does",
+     Is<Op::kSoftmax>, Set<&SoftmaxHooks::distance_wraps, true>},
     {Stage::kClamp, Kind::kClamp, "cast saturates",
      "gives the largest value where infinity or NaN is asked for", Is<Op::kCast>,
      [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kSaturate); }},
@@ -1702,6 +1753,11 @@ const Cause kCauses[] = {
 const Cause kMistakes[] = {
     {Stage::kClamp, Kind::kZeroPoint, "output zero point ignored", "ignores the output zero point",
      HasCodesOut, EditZeroPoint<&Case::out_q, Ignored>, 6},
+    {Stage::kClamp, Kind::kZeroPoint, "output zero point not added",
+     "does not add the output zero point, where its relu is", [](const Case& c) {
+       return HasCodesOut(c) && Converts(c) && RowOf(c.op).relu;
+     },
+     Set<&CodeHooks::round, WithoutZeroPoint>},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} added",
      "adds the {w_zero_point} instead of subtracting it", Always,
      EditZeroPoint<&Case::w_q, Negated>, 6},
@@ -1898,6 +1954,10 @@ const Cause kMistakes[] = {
      "copies the codes of numbers that are not negative, whatever the scales",
      [](const Case& c) { return c.op == Op::kTable && c.function == Function::kLeakyRelu; },
      Set<&CodeHooks::round, CopiedAboveZero>},
+    {Stage::kRound, Kind::kIndex, "unscaled from 0 on",
+     "does not rescale the positive side of leaky_relu to the output scale",
+     [](const Case& c) { return c.op == Op::kTable && c.function == Function::kLeakyRelu; },
+     Set<&CodeHooks::round, UnscaledAboveZero>},
     {Stage::kRound, Kind::kZeroPoint, "branch by the code",
      "takes a code below 0 for a negative number in leaky_relu, whatever the zero point",
      [](const Case& c) { return c.op == Op::kTable && c.function == Function::kLeakyRelu; },
@@ -1914,6 +1974,14 @@ const Cause kMistakes[] = {
     {Stage::kClamp, Kind::kClamp, "clamp before the zero point",
      "clamps to the codes before it adds the zero point", Converts,
      Set<&CodeHooks::round, ClampBeforeZeroPoint>},
+    {Stage::kClamp, Kind::kClamp, "clamp before a zero point that wraps",
+     "clamps to the codes before it adds the zero point, in 8 bits that wrap",
+     [](const Case& c) { return Converts(c) && IsByteCode(c.out_dtype); },
+     [](Stages& s) {
+       s.codes.round = ClampBeforeZeroPoint;
+       s.codes.narrow = KeepLowByte;
+       return true;
+     }},
     {Stage::kClamp, Kind::kClamp, "bounds before the zero point",
      "applies out_min and out_max before it adds the output zero point", Converts,
      BoundsBeforeZeroPoint<false>},

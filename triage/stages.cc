@@ -279,8 +279,8 @@ exact::Integers Stages::IntegersOfStages() const {
       const int32_t largest = LargestOf(c, m, softmax);
       int64_t sum = 0;
       for (int64_t n = 0; n < c.N; ++n) {
-        const int32_t below =
-            std::clamp(largest - c.x.IntAt(m * c.N + n), 0, softmax.most_distance);
+        int32_t below = std::clamp(largest - c.x.IntAt(m * c.N + n), 0, softmax.most_distance);
+        if (softmax.distance_wraps && below > 128) below = 0;
         std::optional<uint32_t>& t = known[static_cast<size_t>(below)];
         if (!t) t = exact::SoftmaxNumerator(c.x_q.scale_at(0), below, c.N);
         integers.values.push_back(*t);

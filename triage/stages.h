@@ -130,8 +130,9 @@ struct SoftmaxHooks {
   int32_t least_largest = std::numeric_limits<int32_t>::min();
   int64_t largest_of_blocks = 0;  // the largest code of whole blocks of so many; 0: of all
   int32_t most_distance = 255;
-  int64_t summed_block = 0;  // the sum begins anew every so many codes; 0: never
-  int64_t whole_blocks = 0;  // the sum is that of so many codes as make whole blocks; 0: of all
+  bool distance_wraps = false;  // in an int8: from 129 on it counts as 0
+  int64_t summed_block = 0;     // the sum begins anew every so many codes; 0: never
+  int64_t whole_blocks = 0;     // the sum is that of so many codes as make whole blocks; 0: of all
   friend bool operator==(const SoftmaxHooks&, const SoftmaxHooks&) = default;
 };
 // The steps from a real value to a code: round, convert to an integer, add the zero point, narrow,

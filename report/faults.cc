@@ -344,11 +344,13 @@ std::vector<Fault> FaultsOf(const ResultRecord& record) {
     fault.findings = {&finding};
     faults.push_back(std::move(fault));
   }
-  // New ones first, in the order in which they were found.
+  // New ones first, then those whose cause is known, else in the order in which they were found.
   std::vector<Fault> ordered;
-  for (const bool fresh : {true, false}) {
-    std::ranges::copy_if(faults, std::back_inserter(ordered),
-                         [&](const Fault& fault) { return fault.is_new == fresh; });
+  for (const auto& [fresh, unknown] : {std::pair(true, false), std::pair(true, true),
+                                       std::pair(false, false), std::pair(false, true)}) {
+    std::ranges::copy_if(faults, std::back_inserter(ordered), [&](const Fault& fault) {
+      return fault.is_new == fresh && (fault.kind == Name(FindingKind::kUnknown)) == unknown;
+    });
   }
   std::set<std::string> ids;
   for (Fault& fault : ordered) {

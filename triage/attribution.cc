@@ -605,6 +605,9 @@ bool Holds(const Weighed& each) {
   // Of a family there is often one that gives part of what another fault gives, and right answers
   // that it does not give are said to need a condition too easily.
   if (each.unworded && (of_family || each.otherwise > 0)) return false;
+  // What saturates gives the ends of a type by many faults.
+  const int64_t least = each.unworded ? 4 : of_family && !is_at(CauseStage::kClamp) ? 8 : 0;
+  if (least * each.inside < each.bearing_out && least > 0) return false;
   return each.against <= right && 4 * each.otherwise <= each.bearing_out;
 }
 

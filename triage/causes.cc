@@ -1754,7 +1754,7 @@ const Cause kMistakes[] = {
     {Stage::kClamp, Kind::kZeroPoint, "output zero point ignored", "ignores the output zero point",
      HasCodesOut, EditZeroPoint<&Case::out_q, Ignored>, 6},
     {Stage::kClamp, Kind::kZeroPoint, "output zero point not added",
-     "does not add the output zero point, where its relu is", [](const Case& c) {
+     "does not add the output zero point, though its relu is clamped there", [](const Case& c) {
        return HasCodesOut(c) && Converts(c) && RowOf(c.op).relu;
      },
      Set<&CodeHooks::round, WithoutZeroPoint>},
@@ -1989,6 +1989,9 @@ const Cause kMistakes[] = {
      "applies out_min and out_max before it adds the output zero point, where they are not those "
      "of the type",
      Converts, BoundsBeforeZeroPoint<true>},
+    {Stage::kClamp, Kind::kClamp, "int32 before the zero point",
+     "saturates the value at int32 before it adds the zero point", Converts,
+     Set<&CodeHooks::convert, SaturateAtInt32>},
     {Stage::kClamp, Kind::kClamp, "int8 before the zero point",
      "saturates the value at int8 before it adds the zero point",
      [](const Case& c) { return Converts(c) && c.out_dtype == DType::kU8; },

@@ -187,7 +187,16 @@ struct Answered {
   bool near = false;
   bool bears_out = false, against = false, otherwise = false, stray = false;
   bool may_hide = false;  // other faults that are known act there too
+  bool inside = false;    // a number that departs as predicted is none at which codes saturate
 };
+
+// Whether the output is the lowest or highest code of its type, which anything that saturates
+// gives.
+bool IsAtAnEnd(const Tensor& y, int64_t i) {
+  if (!IsCode(y.dtype())) return false;
+  const CodeRange range = RangeOf(y.dtype());
+  return y.IntAt(i) <= range.min || y.IntAt(i) >= range.max;
+}
 
 struct Tested {
   Hypothesis causes;
@@ -551,6 +560,7 @@ class Examiner {
   void Hold(const Predicted& predicted, const Case& c, const Predicted& without,
             const Tensor& actual, bool near, Tested& tested) const {
     int64_t given = 0, right = 0, other = 0, more = 0, far = 0;
+    bool inside = false;
     for (int64_t i = 0; i < actual.size(); ++i) {
       const uint32_t is = actual.BitsAt(i);
       const bool said = predicted.Has(i, is), said_without = without.Has(i, is);
@@ -561,9 +571,10 @@ class Examiner {
         far += !said_without && DistanceLsb(predicted.alone, actual, i) > 1 ? 1 : 0;
       } else if (!said || !said_without) {  // else nothing is told
         (said ? given : said_without ? right : other) += 1;
+        inside |= said && !IsAtAnEnd(actual, i);
       }
     }
-    Answered answered{.shape = ShapeOf(c)};
+    Answered answered{.shape = ShapeOf(c), .inside = inside};
     answered.saved = BitsSaved(c, Nearest(without, actual), Nearest(predicted, actual), actual);
     answered.near = near;
     answered.departs = given + right + other > 0;
@@ -616,6 +627,7 @@ class Examiner {
         weighed.bits += holds ? each.saved : 0;
         weighed.bearing_out += holds && each.bears_out;
         weighed.drawn += holds && each.bears_out && !each.near;
+        weighed.inside += holds && each.bears_out && each.inside;
         weighed.against += holds && each.against;
         weighed.otherwise += holds && each.otherwise;
         weighed.stray += each.stray;  // a condition does not say how the others are rounded

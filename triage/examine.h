@@ -43,8 +43,9 @@ struct Examination {
     double bits = 0;
     int64_t bearing_out = 0;  // further answers that depart as predicted
     int64_t drawn = 0;        // of these, answers to cases drawn without regard to the one found
-    int64_t against = 0;      // further answers that are right where it predicts a departure
-    int64_t otherwise = 0;    // further answers that depart in another way as well
+    int64_t inside = 0;     // and answers that so depart in more than codes at an end of their type
+    int64_t against = 0;    // further answers that are right where it predicts a departure
+    int64_t otherwise = 0;  // further answers that depart in another way as well
     // It takes a condition that nobody has a word for: those that had one have been contradicted.
     bool unworded = false;
     // Of a convention or a rule of rounding: answers to drawn cases that depart where it says that

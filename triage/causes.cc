@@ -1036,6 +1036,18 @@ RoundedOutput UnscaledAboveZero(const RealOutput& o) {
 // The bound of a relu keeps the zero point.
 RoundedOutput WithoutZeroPoint(const RealOutput& o) { return {o.rounded(), true}; }
 
+bool TakesRealBias(const Case& c) {
+  return HasSums(c.op) && c.bias_i32 && c.out_dtype != DType::kS32 && c.requant == Requant::kExact;
+}
+template <bool kInOutputSteps>
+bool IntegersAsRealBias(Stages& s) {
+  s.c.bias.emplace();
+  for (const int32_t each : *s.c.bias_i32)
+    s.c.bias->push_back(static_cast<float>(each) * (kInOutputSteps ? s.c.out_q.scale_at(0) : 1));
+  s.c.bias_i32.reset();
+  return std::ranges::all_of(*s.c.bias, [](float each) { return std::isfinite(each); });
+}
+
 // scale * code - scale * zero point.
 float TwoProducts(const Case& c, int64_t channel, __int128 integer) {
   const float scale = c.x_q.scale_at(channel);
@@ -2066,6 +2078,12 @@ const Cause kMistakes[] = {
        });
      },
      Cause::kBitsOfFamily},
+    {Stage::kBias, Kind::kIndex, "int32 bias as real numbers",
+     "adds the int32 bias to the scaled sum, as if it were in real units", TakesRealBias,
+     IntegersAsRealBias<false>},
+    {Stage::kBias, Kind::kIndex, "int32 bias in output steps",
+     "adds the int32 bias to the scaled sum, as if it were in steps of the output",
+     [](const Case& c) { return TakesRealBias(c) && HasCodesOut(c); }, IntegersAsRealBias<true>},
     {Stage::kBias, Kind::kIndex, "bias in units of channel 0",
      "takes the int32 bias of every channel in units of the scale of channel 0",
      [](const Case& c) { return c.bias_i32 && c.w_q.scale.size() > 1; },

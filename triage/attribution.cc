@@ -613,12 +613,15 @@ bool Holds(const Weighed& each) {
 
 // Of two causes each has to be worth what it takes to choose it, and a condition may only hide that
 // one of them does nothing.
-void RemoveIdleHalves(std::vector<Weighed>& all) {
+void RemoveIdleHalves(const Case& c, std::vector<Weighed>& all) {
+  constexpr size_t kMostHeld = 24;  // beyond so many the likelier ones decide
+  size_t held = 0;
   std::map<const Cause*, double> alone;
   for (const Weighed& each : all)
     if (each.causes.size() == 1 && Holds(each)) alone[each.causes.front()] = each.bits;
   std::erase_if(all, [&](const Weighed& each) {
     if (each.causes.size() < 2 || each.causes.back()->stage == CauseStage::kPlace) return false;
+    if (Holds(each) && held++ < kMostHeld && !EachActs(c, each.causes)) return true;
     return !each.where.text.empty() || std::ranges::any_of(each.causes, [&](const Cause* cause) {
       const auto found = alone.find(cause);
       return found != alone.end() && found->second > each.bits - kMargin;
@@ -1498,7 +1501,7 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
       if (half != both.weighed.end() && both.weighed.front().bits >= half->bits + kMargin)
         examination = std::move(both);
     }
-    RemoveIdleHalves(examination.weighed);
+    RemoveIdleHalves(c, examination.weighed);
     if (Nearest near = NearestRounding(c.op, examination.weighed, last_bit);
         near.share > nearest.share)
       nearest = std::move(near);

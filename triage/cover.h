@@ -19,6 +19,10 @@ namespace qualm::triage {
 Hypothesis Together(const Case& c, std::span<const Hypothesis> hypotheses, const Convention* model,
                     Hypothesis first = {});
 
+// Whether each of the causes alone changes an answer, in some case near `c` or drawn: a rule of
+// rounding does nothing in max_pool.
+bool EachActs(const Case& c, const Hypothesis& causes);
+
 // A failure of one subject and operation.
 struct Failure {
   FindingKind kind = FindingKind::kUnknown;

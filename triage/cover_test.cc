@@ -113,6 +113,15 @@ class Causes : public testing::Test {
   std::list<Case> cases_;
 };
 
+TEST(TwoCauses, AreNoneIfOneDoesNothing) {
+  const auto act = [](Op op, const char* first, const char* second) {
+    return EachActs(gen::Draw(op, 1), {&CauseNamed(first), &CauseNamed(second)});
+  };
+  EXPECT_TRUE(act(Op::kLinear, "weight zero point ignored", "half away from zero"));
+  EXPECT_FALSE(act(Op::kMaxPool, "padding wins", "half away from zero")) << "nothing is rounded";
+  EXPECT_FALSE(act(Op::kMaxPool, "padding wins", "bias ignored"));
+}
+
 TEST_F(Causes, CoverAnswersThatTheyGiveAndNoOthers) {
   const Hypothesis one{first_}, two{second_};
   const Case* const by_one = Answered(one);

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel of scripts/wheel, used outside of the source tree."""
 import importlib.util
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,3 +51,22 @@ def test_the_wheel_works_elsewhere(tmp_path):
     assert ran.returncode == 1 and "FAILED test_it.py::test_rescale[matches_exact]" in ran.stdout, ran.stdout + ran.stderr
     assert "test_place" not in ran.stdout, ran.stdout
     assert "the subject rounds ties up" in ran.stdout
+
+
+def test_pip_compiles_as_preset_dev(tmp_path):
+    """Or ccache would have nothing of it, and an installation took twenty minutes of one core again."""
+    if not shutil.which("clang++-19"):
+        pytest.skip("no clang++-19, so pip takes another compiler")
+    presets = {p["name"]: p for p in json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]}
+
+    def variables(name):
+        base = variables(presets[name]["inherits"]) if "inherits" in presets[name] else {}
+        return {**base, **presets[name].get("cacheVariables", {})}
+
+    project = (ROOT / "python" / "pyproject.toml").read_text()
+    assert 'cmake.args = ["-C", "as_dev.cmake"]' in project
+    shown = subprocess.run(["cmake", "-N", "-L", "-C", ROOT / "python" / "as_dev.cmake", "-B", tmp_path],
+                           capture_output=True, text=True, check=True).stdout
+    pip = dict(re.findall(r"^(\w+):\w+=(.*)$", shown, re.M))
+    pip["CMAKE_BUILD_TYPE"] = re.search(r'^cmake.build-type = "(\w+)"', project, re.M)[1]
+    assert pip | variables("dev") == pip

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plugin, in runs of pytest of its own."""
 import importlib.util
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import qualm
+from test_new import COMMAND
 
 HEAD = """
 import numpy as np
@@ -103,6 +106,58 @@ def test_wrong(c):
     assert "0.5, exactly half way, goes to the even one = 0" in text
     assert '"x": ["0x1p-1"]' in text and '"M": 1' in text and '"N": 1' in text
     assert "Traceback" not in text
+
+
+PIPE = """
+import json, sys
+sys.stdin.readline()
+print(json.dumps({"qualm_pipe": 1, "name": "it", "contract": "exact",
+                  "ops": {"linear": {"x": ["u8"], "w": ["s8"], "out": ["s32"]}}}), flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    c = request["case"]
+    x, w = ([[code - c[zp] for code in c[name][row * c["K"]:(row + 1) * c["K"] - 1]] for row in range(c[rows])]
+            for name, zp, rows in (("x", "x_zp", "M"), ("w", "w_zp", "N")))
+    print(json.dumps({"id": request["id"], "y": [sum(map(int.__mul__, a, b)) for a in x for b in w]}), flush=True)
+"""
+
+
+def test_a_mistake_has_the_row_that_it_has_behind_a_pipe_and_in_a_plugin(run):
+    if not COMMAND.is_file() or not shutil.which("cc"):
+        pytest.skip(f"{COMMAND} is not built, or there is no cc")
+    outcomes, text, status = run("""
+@qualm.property("linear", x="u8", w="s8", out="s32")
+def test_it(c):
+    return (c.x[:, :-1].astype(np.int32) - c.x_zp) @ (c.w[:, :-1].astype(np.int32) - c.w_zp).T
+""", "--qualm-cases", "100")
+    failed = {re.search(r"\[(\w+)\]", name)[1] for name, outcome in outcomes.items() if outcome == "FAILED"}
+    assert status == 1 and "matches_exact" in failed
+    small = next(json.loads(path.read_text()) for path in run.kept() if "matches_exact" in path.name)
+    assert (small["x"], small["w"], small["expected"], small["observed"]["y"]) == ([1], [1], [1], [0])
+    own = ("by", "evidence")  # which counts the outputs of the case that came first
+
+    sources = Path(__file__).parents[2]
+    plugin = (sources / "examples/plugin/example_plugin.c").read_text()
+    for whole, part in ((r"k < depth", "k + 1 < depth"), (r"features = QUALM_CAN_BIAS_I32[^,]*", "features = 0"),
+                        (r"x_dtypes = .*", "x_dtypes = QUALM_TYPE_BIT(QUALM_U8),")):
+        plugin, times = re.subn(whole, part, plugin, count=1)
+        assert times == 1, whole
+    (run.folder / "it.c").write_text(plugin)
+    subprocess.run(["cc", "-shared", "-fPIC", "-I", sources / "adapters", "-o", "it.so", "it.c"], cwd=run.folder, check=True)
+    (run.folder / "it.py").write_text(PIPE)
+    for subject in (f"pipe:{sys.executable} it.py", "plugin:./it.so"):
+        ran = subprocess.run([COMMAND, "check", "--op", "linear", "-s", subject, "-n", "100", "--out", "out", "--json", "out.json"],
+                             cwd=run.folder, capture_output=True, text=True, check=False)
+        assert ran.returncode == status, ran.stderr
+        told = json.loads((run.folder / "out.json").read_text())
+        assert {name.partition(".")[2] for name, counts in told["properties"].items() if "failed" in counts} == failed
+        [row] = told["faults"]
+        assert (row["kind"], row["sentence"]) == (small["observed"]["kind"], small["note"])
+        path = next(f["case_file"] for f in told["findings"] if f["fingerprint"] == row["findings"][0])
+        case = json.loads((run.folder / path).read_text())
+        for name in own:
+            case["observed"][name] = small["observed"][name]
+        assert case == small
 
 
 def test_a_function_that_computes_as_a_convention_is_told_the_contract(run):

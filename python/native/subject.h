@@ -36,8 +36,12 @@ auto Interruptible(Body&& body) {
   throw pybind11::error_already_set();
 }
 
-// A function of a case and its limits.
+// A function of a case and its limits. A thread keeps some subjects until it ends, after the
+// interpreter (relation::NewInstances): then there is nobody to give the function back to.
 struct Function {
+  ~Function() {
+    if (Py_IsInitialized() == 0) call.release();
+  }
   std::string name;      // of the subject: "python:test_quantize"
   std::optional<Op> op;  // nullopt: any, the case says which
   PluginLimits limits;

@@ -419,3 +419,16 @@ def test_a_report_names_a_wrong_type_once():
     report = qualm.check("quantize", lambda c: None, cases=20)
     assert sum(claim.failed for claim in report.claims) == 1
     assert "returned None, expected an array of uint8" in str(report)
+
+
+def test_functions_that_are_kept_until_the_process_ends_do_not_crash_it():
+    # Three new instances of a wrong function are asked, and the last is kept; the second function takes its
+    # name, so that nobody else has the first.
+    script = """
+import qualm
+for _ in range(2):
+    qualm.check("rescale", lambda c: qualm.exact(c).y ^ 1, cases=60)
+print("to the end")
+"""
+    ran = subprocess.run([sys.executable, "-c", script], env=_environment(), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "to the end\n"), ran.stderr

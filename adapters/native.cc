@@ -309,7 +309,7 @@ void WriteBlocks(kernels::BlockFormat format, const uint8_t* codes, int64_t coun
 intervals::Problem IntervalProblemOf(const Case& c) {
   intervals::Problem problem{.quantize = c.op == Op::kQuantize,
                              .zero_point = c.out_q.zero_point_at(0),
-                             .signed_codes = c.out_dtype == DType::kS8,
+                             .signed_codes = RangeOf(c.out_dtype).min < 0,
                              .out_min = c.out_min,
                              .out_max = c.out_max,
                              .relu = c.relu};
@@ -403,7 +403,20 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
 
   std::string Execute(const Placed& laid, const RunContext& context) override {
     const Case& c = *laid.problem;
-    const Placed placed = WithWholeBytes(laid);
+    if (!IsSmallCode(c.out_dtype)) return ExecuteWhole(WithWholeBytes(laid), context);
+    Placed placed = WithWholeBytes(laid);
+    staged_y_.resize(static_cast<size_t>(c.M * c.N));
+    placed.y = staged_y_.data();
+    placed.y_stride = c.N;
+    std::string error = ExecuteWhole(placed, context);
+    if (error.empty())
+      kernels::Pack(staged_y_, BitsOf(c.out_dtype), static_cast<uint8_t*>(laid.y));
+    return error;
+  }
+
+ private:
+  std::string ExecuteWhole(const Placed& placed, const RunContext& context) {
+    const Case& c = *placed.problem;
     if (c.op == Op::kCast) {
       return kernels::Cast({placed.x, FloatTypeOf(c.x.dtype()), c.M, c.N, placed.x_stride},
                            static_cast<kernels::CastRounding>(c.rounding),
@@ -473,16 +486,18 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
     return multipliers_.OutsideIntact() ? "" : "the multipliers";
   }
 
- private:
   // The kernels take weights of whole bytes: narrower ones are unpacked first.
   Placed WithWholeBytes(Placed placed) {
-    const Tensor& w = placed.problem->w;
-    if (!HasWeights(placed.problem->op) || BitsOf(w.dtype()) >= 8) return placed;
-    unpacked_.resize(static_cast<size_t>(w.size()));
-    kernels::Unpack({static_cast<const uint8_t*>(placed.w), BitsOf(w.dtype()),
-                     InfoOf(w.dtype()).format == DTypeRow::Format::kSigned},
-                    unpacked_);
-    placed.w = unpacked_.data();
+    const auto unpack = [this](const Tensor& codes, const void*& at) {
+      if (!IsSmallCode(codes.dtype())) return;
+      unpacked_.resize(static_cast<size_t>(codes.size()));
+      kernels::Unpack({static_cast<const uint8_t*>(at), BitsOf(codes.dtype()),
+                       InfoOf(codes.dtype()).format == DTypeRow::Format::kSigned},
+                      unpacked_);
+      at = unpacked_.data();
+    };
+    unpack(placed.problem->x, placed.x);  // who has one of these has no w of fewer bits
+    unpack(placed.problem->w, placed.w);
     return placed;
   }
 
@@ -789,7 +804,8 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   mutable PackedOnes packed_;
   std::string target_;
   Weights weights_;
-  std::vector<uint8_t> unpacked_;  // weights
+  std::vector<uint8_t> unpacked_;  // x or weights of fewer than 8 bits
+  std::vector<uint8_t> staged_y_;  // outputs of fewer, before they are packed
   GuardedBuffer scratch_;
   GuardedBuffer multipliers_;
   GuardedBuffer x_blocks_, w_blocks_;

@@ -30,11 +30,12 @@ extern "C" {
   ((size_t)((const char*)(&(pointer)->field + 1) - (const char*)(pointer)) <= (pointer)->size)
 
 /* Element types. Codes are u8 or s8, of quantize, dequantize and requantize, and as x and y of
- * linear, conv2d and depthwise, s16 or u16 too; real = scale * (code - zero_point). Weights have
- * u4, s4, u2 and s2 too. The floats of 16 bits and fewer are named as in MLIR
- * (docs/quantization.md); cast has them. Elements of fewer than 8
- * bits lie one behind the other in a stream of bits, the lowest bit of a byte first: of 4 bits the
- * element of even index in the low half. Their rows are dense. */
+ * linear, conv2d and depthwise, s16 or u16 too; real = scale * (code - zero_point). Weights, y of
+ * quantize and x of dequantize have u4, s4, u2 and s2 too. The floats of 16 bits and fewer are
+ * named as in MLIR (docs/quantization.md); cast has them. Elements of fewer than 8 bits lie one
+ * behind the other in a stream of bits, the lowest bit of a byte first: of 4 bits the element of
+ * even index in the low half. Their rows are dense, and bits behind the last element are not read.
+ */
 enum {
   QUALM_U8 = 0,
   QUALM_S8 = 1,

@@ -428,6 +428,13 @@ inline bool HasWideCodes(const Case& c) {
 // What those refuse who know none.
 inline constexpr std::string_view kOfWideCodes = "codes of 16 bits";
 
+// x or the output has codes of fewer than 8 bits.
+inline bool HasSmallCodes(const Case& c) {
+  return IsSmallCode(c.x.dtype()) || IsSmallCode(c.out_dtype);
+}
+// What those refuse who know none.
+inline constexpr std::string_view kOfSmallCodes = "codes of fewer than 8 bits";
+
 // The scale and zero point of each row of x follow from all rows.
 inline bool RowsShareQParams(const Case& c) {
   return RowOf(c.op).dynamic && c.x_gran == Granularity::kTensor;

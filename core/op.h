@@ -113,6 +113,10 @@ std::string Join(const DTypeList& types, std::string_view word = " or ");  // "u
 inline constexpr DTypeList kCodes{{DType::kU8, DType::kS8}, 2};
 // The codes of operations that have some of 16 bits too.
 inline constexpr DTypeList kWideCodes{{DType::kU8, DType::kS8, DType::kS16, DType::kU16}, 4};
+// The codes of quantize and dequantize.
+inline constexpr DTypeList kEveryCode{{DType::kU8, DType::kS8, DType::kS16, DType::kU16, DType::kU4,
+                                       DType::kS4, DType::kU2, DType::kS2},
+                                      8};
 inline constexpr DTypeList kWeightCodes{
     {DType::kS8, DType::kU8, DType::kS4, DType::kU4, DType::kS2, DType::kU2}, 6};
 inline constexpr DTypeList kCodesOrFloat{
@@ -181,11 +185,11 @@ inline constexpr std::array kOpRows{
           .x_types = kReals,
           .x_qparams = false,
           .response = Response::kRisesAndMirrors,
-          .out_types = kWideCodes,
+          .out_types = kEveryCode,
           .per_channel = PerChannel::kOut},
     OpRow{.op = Op::kDequantize,
           .name = "dequantize",
-          .x_types = kWideCodes,
+          .x_types = kEveryCode,
           .response = Response::kNone,
           .out_types = kReals,
           .out_q = OutQParams::kNone,

@@ -50,7 +50,8 @@ TEST_P(CaseCodec, CasesWithinTheLimitsComeBack) {
   for (int i = 0; i < 5000; ++i) {
     const Case c = draw.DrawWhole(GetParam());
     if (!IsSmall(c)) continue;
-    if (IsWideCode(c.x.dtype()) || (HasSums(c) && HasWideCodes(c))) {  // bytes have none
+    if (IsWideCode(c.x.dtype()) || HasSmallCodes(c) || (HasSums(c) && HasWideCodes(c))) {
+      // Bytes have none.
       EXPECT_FALSE(EncodeCase(c).has_value());
       continue;
     }
@@ -234,7 +235,7 @@ void ComeBack(const std::function<Case()>& draw) {
   int within = 0;
   for (int i = 0; i < 1000; ++i) {
     const Case c = draw();
-    if (HasWideCodes(c) && HasSums(c)) continue;  // bytes have none
+    if ((HasWideCodes(c) && HasSums(c)) || HasSmallCodes(c)) continue;  // bytes have none
     if (!IsSmall(c)) continue;
     ++within;
     Case fitted = c;

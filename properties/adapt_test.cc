@@ -153,6 +153,42 @@ TEST(TakenBy, DrawsCodesOfSixteenBitsForThoseWhoTakeNothingElse) {
   }
 }
 
+// Whoever has no codes of fewer than 8 bits gets the same codes in bytes, with the same clamp.
+TEST(Adapt, MakesBytesOfCodesOfFewerBits) {
+  TestSubject bytes;
+  bytes.cannot_run = [](const Case& c) { return HasSmallCodes(c) ? "small" : ""; };
+  for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+    int small = 0;
+    for (uint64_t seed = 0; seed < 400; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      const std::optional<Case> adapted = AdaptTo(bytes, c);
+      ASSERT_TRUE(adapted) << Describe(c);
+      ASSERT_EQ(Validate(*adapted), "") << Describe(c);
+      if (!HasSmallCodes(c)) continue;
+      ++small;
+      const Tensor y = exact::Evaluate(c), wide = exact::Evaluate(*adapted);
+      for (int64_t i = 0; i < y.size(); ++i) EXPECT_EQ(y.ValueAt(i), wide.ValueAt(i));
+    }
+    EXPECT_GT(small, 20) << Name(op);
+  }
+}
+
+// Whoever has no other codes gets such cases, of the type that it has.
+TEST(TakenBy, DrawsCodesOfFewerBitsForThoseWhoTakeNothingElse) {
+  for (const DType has : {DType::kU4, DType::kS2}) {
+    TestSubject small;
+    small.cannot_run = [has](const Case& c) {
+      return c.x.dtype() == has || c.out_dtype == has ? "" : "another type";
+    };
+    for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+      int taken = 0;
+      for (uint64_t seed = 0; seed < 100; ++seed)
+        taken += TakenBy(small, gen::Draw(op, seed)) ? 1 : 0;
+      EXPECT_GT(taken, 60) << Name(op) << " " << Name(has);
+    }
+  }
+}
+
 // Whoever has bytes too gets one sum of 16 bits in eight.
 TEST(TakenBy, DrawsSumsOfSixteenBitsForThoseWhoTakeThem) {
   TestSubject all;

@@ -9,6 +9,7 @@ import onnx_model
 
 CODES = ["u8", "s8"]
 WIDE_CODES = CODES + ["s16", "u16"]  # of QuantizeLinear and DequantizeLinear 21
+SMALL_CODES = ["u4", "s4", "u2", "s2"]
 FEW_BITS = ["u4", "s4", "u8", "s8", "u2", "s2"]
 # What a model is made of, and what makes the answer of its output.
 Plan = collections.namedtuple("Plan", "nodes inputs output finish opset", defaults=(13,))
@@ -173,8 +174,23 @@ class Operators:
 
     # Element by element ----------------------------------------------------------------------------
 
+    def of_small(self, dtype, codes, inputs, operator, names, output_type):
+        """An operator on integers of fewer than 8 bits, of which NumPy has none: `codes` are inputs of
+        bytes, converted before it, and bytes that it gives behind it."""
+        small, opset = onnx_model.SMALL[dtype], 21 if dtype[1] == "4" else 25
+        nodes = [onnx_model.node("Cast", name, name + "_small", to=small) for name in codes]
+        names = " ".join(name + "_small" if name in codes else name for name in names.split())
+        of_codes = output_type != "float32"
+        nodes.append(onnx_model.node(operator, names, "codes" if of_codes else "y", axis=1))
+        if of_codes:
+            nodes.append(onnx_model.node("Cast", "codes", "y", to=onnx_model.ELEMENT[output_type]))
+        return self.run(Plan(nodes, inputs, output_type, flat, opset))
+
     def quantize(self, c):
         inputs = {"x": array(c["x"], "f32", (c["M"], c["N"])), **output(c)}
+        if c["out_dtype"] in onnx_model.SMALL:
+            return self.of_small(c["out_dtype"], ["y_zp"], inputs, "QuantizeLinear",
+                                 "x y_scale y_zp", inputs["y_zp"].dtype.name)
         return self.run(single_node("QuantizeLinear", inputs, axis=1,
                                     output_type=inputs["y_zp"].dtype.name))
 
@@ -182,6 +198,9 @@ class Operators:
         return {"x": array(c["x"], c["x_dtype"], (c["M"], c["N"])), **of(c, "x", c["x_dtype"])}
 
     def dequantize(self, c):
+        if c["x_dtype"] in onnx_model.SMALL:
+            return self.of_small(c["x_dtype"], ["x", "x_zp"], self.matrix(c), "DequantizeLinear",
+                                 "x x_scale x_zp", "float32")
         return self.run(single_node("DequantizeLinear", self.matrix(c), axis=1,
                                     output_type="float32"))
 

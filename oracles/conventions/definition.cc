@@ -206,7 +206,7 @@ Convention MakeConvention(Definition definition) {
     return std::ranges::find(definition.ops, op) != definition.ops.end();
   });
   convention.cannot_run = [reason = definition.cannot_run, ops = convention.ops,
-                           wide = definition.wide_codes,
+                           wide = definition.wide_codes, small = definition.small_codes,
                            wide_sums = definition.wide_sums](const Case& c) {
     if (std::ranges::find(ops, c.op) == ops.end())
       return "this convention has no " + std::string(Name(c.op));
@@ -218,6 +218,7 @@ Convention MakeConvention(Definition definition) {
       return "this convention has no " + std::string(kOfWideCodes) +
              (wide ? " of " + std::string(Name(c.op)) : "");
     }
+    if (HasSmallCodes(c) && !small) return "this convention has no " + std::string(kOfSmallCodes);
     const std::string packed = WeightsArePlain(c);
     return packed.empty() ? reason(c) : packed;
   };

@@ -38,15 +38,12 @@ Tensor EvaluateRational(const Case& c) {
         continue;
       }
       const Rational value = *definition.value(c, m, n);
+      if (IsCode(c.out_dtype)) {
+        const Integer zero_point = c.out_q.zero_point_at(0);
+        y.SetInt(index, Clamp(RoundHalfEven(value) + zero_point, LowerBound(c), c.out_max));
+        continue;
+      }
       switch (c.out_dtype) {
-        case DType::kU8:
-        case DType::kS8:
-        case DType::kU16:
-        case DType::kS16: {
-          const Integer zero_point = c.out_q.zero_point_at(0);
-          y.SetInt(index, Clamp(RoundHalfEven(value) + zero_point, LowerBound(c), c.out_max));
-          break;
-        }
         case DType::kS32: y.SetInt(index, Clamp(numerator(value), LowerBound(c), c.out_max)); break;
         case DType::kF32:
           y.as<float>()[static_cast<size_t>(index)] =

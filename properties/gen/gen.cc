@@ -291,6 +291,14 @@ std::optional<Case> WithWideCodes(Op op, uint64_t seed) {
   }
 }
 
+std::optional<Case> WithSmallCodes(Op op, uint64_t seed) {
+  const OpRow& row = RowOf(op);
+  if (!row.x_types.contains(DType::kU4) && !row.out_types.contains(DType::kU4)) return std::nullopt;
+  for (;; ++seed) {
+    if (Case c = Draw(op, seed); HasSmallCodes(c)) return c;
+  }
+}
+
 Case Draw(Op op, Theme theme, uint64_t seed) {
   Rng rng(MixSeed(MixSeed(seed, static_cast<uint64_t>(op)), 1000 + static_cast<uint64_t>(theme)));
   return DrawFrom(rng, op, theme);

@@ -61,6 +61,8 @@ std::optional<Case> XInBlocks(const Case& drawn, uint64_t seed, bool as_stored =
 // A case with codes of 16 bits, of linear and convolutions those of x; nullopt where the operation
 // has none. Draw has them too, but for linear and convolutions.
 std::optional<Case> WithWideCodes(Op op, uint64_t seed);
+// The same of fewer than 8 bits.
+std::optional<Case> WithSmallCodes(Op op, uint64_t seed);
 
 }  // namespace qualm::gen
 

@@ -255,6 +255,24 @@ TEST(Gen, CodesOfSixteenBits) {
   }
 }
 
+TEST(Gen, CodesOfFewerThanEightBits) {
+  for (const Op op : AllOps()) {
+    std::map<DType, int> drawn;
+    int all = 0;
+    for (uint64_t seed = 0; seed < kCases; ++seed) {
+      const Case c = Draw(op, seed);
+      ++drawn[IsSmallCode(c.out_dtype) ? c.out_dtype : c.x.dtype()];
+      all += HasSmallCodes(c) ? 1 : 0;
+    }
+    const OpRow& row = RowOf(op);
+    for (const DType small : {DType::kU4, DType::kS4, DType::kU2, DType::kS2}) {
+      const bool has = row.x_types.contains(small) || row.out_types.contains(small);
+      EXPECT_EQ(drawn[small] > static_cast<int>(kCases) / 250, has) << Name(op) << " " << Name(small);
+    }
+    EXPECT_LT(all, static_cast<int>(kCases) / 8) << Name(op);
+  }
+}
+
 TEST(Gen, SumsOfCodesOfSixteenBits) {
   constexpr uint64_t kDrawn = 1000;
   for (const Op op : OpsWhere([](Op each) { return HasSums(each); })) {

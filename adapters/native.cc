@@ -350,6 +350,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
       return "the kernels take no " + std::string(kInBlocks) +
              " but beside x in blocks, under contract sum or a tree";
     }
+    if (HasElementBlocks(c)) return "";
     if (c.x_block != 0) return WhyNotInBlocks(c, weights_ == Weights::kQ4K);
     if (weights_ == Weights::kQ4K) return "q4_k has blocks of 32 of w and of x";
     return c.op == Op::kTable || c.op == Op::kSoftmax ? packed_.For(c).status.error : "";
@@ -403,18 +404,47 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
 
   std::string Execute(const Placed& laid, const RunContext& context) override {
     const Case& c = *laid.problem;
-    if (!IsSmallCode(c.out_dtype)) return ExecuteWhole(WithWholeBytes(laid), context);
+    if (!IsSmallCode(c.out_dtype)) return ExecuteRows(WithWholeBytes(laid), context);
     Placed placed = WithWholeBytes(laid);
     staged_y_.resize(static_cast<size_t>(c.M * c.N));
     placed.y = staged_y_.data();
     placed.y_stride = c.N;
-    std::string error = ExecuteWhole(placed, context);
+    std::string error = ExecuteRows(placed, context);
     if (error.empty())
       kernels::Pack(staged_y_, BitsOf(c.out_dtype), static_cast<uint8_t*>(laid.y));
     return error;
   }
 
  private:
+  // A row whose blocks have scales of their own is one with a scale for each column.
+  std::string ExecuteRows(const Placed& placed, const RunContext& context) {
+    const Case& c = *placed.problem;
+    if (!HasElementBlocks(c)) return ExecuteWhole(placed, context);
+    const auto columns = static_cast<size_t>(c.N), block = static_cast<size_t>(c.x_block);
+    const auto blocks = static_cast<size_t>(ElementBlocks(c));
+    std::vector<float> scales(columns);
+    std::vector<int32_t> zero_points(columns);
+    for (size_t m = 0; m < static_cast<size_t>(c.M); ++m) {
+      for (size_t n = 0; n < columns; ++n) {
+        scales[n] = placed.scale[m * blocks + n / block];
+        zero_points[n] = placed.zero_point[m * blocks + n / block];
+      }
+      // One side is float32, the other codes of a byte.
+      const bool quantizes = c.op == Op::kQuantize;
+      const auto row = static_cast<int64_t>(m);
+      const auto* const from = static_cast<const uint8_t*>(placed.x);
+      const ConstMatrix x{from + row * placed.x_stride * (quantizes ? 4 : 1), TypeOf(c.x.dtype()), 1,
+                          c.N, c.N};
+      const MutableMatrix y{static_cast<uint8_t*>(placed.y) + row * placed.y_stride * (quantizes ? 1 : 4),
+                            TypeOf(c.out_dtype), 1, c.N, c.N};
+      const kernels::Status status =
+          quantizes ? kernels::Quantize(x, scales, zero_points, {c.out_min, c.out_max, c.relu}, y)
+                    : kernels::Dequantize(x, scales, zero_points, y);
+      if (!status.ok()) return status.error;
+    }
+    return "";
+  }
+
   std::string ExecuteWhole(const Placed& placed, const RunContext& context) {
     const Case& c = *placed.problem;
     if (c.op == Op::kCast) {

@@ -155,8 +155,8 @@ enum {
 };
 
 /* Granularities other than per tensor and per output channel: x of dynamic_linear may be per row; w
- * of linear and dynamic_linear may be per block of axis 1, which is K, and then x of linear too.
- * All others are reserved. */
+ * of linear and dynamic_linear may be per block of axis 1, which is K, and then x of linear too; x
+ * of dequantize and out of quantize may be per block of axis 1, N. All others are reserved. */
 typedef struct qualm_granularity {
   size_t size;
   int32_t kind; /* QUALM_PER_... */
@@ -280,7 +280,8 @@ typedef struct qualm_problem {
  * alone, answers QUALM_UNSUPPORTED to others. */
 #define QUALM_CAN_PER_BLOCK UINT32_C(65536)
 /* linear, beside QUALM_CAN_PER_BLOCK: reads x_granularity, whose block is that of w_granularity; y
- * is then f32. */
+ * is then f32. dequantize: reads x_granularity, quantize: out_granularity; M and N are at least 1,
+ * per_channel is 0, and the lists have an entry for each block of each row, row by row. */
 #define QUALM_CAN_X_PER_BLOCK UINT32_C(4194304)
 /* Rows of w, one per output channel, that do not follow each other. */
 #define QUALM_CAN_WEIGHT_STRIDES UINT32_C(131072)

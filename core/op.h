@@ -186,7 +186,8 @@ inline constexpr std::array kOpRows{
           .x_qparams = false,
           .response = Response::kRisesAndMirrors,
           .out_types = kEveryCode,
-          .per_channel = PerChannel::kOut},
+          .per_channel = PerChannel::kOut,
+          .x_blocks = true},
     OpRow{.op = Op::kDequantize,
           .name = "dequantize",
           .x_types = kEveryCode,
@@ -195,7 +196,8 @@ inline constexpr std::array kOpRows{
           .out_q = OutQParams::kNone,
           .per_channel = PerChannel::kX,
           .relu = false,
-          .clamp = false},
+          .clamp = false,
+          .x_blocks = true},
     OpRow{.op = Op::kRequantize,
           .name = "requantize",
           .x_types = kSums,
@@ -368,6 +370,8 @@ constexpr bool MirrorsX(Op op) {
   const Response response = RowOf(op).response;
   return response == Response::kMirrors || response == Response::kRisesAndMirrors;
 }
+// x_block of this operation is along the terms of a sum, beside blocks of weights.
+constexpr bool SumsXInBlocks(Op op) { return RowOf(op).x_blocks && HasWeights(op); }
 // x and w are inputs of one kind, which case files call a and b.
 constexpr bool HasTwoInputs(Op op) { return RowOf(op).second == Second::kInput; }
 // x and w meet element by element: y[i] follows from x[i] and w[i].

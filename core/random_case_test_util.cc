@@ -75,7 +75,7 @@ Case RandomCase::DrawInBlocks(Op op) {
   c.per_channel = true;
   c.w_block = static_cast<int32_t>(rng_.Between(1, c.K + 1));
   c.w_q = Params(c.N * RowBlocks(c), -7);
-  if (RowOf(op).x_blocks && c.out_dtype == DType::kF32 && c.M > 0 && rng_.Chance(1, 2)) {
+  if (SumsXInBlocks(op) && c.out_dtype == DType::kF32 && c.M > 0 && rng_.Chance(1, 2)) {
     c.x_block = c.w_block;
     c.x_q = Params(c.M * RowBlocks(c), -7);
   }

@@ -199,7 +199,7 @@ TEST(CaseCodecReach, EveryFieldOfACase) {
   for (const Op op : EveryOp()) {
     Case last = DecodeCase(op, {});
     // Few bytes make blocks of x.
-    const int cases = RowOf(op).x_blocks ? 20000 : 3000;
+    const int cases = SumsXInBlocks(op) ? 20000 : 3000;
     for (int i = 0; i < cases; ++i) {
       const Case c = DecodeCase(op, AnyBytes(rng, 300));
       fields.See(last, c);

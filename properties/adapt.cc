@@ -299,7 +299,7 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
     if (!may_be_floats) return std::optional<Case>();
     return TakenWith(subject, gen::WithFloatX(drawn, turn), {kOfFloatX}, HasFloatX);
   };
-  const bool may_be_blocks = RowOf(drawn.op).x_blocks && !RefusesXInBlocks(subject);
+  const bool may_be_blocks = SumsXInBlocks(drawn.op) && !RefusesXInBlocks(subject);
   const auto with_x_blocks = [&](bool as_stored) {
     if (!may_be_blocks) return std::optional<Case>();
     return TakenWith(subject, gen::XInBlocks(drawn, seed, as_stored), {kInBlocks, kXInBlocks},
@@ -311,6 +311,11 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
     std::optional<Case> wide =
         TakenWith(subject, gen::WithWideCodes(drawn.op, seed / 8), {}, HasWideCodes);
     if (wide) return wide;
+  }
+  if (RowOf(drawn.op).x_blocks && !HasWeights(drawn.op)) {
+    std::optional<Case> elements =
+        TakenWith(subject, gen::ElementsInBlocks(drawn, seed), {kElementsInBlocks}, HasElementBlocks);
+    if (elements) return elements;
   }
   if (std::optional<Case> floats = with_floats(seed)) return floats;
   if (std::optional<Case> both = with_x_blocks(false)) return both;

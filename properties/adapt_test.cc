@@ -153,6 +153,27 @@ TEST(TakenBy, DrawsCodesOfSixteenBitsForThoseWhoTakeNothingElse) {
   }
 }
 
+// Scales of blocks of a row are for those who take them.
+TEST(TakenBy, DrawsBlocksOfElementsForThoseWhoTakeThem) {
+  TestSubject all, none;
+  none.cannot_run = [](const Case& c) {
+    return HasElementBlocks(c) ? std::string(kElementsInBlocks) : "";
+  };
+  for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+    int blocks = 0;
+    for (uint64_t seed = 0; seed < 600; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      EXPECT_EQ(TakenBy(none, c), c);
+      const std::optional<Case> taken = TakenBy(all, c);
+      ASSERT_TRUE(taken);
+      blocks += HasElementBlocks(*taken) ? 1 : 0;
+      EXPECT_EQ(AdaptTo(none, *taken).has_value(), true) << Describe(*taken);
+    }
+    EXPECT_GT(blocks, 30) << Name(op);
+    EXPECT_LT(blocks, 150) << Name(op);
+  }
+}
+
 // Whoever has no codes of fewer than 8 bits gets the same codes in bytes, with the same clamp.
 TEST(Adapt, MakesBytesOfCodesOfFewerBits) {
   TestSubject bytes;

@@ -81,7 +81,11 @@ void AddRow(const Case& c, int64_t m, Key& key) {
     const int64_t columns = tensor->shape().back();
     key.Add(*tensor, m * columns, columns);
   }
-  if (c.x_block != 0) AddBlocks(c.x_q, m, RowBlocks(c), key);
+  if (HasElementBlocks(c)) {
+    AddBlocks(ChannelQParams(c), m, ElementBlocks(c), key);
+  } else if (c.x_block != 0) {
+    AddBlocks(c.x_q, m, RowBlocks(c), key);
+  }
 }
 
 void AddColumn(const Case& c, int64_t n, Key& key) {

@@ -109,7 +109,7 @@ std::string NameOf(const testing::TestParamInfo<Kernel>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Kernels, Judged, testing::ValuesIn(JudgedKernels()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Kernels, JudgedInBlocks,
-                         testing::ValuesIn(Kernels([](Op op) { return RowOf(op).x_blocks; })),
+                         testing::ValuesIn(Kernels(SumsXInBlocks)),
                          NameOf);
 
 }  // namespace

@@ -119,6 +119,7 @@ Definition Dequantizing() {
   definition.ops = {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kAdd, Op::kMul};
   definition.cannot_run = CannotRun;
   definition.wide_codes = definition.wide_sums = definition.small_codes = true;
+  definition.element_blocks = true;
   definition.gather = [](const Case& c) { return EachAlone(c, Gather<T>); };
   definition.channel = ChannelOf;
   definition.steps = Steps<T>;

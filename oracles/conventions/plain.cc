@@ -125,6 +125,7 @@ Convention FromTheExactValue(const Rule& rule) {
                            "rounded " + rule.how;
   definition.source = "docs/quantization.md with another rounding";
   definition.wide_codes = definition.wide_sums = definition.small_codes = true;
+  definition.element_blocks = true;
   definition.satisfies = {"row_independence",
                           "column_independence",
                           "k_permutation",
@@ -242,6 +243,7 @@ Convention InFloat() {
                     Op::kMul,      Op::kLinear,     Op::kConv2d,  Op::kDepthwise};
   definition.cannot_run = CannotRunInFloat;
   definition.wide_codes = definition.small_codes = true;
+  definition.element_blocks = true;
   definition.accumulation = ExactSums;
   definition.channel = FloatChannel;
   definition.steps = FloatSteps;

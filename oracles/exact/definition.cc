@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "oracles/exact/definition.h"
 
+#include "core/slice.h"
 #include "oracles/exact/exact.h"
 #include "oracles/exact/meanings.h"
 
@@ -26,6 +27,7 @@ Rational RealOperand(const Tensor& codes, const QParams& q, int64_t index) {
 // s32:    clamp(value), an integer
 // f32:    value rounded once to float32, then max(0, .) under relu
 Tensor EvaluateRational(const Case& c) {
+  if (HasElementBlocks(c)) return slice::InRowsOf(c, EvaluateRational(slice::BlocksAsChannels(c)));
   const Definition& definition = MeaningOf(c.op).definition;
   if (definition.outputs != nullptr) return definition.outputs(c);
   Tensor y(c.out_dtype, c.output_shape());

@@ -182,6 +182,25 @@ TEST(Examples, CodesOfFewerThanEightBits) {
   EXPECT_EQ(Values<float>(Exact(back)), (std::vector<float>{-0.3f, -0.2f, -0.1f}));
 }
 
+// Five elements of a row in blocks of two, the last one shorter.
+TEST(Examples, ScalesOfBlocksOfARow) {
+  Case c = CaseOver(Op::kQuantize,
+                    Tensor::Of<float>({2, 5}, std::vector<float>{2.5f, 3.5f, 5, 7, -6, 1.25f, 0.75f,
+                                                                 -4.5f, 300, 12}),
+                    DType::kU8);
+  c.x_block = 2;
+  c.out_q = {{1, 2, 4, 0.5f, 1, 8}, {0, 1, 2, 3, 4, 5}};
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{2, 4, 3, 5, 0, 5, 5, 0, 255, 7}));
+  EXPECT_EQ(EvaluateRational(c), Evaluate(c));
+
+  Case back = CaseOver(Op::kDequantize,
+                       Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{3, 10, 200}), DType::kF32);
+  back.x_block = 2;
+  back.x_q = {{0.25f, 2}, {1, 100}};
+  EXPECT_EQ(Values<float>(Exact(back)), (std::vector<float>{0.5f, 2.25f, 200}));
+}
+
 TEST(Examples, QuantizeReluPerChannel) {
   Case c = QuantizeCase({-5.0f, -5.0f, 3.0f}, 1.0f, 0);
   c.out_q = {{1.0f, 1.0f, 1.0f}, {100, 7, -3}};

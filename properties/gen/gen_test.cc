@@ -156,6 +156,25 @@ TEST(Gen, BlocksOfEveryKind) {
   EXPECT_EQ(InBlocks(Draw(Op::kConv2d, 1), 1), std::nullopt);
 }
 
+TEST(Gen, BlocksOfElements) {
+  for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+    int all = 0, shorter = 0, one = 0, small = 0;
+    for (uint64_t seed = 0; seed < 4 * kCases; ++seed) {
+      const std::optional<Case> c = ElementsInBlocks(Draw(op, seed), seed);
+      if (!c) continue;
+      ASSERT_EQ(Validate(*c), "") << Describe(*c);
+      ASSERT_TRUE(HasElementBlocks(*c));
+      ++all;
+      shorter += c->N % c->x_block != 0 ? 1 : 0;
+      one += ElementBlocks(*c) == 1 ? 1 : 0;
+      small += HasSmallCodes(*c) ? 1 : 0;
+    }
+    EXPECT_GT(all, static_cast<int>(kCases) / 5) << Name(op);
+    for (const int count : {shorter, one, small}) EXPECT_GT(count, 10) << Name(op);
+  }
+  EXPECT_EQ(ElementsInBlocks(Draw(Op::kLinear, 1), 1), std::nullopt);
+}
+
 TEST(Gen, FloatXOfEveryKind) {
   int plain = 0, blocks = 0, integers = 0, denormals = 0, negative_zeros = 0, large = 0;
   for (uint64_t seed = 0; seed < 4 * kCases; ++seed) {

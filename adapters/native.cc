@@ -410,8 +410,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
     placed.y = staged_y_.data();
     placed.y_stride = c.N;
     std::string error = ExecuteRows(placed, context);
-    if (error.empty())
-      kernels::Pack(staged_y_, BitsOf(c.out_dtype), static_cast<uint8_t*>(laid.y));
+    if (error.empty()) kernels::Pack(staged_y_, BitsOf(c.out_dtype), static_cast<uint8_t*>(laid.y));
     return error;
   }
 
@@ -433,10 +432,11 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
       const bool quantizes = c.op == Op::kQuantize;
       const auto row = static_cast<int64_t>(m);
       const auto* const from = static_cast<const uint8_t*>(placed.x);
-      const ConstMatrix x{from + row * placed.x_stride * (quantizes ? 4 : 1), TypeOf(c.x.dtype()), 1,
-                          c.N, c.N};
-      const MutableMatrix y{static_cast<uint8_t*>(placed.y) + row * placed.y_stride * (quantizes ? 1 : 4),
-                            TypeOf(c.out_dtype), 1, c.N, c.N};
+      const ConstMatrix x{from + row * placed.x_stride * (quantizes ? 4 : 1), TypeOf(c.x.dtype()),
+                          1, c.N, c.N};
+      const MutableMatrix y{
+          static_cast<uint8_t*>(placed.y) + row * placed.y_stride * (quantizes ? 1 : 4),
+          TypeOf(c.out_dtype), 1, c.N, c.N};
       const kernels::Status status =
           quantizes ? kernels::Quantize(x, scales, zero_points, {c.out_min, c.out_max, c.relu}, y)
                     : kernels::Dequantize(x, scales, zero_points, y);

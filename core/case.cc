@@ -50,7 +50,7 @@ std::string CheckLength(std::string_view field, size_t length, bool per_channel,
   return Wrong(
       field, "has " + std::to_string(length) + " entries, expected " + std::to_string(want) +
                  (!per_channel ? ""
-                  : blocks == 1
+                  : blocks == 1 && each == "channel"
                       ? " (one per channel)"
                       : " (" + std::to_string(blocks) + " blocks per " + std::string(each) + ")"));
 }

@@ -312,10 +312,17 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
         TakenWith(subject, gen::WithWideCodes(drawn.op, seed / 8), {}, HasWideCodes);
     if (wide) return wide;
   }
-  if (RowOf(drawn.op).x_blocks && !HasWeights(drawn.op)) {
+  if (RowOf(drawn.op).x_blocks && !HasWeights(drawn.op)) {  // as above
+    std::optional<Case> small;
+    if (!HasWideCodes(drawn) && !HasSmallCodes(drawn) && seed % 8 == 0) {
+      small = TakenWith(subject, gen::WithSmallCodes(drawn.op, seed / 8),
+                        {kOfSmallCodes, "x of type", "output of type"}, HasSmallCodes);
+    }
     std::optional<Case> elements =
-        TakenWith(subject, gen::ElementsInBlocks(drawn, seed), {kElementsInBlocks}, HasElementBlocks);
+        TakenWith(subject, gen::ElementsInBlocks(small ? *small : drawn, seed), {kElementsInBlocks},
+                  HasElementBlocks);
     if (elements) return elements;
+    if (small) return small;
   }
   if (std::optional<Case> floats = with_floats(seed)) return floats;
   if (std::optional<Case> both = with_x_blocks(false)) return both;

@@ -9,6 +9,7 @@
 
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/exact/exact.h"
 #include "properties/gen/gen.h"
 #include "properties/relation.h"
 #include "properties/test_subject.h"
@@ -179,18 +180,31 @@ TEST(Adapt, MakesBytesOfCodesOfFewerBits) {
   TestSubject bytes;
   bytes.cannot_run = [](const Case& c) { return HasSmallCodes(c) ? "small" : ""; };
   for (const Op op : {Op::kQuantize, Op::kDequantize}) {
-    int small = 0;
-    for (uint64_t seed = 0; seed < 400; ++seed) {
-      const Case c = gen::Draw(op, seed);
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+      const Case c = *gen::WithSmallCodes(op, seed);
       const std::optional<Case> adapted = AdaptTo(bytes, c);
       ASSERT_TRUE(adapted) << Describe(c);
       ASSERT_EQ(Validate(*adapted), "") << Describe(c);
-      if (!HasSmallCodes(c)) continue;
-      ++small;
       const Tensor y = exact::Evaluate(c), wide = exact::Evaluate(*adapted);
       for (int64_t i = 0; i < y.size(); ++i) EXPECT_EQ(y.ValueAt(i), wide.ValueAt(i));
     }
-    EXPECT_GT(small, 20) << Name(op);
+  }
+}
+
+// Whoever has bytes too gets one case of codes of fewer bits in eight.
+TEST(TakenBy, DrawsCodesOfFewerBitsForThoseWhoTakeThem) {
+  TestSubject all, bytes;
+  bytes.cannot_run = [](const Case& c) {
+    return HasSmallCodes(c) ? std::string(kOfSmallCodes) : "";
+  };
+  for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+    int small = 0;
+    for (uint64_t seed = 0; seed < 800; ++seed) {
+      small += HasSmallCodes(*TakenBy(all, gen::Draw(op, seed)));
+      EXPECT_FALSE(HasSmallCodes(*TakenBy(bytes, gen::Draw(op, seed))));
+    }
+    EXPECT_GT(small, 50) << Name(op);
+    EXPECT_LT(small, 140) << Name(op);
   }
 }
 

@@ -99,6 +99,10 @@ void AddColumn(const Case& c, int64_t n, Key& key) {
       if (HasTwoInputs(c.op)) key.Add(c.w, m * c.N + n, 1);
     }
   }
+  if (HasElementBlocks(c)) {
+    for (int64_t m = 0; m < c.M; ++m)
+      AddBlocks(ChannelQParams(c), m * ElementBlocks(c) + n / c.x_block, 1, key);
+  }
   if (!c.per_channel) return;
   if (!c.multiplier.empty()) return key.Add(c.multiplier[static_cast<size_t>(n)]);
   if (!HasChannelList(c.op)) return;

@@ -129,10 +129,10 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
   }
   if ((c.w_block != 0 || HasElementBlocks(c) || HasFloatX(c)) && !property.any_contract &&
       property.claim != "matches_exact")
-    return Verdict::NotApplicable("no theorem is stated for " +
-                                  std::string(HasFloatX(c)          ? kOfFloatX
-                                              : HasElementBlocks(c) ? kElementsInBlocks
-                                                                    : kInBlocks));
+    return Verdict::NotApplicable("no theorem is stated for " + std::string(HasFloatX(c) ? kOfFloatX
+                                                                            : HasElementBlocks(c)
+                                                                                ? kElementsInBlocks
+                                                                                : kInBlocks));
   return property.check(c, subject);
 }
 

@@ -237,8 +237,7 @@ TEST(Cuts, OfBlocksOfARowComputeTheSlice) {
         (cut.x_block == 0 ? plain : cut.x_block == 1 ? single : whole) += 1;
         const Tensor part = exact::Evaluate(cut);
         for (int64_t i = 0; i < part.size(); ++i)
-          ASSERT_TRUE(
-              part.SameAt(i, y, rows[0] * c->N + columns[static_cast<size_t>(i)])) << i;
+          ASSERT_TRUE(part.SameAt(i, y, rows[0] * c->N + columns[static_cast<size_t>(i)])) << i;
       }
       for (const Case& none : {Rows(*c, {}), Channels(*c, {})}) {
         EXPECT_EQ(Validate(none), "");

@@ -1777,13 +1777,15 @@ Attribution OfElementBlocks(const Case& c, const Tensor& actual,
     const QParams own = q;
     for (int64_t entry = 0; entry < std::ssize(q.scale); ++entry) {
       const int64_t from = std::clamp<int64_t>(entry % blocks + step, 0, blocks - 1);
-      const auto at = static_cast<size_t>(entry), as = static_cast<size_t>(entry - entry % blocks + from);
+      const auto at = static_cast<size_t>(entry),
+                 as = static_cast<size_t>(entry - entry % blocks + from);
       q.scale[at] = own.scale[as];
       q.zero_point[at] = own.zero_point[as];
     }
     if (q == own || exact::Evaluate(other) != actual) continue;
     return Stated(FindingKind::kIndex,
-                  fmt::format("the subject takes scale and zero point of the block {}", which), true);
+                  fmt::format("the subject takes scale and zero point of the block {}", which),
+                  true);
   }
   const Case flat = slice::BlocksAsChannels(ProblemOf(c));
   return OfOneAnswer(flat, slice::InRowsOf(flat, actual), hint, nullptr, ByWorth);

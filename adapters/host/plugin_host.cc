@@ -364,8 +364,10 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
                             .quant_max = c.observer.quant_max};
   const qualm_granularity per_row{
       .size = sizeof per_row, .kind = QUALM_PER_ROW, .axis = 0, .block = 0};
-  const qualm_granularity per_block{
-      .size = sizeof per_block, .kind = QUALM_PER_BLOCK, .axis = 1, .block = std::max(c.w_block, c.x_block)};
+  const qualm_granularity per_block{.size = sizeof per_block,
+                                    .kind = QUALM_PER_BLOCK,
+                                    .axis = 1,
+                                    .block = std::max(c.w_block, c.x_block)};
   if (RowOf(c.op).dynamic) problem.choice = &choice;
   problem.rounding = static_cast<int32_t>(c.rounding);
   problem.overflow = static_cast<int32_t>(c.overflow);

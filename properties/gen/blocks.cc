@@ -11,6 +11,7 @@
 #include "core/rng.h"
 #include "core/slice.h"
 #include "properties/gen/gen.h"
+#include "properties/gen/values.h"
 
 namespace qualm::gen {
 namespace {
@@ -154,7 +155,7 @@ std::optional<Case> ElementsInBlocks(const Case& c, uint64_t seed) {
   const bool zero_points = rng.Chance(1, 2);
   for (size_t i = 0; i < count; ++i) {
     const double factor = static_cast<double>(rng.Between(4, 16)) / 8;
-    q.scale[i] = ToScale(double{drawn.scale[0]} * factor);
+    q.scale[i] = internal::ToScale(double{drawn.scale[0]} * factor);
     if (zero_points) q.zero_point[i] = static_cast<int32_t>(rng.Between(range.min, range.max));
   }
   return blocks;

@@ -294,9 +294,10 @@ std::optional<Case> WithWideCodes(Op op, uint64_t seed) {
 std::optional<Case> WithSmallCodes(Op op, uint64_t seed) {
   const OpRow& row = RowOf(op);
   if (!row.x_types.contains(DType::kU4) && !row.out_types.contains(DType::kU4)) return std::nullopt;
-  for (;; ++seed) {
-    if (Case c = Draw(op, seed); HasSmallCodes(c)) return c;
-  }
+  Rng rng(MixSeed(seed, 8000 + static_cast<uint64_t>(op)));
+  const Theme theme = internal::PickTheme(rng, GeneratorOf(op).themes);
+  return op == Op::kQuantize ? internal::DrawQuantize(rng, theme, op, true)
+                             : internal::DrawDequantize(rng, theme, op, true);
 }
 
 Case Draw(Op op, Theme theme, uint64_t seed) {

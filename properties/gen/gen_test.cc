@@ -160,7 +160,8 @@ TEST(Gen, BlocksOfElements) {
   for (const Op op : {Op::kQuantize, Op::kDequantize}) {
     int all = 0, shorter = 0, one = 0, small = 0;
     for (uint64_t seed = 0; seed < 4 * kCases; ++seed) {
-      const std::optional<Case> c = ElementsInBlocks(Draw(op, seed), seed);
+      const Case drawn = seed % 2 == 0 ? Draw(op, seed) : *WithSmallCodes(op, seed);
+      const std::optional<Case> c = ElementsInBlocks(drawn, seed);
       if (!c) continue;
       ASSERT_EQ(Validate(*c), "") << Describe(*c);
       ASSERT_TRUE(HasElementBlocks(*c));
@@ -274,21 +275,26 @@ TEST(Gen, CodesOfSixteenBits) {
   }
 }
 
+// Draw has none of them.
 TEST(Gen, CodesOfFewerThanEightBits) {
   for (const Op op : AllOps()) {
-    std::map<DType, int> drawn;
-    int all = 0;
-    for (uint64_t seed = 0; seed < kCases; ++seed) {
-      const Case c = Draw(op, seed);
-      ++drawn[IsSmallCode(c.out_dtype) ? c.out_dtype : c.x.dtype()];
-      all += HasSmallCodes(c) ? 1 : 0;
-    }
     const OpRow& row = RowOf(op);
-    for (const DType small : {DType::kU4, DType::kS4, DType::kU2, DType::kS2}) {
-      const bool has = row.x_types.contains(small) || row.out_types.contains(small);
-      EXPECT_EQ(drawn[small] > static_cast<int>(kCases) / 250, has) << Name(op) << " " << Name(small);
+    const bool has = row.x_types.contains(DType::kU4) || row.out_types.contains(DType::kU4);
+    std::map<DType, int> drawn;
+    for (uint64_t seed = 0; seed < kCases; ++seed) {
+      EXPECT_FALSE(HasSmallCodes(Draw(op, seed)));
+      const std::optional<Case> c = WithSmallCodes(op, seed);
+      ASSERT_EQ(c.has_value(), has) << Name(op);
+      if (!c) break;
+      ASSERT_EQ(Validate(*c), "") << Describe(*c);
+      ++drawn[IsSmallCode(c->out_dtype) ? c->out_dtype : c->x.dtype()];
     }
-    EXPECT_LT(all, static_cast<int>(kCases) / 8) << Name(op);
+    if (!has) continue;
+    EXPECT_EQ(drawn.size(), 4U) << Name(op);
+    for (const auto& [dtype, count] : drawn) {
+      EXPECT_TRUE(IsSmallCode(dtype));
+      EXPECT_GT(count, static_cast<int>(kCases) / 10) << Name(dtype);
+    }
   }
 }
 

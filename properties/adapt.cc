@@ -318,8 +318,9 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
       small = TakenWith(subject, gen::WithSmallCodes(drawn.op, seed / 8),
                         {kOfSmallCodes, "x of type", "output of type"}, HasSmallCodes);
     }
+    const Case& base = small ? *small : drawn;
     std::optional<Case> elements =
-        TakenWith(subject, gen::ElementsInBlocks(small ? *small : drawn, seed), {kElementsInBlocks},
+        TakenWith(subject, gen::ElementsInBlocks(base, relation::Hash(base)), {kElementsInBlocks},
                   HasElementBlocks);
     if (elements) return elements;
     if (small) return small;

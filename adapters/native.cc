@@ -309,7 +309,7 @@ void WriteBlocks(kernels::BlockFormat format, const uint8_t* codes, int64_t coun
 intervals::Problem IntervalProblemOf(const Case& c) {
   intervals::Problem problem{.quantize = c.op == Op::kQuantize,
                              .zero_point = c.out_q.zero_point_at(0),
-                             .signed_codes = c.out_dtype == DType::kS8,
+                             .signed_codes = RangeOf(c.out_dtype).min < 0,
                              .out_min = c.out_min,
                              .out_max = c.out_max,
                              .relu = c.relu};
@@ -350,6 +350,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
       return "the kernels take no " + std::string(kInBlocks) +
              " but beside x in blocks, under contract sum or a tree";
     }
+    if (HasElementBlocks(c)) return "";
     if (c.x_block != 0) return WhyNotInBlocks(c, weights_ == Weights::kQ4K);
     if (weights_ == Weights::kQ4K) return "q4_k has blocks of 32 of w and of x";
     return c.op == Op::kTable || c.op == Op::kSoftmax ? packed_.For(c).status.error : "";
@@ -403,7 +404,49 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
 
   std::string Execute(const Placed& laid, const RunContext& context) override {
     const Case& c = *laid.problem;
-    const Placed placed = WithWholeBytes(laid);
+    if (!IsSmallCode(c.out_dtype)) return ExecuteRows(WithWholeBytes(laid), context);
+    Placed placed = WithWholeBytes(laid);
+    staged_y_.resize(static_cast<size_t>(c.M * c.N));
+    placed.y = staged_y_.data();
+    placed.y_stride = c.N;
+    std::string error = ExecuteRows(placed, context);
+    if (error.empty()) kernels::Pack(staged_y_, BitsOf(c.out_dtype), static_cast<uint8_t*>(laid.y));
+    return error;
+  }
+
+ private:
+  // A row whose blocks have scales of their own is one with a scale for each column.
+  std::string ExecuteRows(const Placed& placed, const RunContext& context) {
+    const Case& c = *placed.problem;
+    if (!HasElementBlocks(c)) return ExecuteWhole(placed, context);
+    const auto columns = static_cast<size_t>(c.N), block = static_cast<size_t>(c.x_block);
+    const auto blocks = static_cast<size_t>(ElementBlocks(c));
+    std::vector<float> scales(columns);
+    std::vector<int32_t> zero_points(columns);
+    for (size_t m = 0; m < static_cast<size_t>(c.M); ++m) {
+      for (size_t n = 0; n < columns; ++n) {
+        scales[n] = placed.scale[m * blocks + n / block];
+        zero_points[n] = placed.zero_point[m * blocks + n / block];
+      }
+      // One side is float32, the other codes of a byte.
+      const bool quantizes = c.op == Op::kQuantize;
+      const auto row = static_cast<int64_t>(m);
+      const auto* const from = static_cast<const uint8_t*>(placed.x);
+      const ConstMatrix x{from + row * placed.x_stride * (quantizes ? 4 : 1), TypeOf(c.x.dtype()),
+                          1, c.N, c.N};
+      const MutableMatrix y{
+          static_cast<uint8_t*>(placed.y) + row * placed.y_stride * (quantizes ? 1 : 4),
+          TypeOf(c.out_dtype), 1, c.N, c.N};
+      const kernels::Status status =
+          quantizes ? kernels::Quantize(x, scales, zero_points, {c.out_min, c.out_max, c.relu}, y)
+                    : kernels::Dequantize(x, scales, zero_points, y);
+      if (!status.ok()) return status.error;
+    }
+    return "";
+  }
+
+  std::string ExecuteWhole(const Placed& placed, const RunContext& context) {
+    const Case& c = *placed.problem;
     if (c.op == Op::kCast) {
       return kernels::Cast({placed.x, FloatTypeOf(c.x.dtype()), c.M, c.N, placed.x_stride},
                            static_cast<kernels::CastRounding>(c.rounding),
@@ -473,16 +516,18 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
     return multipliers_.OutsideIntact() ? "" : "the multipliers";
   }
 
- private:
   // The kernels take weights of whole bytes: narrower ones are unpacked first.
   Placed WithWholeBytes(Placed placed) {
-    const Tensor& w = placed.problem->w;
-    if (!HasWeights(placed.problem->op) || BitsOf(w.dtype()) >= 8) return placed;
-    unpacked_.resize(static_cast<size_t>(w.size()));
-    kernels::Unpack({static_cast<const uint8_t*>(placed.w), BitsOf(w.dtype()),
-                     InfoOf(w.dtype()).format == DTypeRow::Format::kSigned},
-                    unpacked_);
-    placed.w = unpacked_.data();
+    const auto unpack = [this](const Tensor& codes, const void*& at) {
+      if (!IsSmallCode(codes.dtype())) return;
+      unpacked_.resize(static_cast<size_t>(codes.size()));
+      kernels::Unpack({static_cast<const uint8_t*>(at), BitsOf(codes.dtype()),
+                       InfoOf(codes.dtype()).format == DTypeRow::Format::kSigned},
+                      unpacked_);
+      at = unpacked_.data();
+    };
+    unpack(placed.problem->x, placed.x);  // who has one of these has no w of fewer bits
+    unpack(placed.problem->w, placed.w);
     return placed;
   }
 
@@ -789,7 +834,8 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
   mutable PackedOnes packed_;
   std::string target_;
   Weights weights_;
-  std::vector<uint8_t> unpacked_;  // weights
+  std::vector<uint8_t> unpacked_;  // x or weights of fewer than 8 bits
+  std::vector<uint8_t> staged_y_;  // outputs of fewer, before they are packed
   GuardedBuffer scratch_;
   GuardedBuffer multipliers_;
   GuardedBuffer x_blocks_, w_blocks_;

@@ -30,11 +30,12 @@ extern "C" {
   ((size_t)((const char*)(&(pointer)->field + 1) - (const char*)(pointer)) <= (pointer)->size)
 
 /* Element types. Codes are u8 or s8, of quantize, dequantize and requantize, and as x and y of
- * linear, conv2d and depthwise, s16 or u16 too; real = scale * (code - zero_point). Weights have
- * u4, s4, u2 and s2 too. The floats of 16 bits and fewer are named as in MLIR
- * (docs/quantization.md); cast has them. Elements of fewer than 8
- * bits lie one behind the other in a stream of bits, the lowest bit of a byte first: of 4 bits the
- * element of even index in the low half. Their rows are dense. */
+ * linear, conv2d and depthwise, s16 or u16 too; real = scale * (code - zero_point). Weights, y of
+ * quantize and x of dequantize have u4, s4, u2 and s2 too. The floats of 16 bits and fewer are
+ * named as in MLIR (docs/quantization.md); cast has them. Elements of fewer than 8 bits lie one
+ * behind the other in a stream of bits, the lowest bit of a byte first: of 4 bits the element of
+ * even index in the low half. Their rows are dense, and bits behind the last element are not read.
+ */
 enum {
   QUALM_U8 = 0,
   QUALM_S8 = 1,
@@ -154,8 +155,8 @@ enum {
 };
 
 /* Granularities other than per tensor and per output channel: x of dynamic_linear may be per row; w
- * of linear and dynamic_linear may be per block of axis 1, which is K, and then x of linear too.
- * All others are reserved. */
+ * of linear and dynamic_linear may be per block of axis 1, which is K, and then x of linear too; x
+ * of dequantize and out of quantize may be per block of axis 1, N. All others are reserved. */
 typedef struct qualm_granularity {
   size_t size;
   int32_t kind; /* QUALM_PER_... */
@@ -279,7 +280,8 @@ typedef struct qualm_problem {
  * alone, answers QUALM_UNSUPPORTED to others. */
 #define QUALM_CAN_PER_BLOCK UINT32_C(65536)
 /* linear, beside QUALM_CAN_PER_BLOCK: reads x_granularity, whose block is that of w_granularity; y
- * is then f32. */
+ * is then f32. dequantize: reads x_granularity, quantize: out_granularity; M and N are at least 1,
+ * per_channel is 0, and the lists have an entry for each block of each row, row by row. */
 #define QUALM_CAN_X_PER_BLOCK UINT32_C(4194304)
 /* Rows of w, one per output channel, that do not follow each other. */
 #define QUALM_CAN_WEIGHT_STRIDES UINT32_C(131072)

@@ -106,7 +106,7 @@ function(qualm_install_package)
     include(\"${PROJECT_SOURCE_DIR}/cmake/InstalledHeaders.cmake\")")
   install(DIRECTORY ${headers}/qualm DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
-  foreach(folder forum regressions golden fuzz certificates)
+  foreach(folder forum regressions onnx golden fuzz certificates)
     install(DIRECTORY corpus/${folder} DESTINATION ${QUALM_DATA_DIR}/corpus)
   endforeach()
   install(DIRECTORY examples DESTINATION ${QUALM_DATA_DIR})

@@ -50,7 +50,7 @@ std::string CheckLength(std::string_view field, size_t length, bool per_channel,
   return Wrong(
       field, "has " + std::to_string(length) + " entries, expected " + std::to_string(want) +
                  (!per_channel ? ""
-                  : blocks == 1
+                  : blocks == 1 && each == "channel"
                       ? " (one per channel)"
                       : " (" + std::to_string(blocks) + " blocks per " + std::string(each) + ")"));
 }
@@ -530,6 +530,15 @@ std::string CheckOutQParams(const Case& c) {
 // Blocks along K of the weights. No unit is common to the blocks of a channel, so nothing that
 // counts in units of x_scale*w_scale goes with them.
 std::string CheckBlocks(const Case& c) {
+  if (HasElementBlocks(c)) {
+    if (c.x_block < 0) return Wrong("x_block", "must be >= 0");
+    if (c.per_channel)
+      return Wrong("x_block", "blocks lie within rows, expected gran tensor beside them");
+    if (c.relu) return Wrong("relu", "has no one bound beside x_block, expected false");
+    if (c.M == 0 || c.N == 0)
+      return Wrong("x_block", "x is empty, expected elements to make blocks of");
+    return "";
+  }
   if (c.x_block != 0) {
     if (c.x_block != c.w_block)
       return Wrong("x_block", "is " + std::to_string(c.x_block) + " beside w_block " +
@@ -576,6 +585,10 @@ std::string CheckAllQParams(const Case& c) {
     QUALM_RETURN_IF_ERROR(CheckScales("multiplier", c.multiplier));
     QUALM_RETURN_IF_ERROR(CheckLength("multiplier", c.multiplier.size(), c.per_channel, c.N));
     return check("out", c.out_q, PerChannel::kOut);
+  }
+  if (HasElementBlocks(c)) {
+    const bool of_x = row.per_channel == PerChannel::kX;
+    return CheckQParams(of_x ? "x" : "out", ChannelQParams(c), true, c.M, ElementBlocks(c), "row");
   }
   if (c.x_block != 0) {
     QUALM_RETURN_IF_ERROR(CheckQParams("x", c.x_q, true, c.M, RowBlocks(c), "row"));

@@ -412,6 +412,16 @@ inline size_t XEntry(const Case& c, int64_t m, int64_t k) {
   return c.x_block == 0 ? 0 : static_cast<size_t>(m * RowBlocks(c) + k / c.x_block);
 }
 
+// A quantize or dequantize whose rows have a scale and zero point for each block of x_block
+// neighbouring elements, the last of which may be shorter.
+inline bool HasElementBlocks(const Case& c) {
+  return c.x_block != 0 && RowOf(c.op).layout == Layout::kElements;
+}
+// How many blocks a row has there: entries of the list for each row.
+inline int64_t ElementBlocks(const Case& c) { return (c.N + c.x_block - 1) / c.x_block; }
+// What those refuse who know none.
+inline constexpr std::string_view kElementsInBlocks = "scales of blocks of a row";
+
 // A linear of float32 activations: x has no scale and no zero point, and the output is f32.
 inline bool HasFloatX(const Case& c) { return RowOf(c.op).float_x && c.x.dtype() == DType::kF32; }
 // What those refuse who know none.
@@ -427,6 +437,13 @@ inline bool HasWideCodes(const Case& c) {
 }
 // What those refuse who know none.
 inline constexpr std::string_view kOfWideCodes = "codes of 16 bits";
+
+// x or the output has codes of fewer than 8 bits.
+inline bool HasSmallCodes(const Case& c) {
+  return IsSmallCode(c.x.dtype()) || IsSmallCode(c.out_dtype);
+}
+// What those refuse who know none.
+inline constexpr std::string_view kOfSmallCodes = "codes of fewer than 8 bits";
 
 // The scale and zero point of each row of x follow from all rows.
 inline bool RowsShareQParams(const Case& c) {

@@ -113,6 +113,10 @@ std::string Join(const DTypeList& types, std::string_view word = " or ");  // "u
 inline constexpr DTypeList kCodes{{DType::kU8, DType::kS8}, 2};
 // The codes of operations that have some of 16 bits too.
 inline constexpr DTypeList kWideCodes{{DType::kU8, DType::kS8, DType::kS16, DType::kU16}, 4};
+// The codes of quantize and dequantize.
+inline constexpr DTypeList kEveryCode{{DType::kU8, DType::kS8, DType::kS16, DType::kU16, DType::kU4,
+                                       DType::kS4, DType::kU2, DType::kS2},
+                                      8};
 inline constexpr DTypeList kWeightCodes{
     {DType::kS8, DType::kU8, DType::kS4, DType::kU4, DType::kS2, DType::kU2}, 6};
 inline constexpr DTypeList kCodesOrFloat{
@@ -181,17 +185,19 @@ inline constexpr std::array kOpRows{
           .x_types = kReals,
           .x_qparams = false,
           .response = Response::kRisesAndMirrors,
-          .out_types = kWideCodes,
-          .per_channel = PerChannel::kOut},
+          .out_types = kEveryCode,
+          .per_channel = PerChannel::kOut,
+          .x_blocks = true},
     OpRow{.op = Op::kDequantize,
           .name = "dequantize",
-          .x_types = kWideCodes,
+          .x_types = kEveryCode,
           .response = Response::kNone,
           .out_types = kReals,
           .out_q = OutQParams::kNone,
           .per_channel = PerChannel::kX,
           .relu = false,
-          .clamp = false},
+          .clamp = false,
+          .x_blocks = true},
     OpRow{.op = Op::kRequantize,
           .name = "requantize",
           .x_types = kSums,
@@ -364,6 +370,8 @@ constexpr bool MirrorsX(Op op) {
   const Response response = RowOf(op).response;
   return response == Response::kMirrors || response == Response::kRisesAndMirrors;
 }
+// x_block of this operation is along the terms of a sum, beside blocks of weights.
+constexpr bool SumsXInBlocks(Op op) { return RowOf(op).x_blocks && HasWeights(op); }
 // x and w are inputs of one kind, which case files call a and b.
 constexpr bool HasTwoInputs(Op op) { return RowOf(op).second == Second::kInput; }
 // x and w meet element by element: y[i] follows from x[i] and w[i].

@@ -75,7 +75,7 @@ Case RandomCase::DrawInBlocks(Op op) {
   c.per_channel = true;
   c.w_block = static_cast<int32_t>(rng_.Between(1, c.K + 1));
   c.w_q = Params(c.N * RowBlocks(c), -7);
-  if (RowOf(op).x_blocks && c.out_dtype == DType::kF32 && c.M > 0 && rng_.Chance(1, 2)) {
+  if (SumsXInBlocks(op) && c.out_dtype == DType::kF32 && c.M > 0 && rng_.Chance(1, 2)) {
     c.x_block = c.w_block;
     c.x_q = Params(c.M * RowBlocks(c), -7);
   }
@@ -271,8 +271,10 @@ void RandomCase::DrawPool(Case* c) {
 void RandomCase::DrawTypes(Case* c) {
   const OpRow& row = RowOf(c->op);
   const auto pick = [&](const DTypeList& types) {
-    const bool bytes = !wide_codes_ && types.contains(DType::kS16);  // s16 and u16 are the last
-    return types.list.at(rng_.Below(types.count - (bytes ? 2 : 0)));
+    // Codes of more or fewer bits than 8 are the last.
+    const auto others = std::ranges::count_if(
+        types, [](DType dtype) { return IsWideCode(dtype) || IsSmallCode(dtype); });
+    return types.list.at(rng_.Below(types.count - (wide_codes_ ? 0 : static_cast<size_t>(others))));
   };
   const DType x = pick(row.x_types);
   c->x = Tensor(x, ShapeOfX(*c));

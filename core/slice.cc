@@ -144,7 +144,28 @@ void DropXBlocks(const Case& c, Case* edited) {
   if (c.x_block == 0) return;
   edited->x_block = 0;
   const std::vector<int64_t> first{0};
-  PickEntries(edited->x_q, 1, first, first);
+  PickEntries(HasElementBlocks(c) ? ChannelQParams(*edited) : edited->x_q, 1, first, first);
+}
+
+// The blocks that the rows of a quantize or dequantize have when they keep these columns: as
+// CutBlocks. A single block of all elements is a scale per tensor.
+void CutElementBlocks(const Case& c, Places columns, Case* cut) {
+  if (columns.empty() || cut->M == 0) return DropXBlocks(c, cut);
+  std::vector<int64_t> of_columns;
+  bool in_place = true;
+  for (int64_t i = 0; i < Count(columns); ++i) {
+    const int64_t column = At(columns, i);
+    of_columns.push_back(column / c.x_block);
+    in_place = in_place && column % c.x_block == i % c.x_block &&
+               (i % c.x_block == 0 || of_columns.back() == of_columns[of_columns.size() - 2]);
+  }
+  const bool is_one = Count(columns) <= c.x_block &&
+                      std::ranges::count(of_columns, of_columns.front()) == Count(columns);
+  if (!in_place && !is_one) cut->x_block = 1;
+  std::vector<int64_t> kept;
+  for (size_t i = 0; i < of_columns.size(); i += static_cast<size_t>(cut->x_block))
+    kept.push_back(of_columns[i]);
+  PickEntries(ChannelQParams(*cut), ElementBlocks(c), Range(0, cut->M), kept);
 }
 
 // The blocks that w has when it keeps these terms. A cut that keeps every term at the same place
@@ -185,8 +206,9 @@ void CutBlocks(const Case& c, Places terms, Case* cut) {
 
 // `edited`, a case with the weights of `c`, without blocks: each channel keeps its first one.
 Case WithoutBlocks(const Case& c, Case edited) {
-  if (c.w_block == 0) return edited;
+  if (c.w_block == 0 && !HasElementBlocks(c)) return edited;
   DropXBlocks(c, &edited);
+  if (c.w_block == 0) return edited;
   edited.w_block = 0;
   const std::vector<int64_t> first{0};
   PickBlocks(&edited, RowBlocks(c), first);
@@ -237,7 +259,13 @@ Case Cut(const Case& c, const Kept& kept) {
   Case cut = WithoutTensors(c);
   if (kept.rows) {
     cut.M = Count(*kept.rows);
-    if (c.x_block != 0) {
+    if (HasElementBlocks(c)) {
+      if (cut.M == 0) {
+        DropXBlocks(c, &cut);
+      } else {
+        PickEntries(ChannelQParams(cut), ElementBlocks(c), *kept.rows, Range(0, ElementBlocks(c)));
+      }
+    } else if (c.x_block != 0) {
       PickEntries(cut.x_q, RowBlocks(c), *kept.rows, Range(0, RowBlocks(c)));
       // No list is left of no rows.
       if (cut.M == 0) cut.x_q = QParams{}, cut.x_block = 0;
@@ -258,6 +286,8 @@ Case Cut(const Case& c, const Kept& kept) {
     case Layout::kElements:
       cut.x = Gather(c.x, {kept.rows, kept.channels});
       if (HasW(c.op)) cut.w = Gather(c.w, {kept.rows, kept.channels});
+      if (cut.x_block != 0 && kept.channels) CutElementBlocks(c, *kept.channels, &cut);
+      if (HasElementBlocks(cut) && cut.M * ElementBlocks(cut) == 1) cut.x_block = 0;
       return cut;
     case Layout::kProducts:
       cut.x = Gather(c.x, {kept.rows, kept.terms}, kept.x_codes);
@@ -368,6 +398,37 @@ std::vector<int64_t> Range(int64_t from, int64_t to) {
   return places;
 }
 
+Case BlocksAsChannels(const Case& c) {
+  if (!HasElementBlocks(c)) return c;
+  Case flat = c;
+  const int64_t count = c.M * c.N, blocks = ElementBlocks(c);
+  const auto in_one_row = [&](Tensor& tensor) {
+    Tensor row(tensor.dtype(), {1, count});
+    row.CopyFrom(tensor, 0, count, 0);
+    tensor = std::move(row);
+  };
+  flat.M = 1;
+  flat.N = count;
+  flat.x_block = 0;
+  flat.per_channel = true;
+  in_one_row(flat.x);
+  if (flat.expected) in_one_row(*flat.expected);
+  if (flat.observed) in_one_row(flat.observed->y);
+  std::vector<int64_t> entries;
+  entries.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) entries.push_back(i / c.N * blocks + i % c.N / c.x_block);
+  QParams& q = ChannelQParams(flat);
+  Pick(q.scale, entries);
+  Pick(q.zero_point, entries);
+  return flat;
+}
+
+Tensor InRowsOf(const Case& c, const Tensor& y) {
+  Tensor rows(y.dtype(), c.output_shape());
+  rows.CopyFrom(y, 0, y.size(), 0);
+  return rows;
+}
+
 Case Rows(const Case& c, Places rows) { return Cut(c, {.rows = rows}); }
 
 Case Channels(const Case& c, Places channels) { return Cut(c, {.channels = channels}); }
@@ -442,7 +503,7 @@ Case OneOutput(const Case& c, int64_t index) {
 
 std::vector<std::pair<int64_t, int64_t>> BlocksOfX(const Case& c) {
   std::vector<std::pair<int64_t, int64_t>> blocks;
-  for (int64_t at = 0; c.x_block != 0 && at < c.x.size(); at = blocks.back().second)
+  for (int64_t at = 0; c.x_block != 0 && c.K != 0 && at < c.x.size(); at = blocks.back().second)
     blocks.emplace_back(at, std::min(at + c.x_block, (at / c.K + 1) * c.K));
   return blocks;
 }

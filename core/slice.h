@@ -68,6 +68,13 @@ Case OneOutput(const Case& c, int64_t index);
 // Without blocks none.
 std::vector<std::pair<int64_t, int64_t>> BlocksOfX(const Case& c);
 
+// A quantize or dequantize with a scale for each block of a row as one of a single row with a scale
+// for each column: the same elements, one behind the other, and so the same outputs. Other cases
+// stay as they are.
+Case BlocksAsChannels(const Case& c);
+// The output of that case in the shape that the output of `c` has.
+Tensor InRowsOf(const Case& c, const Tensor& y);
+
 // Without blocks of weights and of x (w_block, x_block): each channel keeps the scale and zero
 // point of its first one, and x those of its first row's.
 Case WithoutBlocks(const Case& c);

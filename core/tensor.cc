@@ -137,9 +137,8 @@ Tensor OtherSign(const Tensor& codes) {
 }
 
 Tensor InBytes(const Tensor& codes) {
-  const DTypeRow& row = InfoOf(codes.dtype());
-  if (row.bits >= 8 || row.format == DTypeRow::Format::kFloat) return codes;
-  Tensor wide(row.format == DTypeRow::Format::kSigned ? DType::kS8 : DType::kU8, codes.shape());
+  if (!IsSmallCode(codes.dtype())) return codes;
+  Tensor wide(ByteOf(codes.dtype()), codes.shape());
   for (int64_t i = 0; i < codes.size(); ++i) wide.SetInt(i, codes.IntAt(i));
   return wide;
 }

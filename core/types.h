@@ -14,9 +14,9 @@
 namespace qualm {
 
 // Element type of a tensor. Codes are u8 or s8, of some operations s16 or u16 too (kWideCodes in
-// core/op.h), accumulators s32, reals f32 (IEEE binary32). The floats of 16 bits and fewer are
-// taken by cast, u4, s4, u2 and s2 as weights. The values are the numbers of
-// adapters/qualm_plugin.h: a new type goes to the end.
+// core/op.h), of quantize and dequantize also u4, s4, u2 and s2, as which weights come too;
+// accumulators are s32, reals f32 (IEEE binary32). The floats of 16 bits and fewer are taken by
+// cast. The values are the numbers of adapters/qualm_plugin.h: a new type goes to the end.
 enum class DType : uint8_t {
   kU8,
   kS8,
@@ -142,10 +142,21 @@ constexpr CodeRange RangeOf(DType dtype) { return InfoOf(dtype).range; }
 constexpr std::string_view Name(DType dtype) { return InfoOf(dtype).name; }
 std::optional<DType> ParseDType(std::string_view name);
 
-// The types of quantized inputs and outputs. Weights have further ones: kWeightCodes in core/op.h.
+// The types of quantized inputs, weights and outputs.
 constexpr bool IsByteCode(DType dtype) { return dtype == DType::kU8 || dtype == DType::kS8; }
 constexpr bool IsWideCode(DType dtype) { return dtype == DType::kU16 || dtype == DType::kS16; }
-constexpr bool IsCode(DType dtype) { return IsByteCode(dtype) || IsWideCode(dtype); }
+// Of fewer than 8 bits.
+constexpr bool IsSmallCode(DType dtype) {
+  return dtype == DType::kU4 || dtype == DType::kS4 || dtype == DType::kU2 || dtype == DType::kS2;
+}
+constexpr bool IsCode(DType dtype) {
+  return IsByteCode(dtype) || IsWideCode(dtype) || IsSmallCode(dtype);
+}
+// The type of 8 bits that holds the same integers as a type of fewer. Others stay.
+constexpr DType ByteOf(DType dtype) {
+  if (!IsSmallCode(dtype)) return dtype;
+  return InfoOf(dtype).format == DTypeRow::Format::kSigned ? DType::kS8 : DType::kU8;
+}
 // The integer type of the same bits whose highest one is read the other way. Others stay.
 constexpr DType OtherSign(DType dtype) {
   switch (dtype) {

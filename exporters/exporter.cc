@@ -90,6 +90,8 @@ void RequireTaken(std::string_view kind, const Case& c) {
   const bool adds_reals = (kind == "numpy" || kind == "onnx") && c.op == Op::kLinear;
   Require(BitsOf(c.w.dtype()) >= 8 || TakesNumbers(kind) || (adds_reals && HasFloatX(c)),
           "weights of fewer than 8 bits");
+  Require(!HasElementBlocks(c), kElementsInBlocks);
+  Require(!HasSmallCodes(c) || kind == "numpy", kOfSmallCodes);
   Require(!HasWideCodes(c) || kind == "numpy" || kind == "cpp", kOfWideCodes);
   Require(!HasFloatX(c) || adds_reals, kOfFloatX);
   Require(!HasFloatX(c) || AllFinite(c.x), "x that is infinite or NaN");

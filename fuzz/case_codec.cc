@@ -278,7 +278,7 @@ void ReadBlocks(Reader& reader, Case& c) {
   c.bias_i32.reset();
   c.requant = Requant::kExact;
   c.w_q = ReadEntries(reader, c.N * RowBlocks(c));
-  const bool has_x = RowOf(c.op).x_blocks && c.M > 0 && c.out_dtype == DType::kF32;
+  const bool has_x = SumsXInBlocks(c.op) && c.M > 0 && c.out_dtype == DType::kF32;
   if (marker != kBothBlocks || !has_x) return;
   c.x_block = c.w_block;
   c.x_q = ReadEntries(reader, c.M * RowBlocks(c));

@@ -50,7 +50,8 @@ TEST_P(CaseCodec, CasesWithinTheLimitsComeBack) {
   for (int i = 0; i < 5000; ++i) {
     const Case c = draw.DrawWhole(GetParam());
     if (!IsSmall(c)) continue;
-    if (IsWideCode(c.x.dtype()) || (HasSums(c) && HasWideCodes(c))) {  // bytes have none
+    if (IsWideCode(c.x.dtype()) || HasSmallCodes(c) || (HasSums(c) && HasWideCodes(c))) {
+      // Bytes have none.
       EXPECT_FALSE(EncodeCase(c).has_value());
       continue;
     }
@@ -198,7 +199,7 @@ TEST(CaseCodecReach, EveryFieldOfACase) {
   for (const Op op : EveryOp()) {
     Case last = DecodeCase(op, {});
     // Few bytes make blocks of x.
-    const int cases = RowOf(op).x_blocks ? 20000 : 3000;
+    const int cases = SumsXInBlocks(op) ? 20000 : 3000;
     for (int i = 0; i < cases; ++i) {
       const Case c = DecodeCase(op, AnyBytes(rng, 300));
       fields.See(last, c);
@@ -234,7 +235,7 @@ void ComeBack(const std::function<Case()>& draw) {
   int within = 0;
   for (int i = 0; i < 1000; ++i) {
     const Case c = draw();
-    if (HasWideCodes(c) && HasSums(c)) continue;  // bytes have none
+    if ((HasWideCodes(c) && HasSums(c)) || HasSmallCodes(c)) continue;  // bytes have none
     if (!IsSmall(c)) continue;
     ++within;
     Case fitted = c;

@@ -93,10 +93,12 @@ void FitTypes(Case* c) {
   const auto fitted = [](const DTypeList& types, DType dtype) {
     return types.contains(dtype) ? dtype : types.front();
   };
-  // Bytes say of x, and of sums, no codes of 16 bits.
-  const DType x = HasFloatX(*c)              ? DType::kF32
-                  : IsWideCode(c->x.dtype()) ? row.x_types.front()
-                                             : fitted(row.x_types, c->x.dtype());
+  // Bytes say of x, and of sums, no codes of 16 bits, and nowhere but of weights those of fewer
+  // than 8.
+  const bool unsaid = IsWideCode(c->x.dtype()) || IsSmallCode(c->x.dtype());
+  const DType x = HasFloatX(*c) ? DType::kF32
+                  : unsaid      ? row.x_types.front()
+                                : fitted(row.x_types, c->x.dtype());
   c->x = Reshaped(c->x, x, FittedShapeOfX(*c));
   switch (row.second) {
     case Second::kNone: c->w = Tensor(); break;
@@ -106,7 +108,8 @@ void FitTypes(Case* c) {
     case Second::kInput: c->w = Reshaped(c->w, x, ShapeOfW(*c)); break;
   }
   c->out_dtype = KeepsType(c->op) ? x : fitted(row.out_types, c->out_dtype);
-  if (HasSums(c->op) && IsWideCode(c->out_dtype)) c->out_dtype = row.out_types.front();
+  if ((HasSums(c->op) && IsWideCode(c->out_dtype)) || IsSmallCode(c->out_dtype))
+    c->out_dtype = row.out_types.front();
   if (HasFloatX(*c)) c->out_dtype = DType::kF32;
 }
 

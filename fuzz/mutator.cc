@@ -334,7 +334,7 @@ void ChangeForm(Case& c, Rng& rng) {
         }
         c.w_block = static_cast<int32_t>(rng.Chance(1, 3) ? 0 : rng.Between(1, c.K + 1));
         c.per_channel = c.per_channel || c.w_block != 0;
-        if (row.x_blocks && !HasFloatX(c)) c.x_block = rng.Chance(1, 2) ? c.w_block : 0;
+        if (SumsXInBlocks(c.op) && !HasFloatX(c)) c.x_block = rng.Chance(1, 2) ? c.w_block : 0;
         if (c.x_block != 0) SetOutType(c, DType::kF32);
         break;
       }

@@ -5,12 +5,38 @@
 
 #include "kernels/common/test_support.h"
 #include "kernels/elementwise.h"
+#include "kernels/unpack.h"
 
 namespace qualm::kernels {
 namespace {
 
 using test::ForEachTarget;
 using test::Random;
+
+// The first integer in the lowest bits, 0 behind the last one, nothing written behind its byte.
+TEST(Pack, IsTheInverseOfUnpack) {
+  const std::vector<uint8_t> bytes{0xF1, 0x02, 0x08, 0xFF, 0x47};
+  std::vector<uint8_t> packed(4, 0xAA);
+  Pack(bytes, 4, packed.data());
+  EXPECT_EQ(packed, (std::vector<uint8_t>{0x21, 0xF8, 0x07, 0xAA}));
+  Pack(bytes, 2, packed.data());
+  EXPECT_EQ(packed, (std::vector<uint8_t>{0xC9, 0x03, 0x07, 0xAA}));
+  for (const int bits : {4, 2}) {
+    for (const bool is_signed : {true, false}) {
+      for (size_t count = 0; count < 40; ++count) {
+        std::vector<uint8_t> codes(count), back(count);
+        for (size_t i = 0; i < count; ++i) {
+          const int code = static_cast<int>(i * 7 % (1u << bits));
+          codes[i] = static_cast<uint8_t>(is_signed ? code - (1 << (bits - 1)) : code);
+        }
+        std::vector<uint8_t> stored((count * static_cast<size_t>(bits) + 7) / 8);
+        Pack(codes, bits, stored.data());
+        Unpack({stored.data(), bits, is_signed}, back);
+        EXPECT_EQ(back, codes);
+      }
+    }
+  }
+}
 
 // Two blocks of vectors share a branch: what makes one of them undecided must not touch the rest.
 // Each element has the code that it has alone.

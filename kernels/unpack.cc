@@ -23,7 +23,29 @@ void UnpackBits(const uint8_t* from, unsigned sign, std::span<uint8_t> to) {
   if (rest != 0) unpack(from[whole], rest, &to[whole * kPerByte]);
 }
 
+template <unsigned kBits>
+void PackBits(std::span<const uint8_t> from, uint8_t* to) {
+  constexpr size_t kPerByte = 8 / kBits;
+  constexpr unsigned kMask = (1u << kBits) - 1;
+  const auto pack = [](const uint8_t* codes, size_t count) {
+    unsigned byte = 0;
+    for (size_t i = 0; i < count; ++i) byte |= (codes[i] & kMask) << (i * kBits);
+    return static_cast<uint8_t>(byte);
+  };
+  const size_t whole = from.size() / kPerByte, rest = from.size() % kPerByte;
+  for (size_t i = 0; i < whole; ++i) to[i] = pack(&from[i * kPerByte], kPerByte);
+  if (rest != 0) to[whole] = pack(&from[whole * kPerByte], rest);
+}
+
 }  // namespace
+
+void Pack(std::span<const uint8_t> from, int bits, uint8_t* to) {
+  if (bits == 4) {
+    PackBits<4>(from, to);
+  } else {
+    PackBits<2>(from, to);
+  }
+}
 
 void Unpack(const PackedIntegers& from, std::span<uint8_t> to) {
   const unsigned sign = from.is_signed ? 1u << (from.bits - 1) : 0;

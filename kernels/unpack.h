@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integers of 4 and 2 bits into bytes, for kernels that take weights of whole bytes.
+// Integers of 4 and 2 bits into bytes and back, for kernels that take and give whole bytes.
 #ifndef QUALM_KERNELS_UNPACK_H_
 #define QUALM_KERNELS_UNPACK_H_
 
@@ -18,6 +18,10 @@ struct PackedIntegers {
 // Writes as many integers as `to` has bytes, signed ones as int8. Reads no byte beyond the last
 // one that holds an integer.
 void Unpack(const PackedIntegers& from, std::span<uint8_t> to);
+
+// The inverse: the lowest `bits` (4 or 2) of each byte one behind the other. Bits of the last byte
+// that hold no integer are 0.
+void Pack(std::span<const uint8_t> from, int bits, uint8_t* to);
 
 }  // namespace qualm::kernels
 

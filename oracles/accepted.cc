@@ -91,6 +91,8 @@ std::string WhyNotJudged(const Contract& contract, const Case& c) {
   }
   if ((c.w_block != 0 || HasFloatX(c)) && !contract.variations.empty())
     return "variations know no " + std::string(HasFloatX(c) ? kOfFloatX : kInBlocks);
+  if (HasElementBlocks(c) && !contract.variations.empty())
+    return "variations know no " + std::string(kElementsInBlocks);
   if (contract.sum) return WhyNoFloatSums(c, OffsetsOf(contract));
   if (contract.convention.empty()) return "";
   const Convention* const convention = FindConvention(contract.convention);

@@ -108,7 +108,11 @@ std::string_view Name(Inputs inputs) {
 Domain::Domain(const Case& c) : problem_(ProblemOf(c)), inputs_(InputsOf(c)) {
   if (HasWeights(c.op) && IsWideCode(c.x.dtype()))
     throw InputError("x_dtype: certificates of linear know no " + std::string(kOfWideCodes));
+  if (HasSmallCodes(c))
+    throw InputError("out_dtype: certificates know no " + std::string(kOfSmallCodes));
   if (HasFloatX(c)) throw InputError("x_dtype: certificates know no " + std::string(kOfFloatX));
+  if (HasElementBlocks(c))
+    throw InputError("x_block: certificates know no " + std::string(kElementsInBlocks));
   if (c.w_block != 0) throw InputError("w_block: certificates know no " + std::string(kInBlocks));
   if (HasWeights(c.op) && InfoOf(c.w.dtype()).bits < 8)
     throw InputError("w_dtype: is " + std::string(Name(c.w.dtype())) + ", expected s8 or u8");

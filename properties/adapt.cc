@@ -55,21 +55,27 @@ void HighBytes(QParams& q) {
   for (float& scale : q.scale) scale = std::isfinite(scale * 256) ? scale * 256 : scale;
   for (int32_t& zero_point : q.zero_point) zero_point >>= 8;
 }
-DType ByteOf(DType wide) { return wide == DType::kS16 ? DType::kS8 : DType::kU8; }
+DType HighByteOf(DType wide) { return wide == DType::kS16 ? DType::kS8 : DType::kU8; }
 void CodesAsBytes(Case& c) {
   if (IsWideCode(c.x.dtype())) {
-    Tensor bytes(ByteOf(c.x.dtype()), c.x.shape());
+    Tensor bytes(HighByteOf(c.x.dtype()), c.x.shape());
     for (int64_t i = 0; i < bytes.size(); ++i) bytes.SetInt(i, c.x.IntAt(i) >> 8);
     c.x = std::move(bytes);
     HighBytes(c.x_q);
   }
   if (!IsWideCode(c.out_dtype)) return;
-  c.out_dtype = ByteOf(c.out_dtype);
+  c.out_dtype = HighByteOf(c.out_dtype);
   c.out_min >>= 8;
   c.out_max >>= 8;
   HighBytes(c.out_q);
   for (float& multiplier : c.multiplier)
     multiplier = multiplier / 256 > 0 ? multiplier / 256 : multiplier;
+}
+
+// The same codes of fewer than 8 bits in bytes. The clamp stays, so that they are the same outputs.
+void SmallCodesAsBytes(Case& c) {
+  c.x = InBytes(c.x);
+  c.out_dtype = ByteOf(c.out_dtype);
 }
 
 // The numbers of weights of 4 and 2 bits without a sign, which s8 holds too.
@@ -153,6 +159,7 @@ std::vector<Change> ChangesOfAll() {
       [](Case& c) { c.w = InBytes(c.w); },
       SmallWeightsAsS8,
       CodesAsBytes,
+      SmallCodesAsBytes,
       [](Case& c) { OtherCodes(c.x, c.x_q); },
       [](Case& c) { OtherCodes(c.w, c.w_q); },
       [](Case& c) { AllAs(c, DType::kU8); },
@@ -292,7 +299,7 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
     if (!may_be_floats) return std::optional<Case>();
     return TakenWith(subject, gen::WithFloatX(drawn, turn), {kOfFloatX}, HasFloatX);
   };
-  const bool may_be_blocks = RowOf(drawn.op).x_blocks && !RefusesXInBlocks(subject);
+  const bool may_be_blocks = SumsXInBlocks(drawn.op) && !RefusesXInBlocks(subject);
   const auto with_x_blocks = [&](bool as_stored) {
     if (!may_be_blocks) return std::optional<Case>();
     return TakenWith(subject, gen::XInBlocks(drawn, seed, as_stored), {kInBlocks, kXInBlocks},
@@ -305,6 +312,19 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
         TakenWith(subject, gen::WithWideCodes(drawn.op, seed / 8), {}, HasWideCodes);
     if (wide) return wide;
   }
+  if (RowOf(drawn.op).x_blocks && !HasWeights(drawn.op)) {  // as above
+    std::optional<Case> small;
+    if (!HasWideCodes(drawn) && !HasSmallCodes(drawn) && seed % 8 == 0) {
+      small = TakenWith(subject, gen::WithSmallCodes(drawn.op, seed / 8),
+                        {kOfSmallCodes, "x of type", "output of type"}, HasSmallCodes);
+    }
+    const Case& base = small ? *small : drawn;
+    std::optional<Case> elements =
+        TakenWith(subject, gen::ElementsInBlocks(base, relation::Hash(base)), {kElementsInBlocks},
+                  HasElementBlocks);
+    if (elements) return elements;
+    if (small) return small;
+  }
   if (std::optional<Case> floats = with_floats(seed)) return floats;
   if (std::optional<Case> both = with_x_blocks(false)) return both;
   std::optional<Case> taken = TakenWith(subject, gen::InBlocks(drawn, seed), {kInBlocks},
@@ -316,6 +336,11 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
     taken = with_floats(seed + turn);
   if (const auto wide = taken ? std::nullopt : gen::WithWideCodes(drawn.op, seed + 1))
     taken = AdaptTo(subject, *wide);
+  for (uint64_t turn = 0; !taken && turn < 8; ++turn) {  // the type may be one of four
+    const std::optional<Case> small = gen::WithSmallCodes(drawn.op, seed + turn);
+    if (!small) break;
+    taken = AdaptTo(subject, *small);
+  }
   return taken;
 }
 

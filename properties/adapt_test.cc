@@ -9,6 +9,7 @@
 
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/exact/exact.h"
 #include "properties/gen/gen.h"
 #include "properties/relation.h"
 #include "properties/test_subject.h"
@@ -149,6 +150,77 @@ TEST(TakenBy, DrawsCodesOfSixteenBitsForThoseWhoTakeNothingElse) {
       const std::optional<Case> taken = TakenBy(wide, c);
       ASSERT_TRUE(taken) << Describe(c);
       EXPECT_EQ(WhyNot(wide, *taken), "");
+    }
+  }
+}
+
+// Scales of blocks of a row are for those who take them.
+TEST(TakenBy, DrawsBlocksOfElementsForThoseWhoTakeThem) {
+  TestSubject all, none;
+  none.cannot_run = [](const Case& c) {
+    return HasElementBlocks(c) ? std::string(kElementsInBlocks) : "";
+  };
+  for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+    int blocks = 0;
+    for (uint64_t seed = 0; seed < 600; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      EXPECT_FALSE(HasElementBlocks(*TakenBy(none, c)));
+      const std::optional<Case> taken = TakenBy(all, c);
+      ASSERT_TRUE(taken);
+      EXPECT_EQ(TakenBy(all, *taken), taken) << "a taken case stays as it is";
+      blocks += HasElementBlocks(*taken) ? 1 : 0;
+      EXPECT_EQ(AdaptTo(none, *taken).has_value(), true) << Describe(*taken);
+    }
+    EXPECT_GT(blocks, 30) << Name(op);
+    EXPECT_LT(blocks, 150) << Name(op);
+  }
+}
+
+// Whoever has no codes of fewer than 8 bits gets the same codes in bytes, with the same clamp.
+TEST(Adapt, MakesBytesOfCodesOfFewerBits) {
+  TestSubject bytes;
+  bytes.cannot_run = [](const Case& c) { return HasSmallCodes(c) ? "small" : ""; };
+  for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+      const Case c = *gen::WithSmallCodes(op, seed);
+      const std::optional<Case> adapted = AdaptTo(bytes, c);
+      ASSERT_TRUE(adapted) << Describe(c);
+      ASSERT_EQ(Validate(*adapted), "") << Describe(c);
+      const Tensor y = exact::Evaluate(c), wide = exact::Evaluate(*adapted);
+      for (int64_t i = 0; i < y.size(); ++i) EXPECT_EQ(y.ValueAt(i), wide.ValueAt(i));
+    }
+  }
+}
+
+// Whoever has bytes too gets one case of codes of fewer bits in eight.
+TEST(TakenBy, DrawsCodesOfFewerBitsForThoseWhoTakeThem) {
+  TestSubject all, bytes;
+  bytes.cannot_run = [](const Case& c) {
+    return HasSmallCodes(c) ? std::string(kOfSmallCodes) : "";
+  };
+  for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+    int small = 0;
+    for (uint64_t seed = 0; seed < 800; ++seed) {
+      small += HasSmallCodes(*TakenBy(all, gen::Draw(op, seed)));
+      EXPECT_FALSE(HasSmallCodes(*TakenBy(bytes, gen::Draw(op, seed))));
+    }
+    EXPECT_GT(small, 50) << Name(op);
+    EXPECT_LT(small, 140) << Name(op);
+  }
+}
+
+// Whoever has no other codes gets such cases, of the type that it has.
+TEST(TakenBy, DrawsCodesOfFewerBitsForThoseWhoTakeNothingElse) {
+  for (const DType has : {DType::kU4, DType::kS2}) {
+    TestSubject small;
+    small.cannot_run = [has](const Case& c) {
+      return c.x.dtype() == has || c.out_dtype == has ? "" : "another type";
+    };
+    for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+      int taken = 0;
+      for (uint64_t seed = 0; seed < 100; ++seed)
+        taken += TakenBy(small, gen::Draw(op, seed)) ? 1 : 0;
+      EXPECT_GT(taken, 60) << Name(op) << " " << Name(has);
     }
   }
 }

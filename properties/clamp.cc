@@ -23,6 +23,7 @@ Verdict AsClamp(Verdict verdict) {
 // they use it as the bound of a relu (FBGEMM to 8 bits), each in its own way: then only out_min is
 // common to all.
 int64_t LowEndUnder(const Contract& contract, const Case& c, int64_t channel) {
+  if (!c.relu) return c.out_min;
   const CodeRange codes = RangeOf(c.out_dtype);
   const int32_t zero = c.out_q.zero_point_at(channel);
   const bool is_code = zero >= codes.min && zero <= codes.max;

@@ -81,7 +81,11 @@ void AddRow(const Case& c, int64_t m, Key& key) {
     const int64_t columns = tensor->shape().back();
     key.Add(*tensor, m * columns, columns);
   }
-  if (c.x_block != 0) AddBlocks(c.x_q, m, RowBlocks(c), key);
+  if (HasElementBlocks(c)) {
+    AddBlocks(ChannelQParams(c), m, ElementBlocks(c), key);
+  } else if (c.x_block != 0) {
+    AddBlocks(c.x_q, m, RowBlocks(c), key);
+  }
 }
 
 void AddColumn(const Case& c, int64_t n, Key& key) {
@@ -94,6 +98,10 @@ void AddColumn(const Case& c, int64_t n, Key& key) {
       key.Add(c.x, m * c.N + n, 1);
       if (HasTwoInputs(c.op)) key.Add(c.w, m * c.N + n, 1);
     }
+  }
+  if (HasElementBlocks(c)) {
+    for (int64_t m = 0; m < c.M; ++m)
+      AddBlocks(ChannelQParams(c), m * ElementBlocks(c) + n / c.x_block, 1, key);
   }
   if (!c.per_channel) return;
   if (!c.multiplier.empty()) return key.Add(c.multiplier[static_cast<size_t>(n)]);

@@ -155,7 +155,7 @@ void FitGroups(const Case& from, Case& to) {
 // case comes out.
 template <class Set>
 std::optional<Case> Resized(const Case& c, const Set& set) {
-  Case to = ProblemOf(c);
+  Case to = HasElementBlocks(c) ? slice::WithoutBlocks(c) : ProblemOf(c);
   set(to);
   if (IsPool(to.op)) to.N = to.window.in_c;
   if (RowOf(to.op).layout == Layout::kConv) FitGroups(c, to);
@@ -164,7 +164,7 @@ std::optional<Case> Resized(const Case& c, const Set& set) {
   if (RowOf(c.op).layout == Layout::kConv && to.window.groups < 1) return std::nullopt;
   to.x = Repeated(c.x, ShapeOfX(to));
   if (HasW(to.op)) to.w = Repeated(c.w, ShapeOfW(to));
-  if (c.x_block != 0) {
+  if (to.x_block != 0) {
     RepeatBlocks(c, c.M, to, to.M, to.x_q.scale, 1.0f);
     RepeatBlocks(c, c.M, to, to.M, to.x_q.zero_point, 0);
   }

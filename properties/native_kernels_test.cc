@@ -108,8 +108,7 @@ std::string NameOf(const testing::TestParamInfo<Kernel>& info) {
   return std::string(Name(info.param.op)) + "_" + info.param.instruction_set;
 }
 INSTANTIATE_TEST_SUITE_P(Kernels, Judged, testing::ValuesIn(JudgedKernels()), NameOf);
-INSTANTIATE_TEST_SUITE_P(Kernels, JudgedInBlocks,
-                         testing::ValuesIn(Kernels([](Op op) { return RowOf(op).x_blocks; })),
+INSTANTIATE_TEST_SUITE_P(Kernels, JudgedInBlocks, testing::ValuesIn(Kernels(SumsXInBlocks)),
                          NameOf);
 
 }  // namespace

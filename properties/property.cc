@@ -127,10 +127,12 @@ Verdict Judge(const Property& property, const Case& c, Subject& subject) {
   if (std::string reason = subject.CannotRun(c); !reason.empty()) {
     return Verdict::Skipped(std::move(reason));
   }
-  if ((c.w_block != 0 || HasFloatX(c)) && !property.any_contract &&
+  if ((c.w_block != 0 || HasElementBlocks(c) || HasFloatX(c)) && !property.any_contract &&
       property.claim != "matches_exact")
-    return Verdict::NotApplicable("no theorem is stated for " +
-                                  std::string(HasFloatX(c) ? kOfFloatX : kInBlocks));
+    return Verdict::NotApplicable("no theorem is stated for " + std::string(HasFloatX(c) ? kOfFloatX
+                                                                            : HasElementBlocks(c)
+                                                                                ? kElementsInBlocks
+                                                                                : kInBlocks));
   return property.check(c, subject);
 }
 

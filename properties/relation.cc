@@ -47,7 +47,7 @@ int32_t ShiftWithin(const Tensor& codes) {
     lowest = std::min(lowest, code);
     highest = std::max(highest, code);
   };
-  if (IsCode(codes.dtype())) {
+  if (IsByteCode(codes.dtype()) || IsWideCode(codes.dtype())) {
     codes.VisitElements([&](auto elements) {
       for (const auto code : elements) note(static_cast<int32_t>(code));
     });

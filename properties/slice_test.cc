@@ -215,6 +215,41 @@ TEST(Cuts, OfBlocksOfBothOperandsComputeTheSlice) {
   EXPECT_GT(single, 20);
 }
 
+// Each output of a quantize or dequantize keeps the scale and the zero point of its block.
+TEST(Cuts, OfBlocksOfARowComputeTheSlice) {
+  int cuts = 0, whole = 0, single = 0, plain = 0;
+  for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+    for (uint64_t seed = 0; seed < 12 * kCases; ++seed) {
+      const std::optional<Case> c = gen::ElementsInBlocks(gen::Draw(op, seed), seed);
+      if (!c) continue;
+      SCOPED_TRACE(Describe(*c));
+      const Tensor y = exact::Evaluate(*c);
+      const int64_t last = c->M * c->N - 1, from = static_cast<int64_t>(seed) % c->N;
+      const Case one = OneOutput(*c, last);
+      ASSERT_EQ(Validate(one), "");
+      EXPECT_EQ(one.x_block, 0);
+      ASSERT_TRUE(exact::Evaluate(one).SameAt(0, y, last));
+      const std::vector<int64_t> rows{c->M - 1};
+      for (const std::vector<int64_t>& columns :
+           {Range(0, (c->N + 1) / 2), Range(from, c->N), std::vector<int64_t>{c->N - 1, 0}}) {
+        const Case cut = Channels(Rows(*c, rows), columns);
+        ASSERT_EQ(Validate(cut), "");
+        (cut.x_block == 0 ? plain : cut.x_block == 1 ? single : whole) += 1;
+        const Tensor part = exact::Evaluate(cut);
+        for (int64_t i = 0; i < part.size(); ++i)
+          ASSERT_TRUE(part.SameAt(i, y, rows[0] * c->N + columns[static_cast<size_t>(i)])) << i;
+      }
+      for (const Case& none : {Rows(*c, {}), Channels(*c, {})}) {
+        EXPECT_EQ(Validate(none), "");
+        EXPECT_EQ(none.x_block, 0);
+      }
+      EXPECT_EQ(Validate(WithoutBlocks(*c)), "");
+      ++cuts;
+    }
+  }
+  for (const int count : {cuts, whole, single, plain}) EXPECT_GT(count, 20);
+}
+
 TEST(Batches, AreTheSameAlone) {
   for (Op op : AllOps()) {
     if (!HasWindow(op) && op != Op::kChooseQParams) continue;

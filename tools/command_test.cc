@@ -30,6 +30,7 @@ TEST_F(Command, CleanIsZero) {
   Qualm(0, {"check", "--subject", "native", "--cases", "5"});
   Qualm(0, {"sweep", sweep_, "--subject", "native"});
   Qualm(0, {"replay", Corpus("regressions")});
+  Qualm(0, {"replay", Corpus("onnx")});
   Qualm(0, {"minimize", by_hand_, "--subject", "native"});
   Qualm(0, {"explain", Corpus("forum/002-linear-2x2.case.json"), "--subject", "native"});
   for (const char* what : {"subjects", "properties", "ops", "faults"}) {

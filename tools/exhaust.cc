@@ -76,7 +76,8 @@ Case CaseOf(const Options& options) {
   const OpRow& row = RowOf(op);
   const std::optional<DType> codes = ParseDType(options.dtype);
   const auto takes = [&](const DTypeList& types) { return types.contains(*codes); };
-  if (!codes || !IsCode(*codes) || (!takes(row.x_types) && !takes(row.out_types))) {
+  if (!codes || !IsCode(*codes) || IsSmallCode(*codes) ||
+      (!takes(row.x_types) && !takes(row.out_types))) {
     throw InputError(
         "--dtype: is '" + options.dtype +
         "', expected u8 or s8; of quantize, dequantize and requantize also s16 or u16");

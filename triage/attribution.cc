@@ -1763,15 +1763,47 @@ std::optional<Attribution> Kept(const Case& c, const Tensor& actual, const Subje
   return kept;
 }
 
+namespace {
+
+// Of blocks of a row: by the one answer alone, as that to the same elements with a scale for each,
+// unless a block has what another one should have. No further case is asked: other cases have no
+// blocks.
+Attribution OfElementBlocks(const Case& c, const Tensor& actual,
+                            std::span<const Cause* const> hint) {
+  const int64_t blocks = ElementBlocks(c);
+  for (const auto& [step, which] : {std::pair{1, "behind"}, {-1, "before"}}) {
+    Case other = ProblemOf(c);
+    QParams& q = ChannelQParams(other);
+    const QParams own = q;
+    for (int64_t entry = 0; entry < std::ssize(q.scale); ++entry) {
+      const int64_t from = std::clamp<int64_t>(entry % blocks + step, 0, blocks - 1);
+      const auto at = static_cast<size_t>(entry),
+                 as = static_cast<size_t>(entry - entry % blocks + from);
+      q.scale[at] = own.scale[as];
+      q.zero_point[at] = own.zero_point[as];
+    }
+    if (q == own || exact::Evaluate(other) != actual) continue;
+    return Stated(FindingKind::kIndex,
+                  fmt::format("the subject takes scale and zero point of the block {}", which),
+                  true);
+  }
+  const Case flat = slice::BlocksAsChannels(ProblemOf(c));
+  return OfOneAnswer(flat, slice::InRowsOf(flat, actual), hint, nullptr, ByWorth);
+}
+
+}  // namespace
+
 Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause* const> hint) {
   if (hint.empty()) {
     if (auto kept = Kept(c, actual, nullptr)) return *kept;
   }
+  if (HasElementBlocks(c)) return OfElementBlocks(c, actual, hint);
   return OfOneAnswer(c, actual, hint, nullptr, ByWorth);
 }
 
 Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject) {
   if (auto kept = Kept(c, actual, &subject)) return *kept;
+  if (HasElementBlocks(c)) return OfElementBlocks(c, actual, {});
   // An answer that keeps the promised convention can be wrong only by the exact meaning.
   const Contract promised = subject.contract();
   if (actual == RightOutput(c, ModelOf(promised))) subject.set_contract({});
@@ -1979,6 +2011,10 @@ Attribution Attributed(const Case& c, const Verdict& verdict, const Recorder& re
                        Subject& subject, const AttributionOptions& options) {
   if (options.probe_state && options.examine) {
     if (auto memory = OfMemory(c, verdict, recorder, subject)) return *memory;
+  }
+  for (const Recorded& asked : recorder.recorded()) {
+    if (HasElementBlocks(asked.problem) && asked.y != exact::Evaluate(asked.problem))
+      return OfElementBlocks(asked.problem, asked.y, options.hint);
   }
   for (const Case& part : InIntegers(c, verdict, subject)) {
     Recorder again(subject);

@@ -2597,6 +2597,10 @@ std::optional<Tensor> ChangedModel(const Stages& stages, const Convention& model
 
 std::optional<Tensor> Counterfactual(const Case& c, std::span<const Cause* const> causes,
                                      const Convention* model) {
+  if (HasElementBlocks(c)) {
+    const auto flat = Counterfactual(slice::BlocksAsChannels(ProblemOf(c)), causes, model);
+    return flat ? std::optional(slice::InRowsOf(c, *flat)) : std::nullopt;
+  }
   Stages stages;
   stages.c = ProblemOf(c);
   bool changes = causes.empty();

@@ -348,6 +348,8 @@ bool Solution::unique() const {
 
 std::string CannotSolve(const Case& c, std::span<const Parameter> unknown) {
   if (HasFloatX(c)) return "x_dtype: no number is looked for in " + std::string(kOfFloatX);
+  if (HasElementBlocks(c))
+    return "x_block: no number is looked for in " + std::string(kElementsInBlocks);
   if (c.w_block != 0) return "w_block: no number is looked for in " + std::string(kInBlocks);
   int64_t scales = 0, integers = 0;
   for (const Parameter& parameter : unknown) {

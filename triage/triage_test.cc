@@ -878,6 +878,37 @@ TEST(Attribution, SpeaksOfOperandsWhereThereAreNoWeights) {
 }
 
 // A tail that loses its second operand fits many causes on one answer.
+// Mistakes of the arithmetic are named of blocks of a row too, and a block that takes what is
+// another one's.
+TEST(Attribution, OfBlocksOfARow) {
+  const Cause& away = CauseNamed("half away from zero");
+  int rounds = 0, named = 0, behind = 0;
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    const std::optional<Case> c = gen::ElementsInBlocks(gen::Draw(kQuantize, seed), seed);
+    if (!c) continue;
+    const Tensor right = exact::Evaluate(*c);
+    if (const auto y = Counterfactual(*c, away); y && *y != right) {
+      ++rounds;
+      named += Attribute(*c, *y).causes == std::vector{&away} ? 1 : 0;
+    }
+    Case other = *c;
+    for (int64_t i = 0; i < std::ssize(other.out_q.scale); ++i) {
+      if (i % ElementBlocks(*c) + 1 == ElementBlocks(*c)) continue;
+      other.out_q.scale[static_cast<size_t>(i)] = c->out_q.scale[static_cast<size_t>(i) + 1];
+      other.out_q.zero_point[static_cast<size_t>(i)] =
+          c->out_q.zero_point[static_cast<size_t>(i) + 1];
+    }
+    const Tensor y = exact::Evaluate(other);
+    if (y == right) continue;
+    ++behind;
+    EXPECT_EQ(Attribute(*c, y).diagnosis,
+              "the subject takes scale and zero point of the block behind");
+  }
+  EXPECT_GT(rounds, 10);
+  EXPECT_GE(named * 10, rounds * 9);
+  EXPECT_GT(behind, 50);
+}
+
 TEST(Attribution, ATailOfElementsIsOne) {
   TestSubject subject([](const Case& c, const RunContext&) {
     Tensor y = exact::Evaluate(c);

@@ -504,8 +504,10 @@ class FaultySubject final : public InProcessSubject {
     if (c.requant != Requant::kExact) {
       return "planted faults have no requantization " + std::string(Name(c.requant));
     }
-    if (BitsOf(c.x.dtype()) < 8 || BitsOf(c.out_dtype) < 8)
-      return "planted faults have elements of whole bytes";
+    if ((BitsOf(c.x.dtype()) < 8 || BitsOf(c.out_dtype) < 8) && faults_.own.any())
+      return "this planted fault has elements of whole bytes";
+    if (HasElementBlocks(c) && faults_.own.any())
+      return "this planted fault is not in " + std::string(kElementsInBlocks);
     if (HasFloatX(c) && !KnowsFloatX())
       return "this planted fault is not in " + std::string(kOfFloatX);
     if (IsInBlocks(c) && !HasFloatX(c) && !KnowsBlocks())

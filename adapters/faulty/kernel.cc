@@ -86,8 +86,12 @@ struct Lines {
   bool wraps = false;  // the distance from the first row is an unsigned 32-bit number
 };
 void CopyLines(const void* from, const Lines& lines, Tensor& to) {
-  const auto size = static_cast<int64_t>(SizeOf(to.dtype()));
   if (lines.elements == 0) return;
+  if (BitsOf(to.dtype()) < 8) {  // dense
+    std::memcpy(to.bytes().data(), from, to.bytes().size());
+    return;
+  }
+  const auto size = static_cast<int64_t>(SizeOf(to.dtype()));
   for (int64_t i = 0; i < lines.count; ++i) {
     const int64_t row = i * lines.stride;
     const int64_t offset = lines.wraps ? int64_t{static_cast<uint32_t>(row)} : row;
@@ -146,10 +150,6 @@ void Kernel::Read(const Placed& p) {
               c_.x);
   }
   if (c_.w.empty()) return;
-  if (BitsOf(c_.w.dtype()) < 8) {  // dense
-    std::memcpy(c_.w.bytes().data(), p.w, c_.w.bytes().size());
-    return;
-  }
   const int64_t rows = HasWeights(c_.op) ? c_.N : c_.M;
   CopyLines(p.w, {rows, c_.w.size() / rows, Has(Fault::kWeightStrideIgnored) ? c_.K : p.w_stride},
             c_.w);
@@ -316,6 +316,10 @@ void Kernel::ReadOutputsAgain(const Placed& p) {
 
 void Kernel::Write(const Placed& p) const {
   const Tensor& y = y_;
+  if (BitsOf(y.dtype()) < 8) {  // dense
+    if (!y.empty()) std::memcpy(p.y, y.bytes().data(), y.bytes().size());
+    return;
+  }
   const std::vector<int64_t> shape = c_.output_shape();
   const int64_t columns = shape.back(), rows = columns == 0 ? 0 : y.size() / columns;
   const auto size = static_cast<int64_t>(SizeOf(y.dtype()));
@@ -328,7 +332,7 @@ void Kernel::Write(const Placed& p) const {
       std::memcpy(at, y.bytes().data() + from * size, static_cast<size_t>(size));
     }
   };
-  const auto x_size = static_cast<int64_t>(SizeOf(c_.x.dtype()));
+  const int64_t x_size = BitsOf(c_.x.dtype()) / 8;  // 0 has no kOverlappedTail
   for (int64_t m = 0; m < rows; ++m) {
     // A vector that ends at the last column, of a row that is shorter than it.
     for (int64_t n = columns - kLanes; Has(Fault::kOverlappedTail) && n < 0; ++n) {

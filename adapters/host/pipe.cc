@@ -55,6 +55,10 @@ PluginInfo InfoOf(const PipeHello& hello) {
 // Most bytes that a number of the type takes in a list.
 size_t BytesPerValue(DType dtype) {
   switch (dtype) {
+    case DType::kU2:
+    case DType::kS2:
+    case DType::kU4:
+    case DType::kS4:
     case DType::kU8:
     case DType::kS8: return 6;  // "-128, "
     case DType::kU16:

@@ -364,14 +364,17 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
                             .quant_max = c.observer.quant_max};
   const qualm_granularity per_row{
       .size = sizeof per_row, .kind = QUALM_PER_ROW, .axis = 0, .block = 0};
-  const qualm_granularity per_block{
-      .size = sizeof per_block, .kind = QUALM_PER_BLOCK, .axis = 1, .block = c.w_block};
+  const qualm_granularity per_block{.size = sizeof per_block,
+                                    .kind = QUALM_PER_BLOCK,
+                                    .axis = 1,
+                                    .block = std::max(c.w_block, c.x_block)};
   if (RowOf(c.op).dynamic) problem.choice = &choice;
   problem.rounding = static_cast<int32_t>(c.rounding);
   problem.overflow = static_cast<int32_t>(c.overflow);
   if (c.x_gran == Granularity::kRow) problem.x_granularity = &per_row;
   if (c.w_block != 0) problem.w_granularity = &per_block;
-  if (c.x_block != 0) problem.x_granularity = &per_block;
+  if (c.x_block != 0)
+    (c.op == Op::kQuantize ? problem.out_granularity : problem.x_granularity) = &per_block;
   problem.threads = context.threads > 1 ? context.threads : 0;
   problem.out_min = c.out_min;
   problem.out_max = c.out_max;

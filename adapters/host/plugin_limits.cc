@@ -122,7 +122,8 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
   const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
   if (HasFloatX(c) && lacks(QUALM_CAN_FLOAT_X)) return std::string(kOfFloatX);
   if (c.w_block != 0 && lacks(QUALM_CAN_PER_BLOCK)) return std::string(kInBlocks);
-  if (c.x_block != 0 && lacks(QUALM_CAN_X_PER_BLOCK)) return std::string(kXInBlocks);
+  if (c.x_block != 0 && lacks(QUALM_CAN_X_PER_BLOCK))
+    return std::string(HasElementBlocks(c) ? kElementsInBlocks : kXInBlocks);
   if (!Has(limits.x_dtypes, c.x.dtype())) return "x of type " + std::string(Name(c.x.dtype()));
   if (has_w && !Has(limits.w_dtypes, c.w.dtype()))
     return "w of type " + std::string(Name(c.w.dtype()));

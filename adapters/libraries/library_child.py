@@ -63,7 +63,8 @@ def text(value):
 
 # Tensors, for libraries that take NumPy's --------------------------------------------------------
 
-NUMPY = {"u8": "uint8", "s8": "int8", "u16": "uint16", "s16": "int16", "s32": "int32",
+NUMPY = {"u8": "uint8", "u4": "uint8", "u2": "uint8", "s8": "int8", "s4": "int8", "s2": "int8",
+         "u16": "uint16", "s16": "int16", "s32": "int32",
          "f32": "float32"}
 
 

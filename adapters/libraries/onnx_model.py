@@ -10,6 +10,8 @@ ELEMENT = {"float32": FLOAT, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "in
 # and of floats that NumPy does not have or need not know, by qualm's
 FLOATS = {"f32": FLOAT, "f16": 10, "bf16": 16, "f8e4m3fn": 17, "f8e4m3fnuz": 18, "f8e5m2": 19,
           "f8e5m2fnuz": 20, "f8e8m0fnu": 24}
+# and of integers that are fed as bytes and converted: u4 and s4 from opset 21 on, the others from 25
+SMALL = {"u4": 21, "s4": 22, "u2": 25, "s2": 26}
 
 
 def varint(value):

@@ -9,6 +9,7 @@ import onnx_model
 
 CODES = ["u8", "s8"]
 WIDE_CODES = CODES + ["s16", "u16"]  # of QuantizeLinear and DequantizeLinear 21
+SMALL_CODES = ["u4", "s4", "u2", "s2"]
 FEW_BITS = ["u4", "s4", "u8", "s8", "u2", "s2"]
 # What a model is made of, and what makes the answer of its output.
 Plan = collections.namedtuple("Plan", "nodes inputs output finish opset", defaults=(13,))
@@ -55,7 +56,7 @@ def single_node(operator, inputs, finish=flat, output_type=None, names=None, **a
     """A model of one node, which takes its inputs in their order; `names` has "-" where it leaves one
     out."""
     node = onnx_model.node(operator, names or " ".join(inputs), "y", **attributes)
-    wide = any(one.dtype.name in ("int16", "uint16") for one in inputs.values())
+    wide = "block_size" in attributes or any(one.dtype.name in ("int16", "uint16") for one in inputs.values())
     return Plan([node], inputs, output_type or next(iter(inputs.values())).dtype.name, finish,
                 21 if wide else 13)
 
@@ -173,17 +174,46 @@ class Operators:
 
     # Element by element ----------------------------------------------------------------------------
 
+    def blocks(self, c, inputs, name):
+        """Of scales for blocks of a row: the attributes, and the lists as matrices of a row each."""
+        if not c.get("x_block"):
+            return {"axis": 1}
+        for key in name + "_scale", name + "_zp":
+            inputs[key] = inputs[key].reshape(c["M"], -1)
+        return {"axis": 1, "block_size": min(c["x_block"], c["N"])}
+
+    def of_small(self, dtype, codes, inputs, operator, names, output_type, **attributes):
+        """An operator on integers of fewer than 8 bits, of which NumPy has none: `codes` are inputs of
+        bytes, converted before it, and bytes that it gives behind it."""
+        small, opset = onnx_model.SMALL[dtype], 21 if dtype[1] == "4" else 25
+        nodes = [onnx_model.node("Cast", name, name + "_small", to=small) for name in codes]
+        names = " ".join(name + "_small" if name in codes else name for name in names.split())
+        of_codes = output_type != "float32"
+        nodes.append(onnx_model.node(operator, names, "codes" if of_codes else "y", **attributes))
+        if of_codes:
+            nodes.append(onnx_model.node("Cast", "codes", "y", to=onnx_model.ELEMENT[output_type]))
+        return self.run(Plan(nodes, inputs, output_type, flat, opset))
+
     def quantize(self, c):
         inputs = {"x": array(c["x"], "f32", (c["M"], c["N"])), **output(c)}
-        return self.run(single_node("QuantizeLinear", inputs, axis=1,
-                                    output_type=inputs["y_zp"].dtype.name))
+        attributes = self.blocks(c, inputs, "y")
+        if c["out_dtype"] in onnx_model.SMALL:
+            return self.of_small(c["out_dtype"], ["y_zp"], inputs, "QuantizeLinear",
+                                 "x y_scale y_zp", inputs["y_zp"].dtype.name, **attributes)
+        return self.run(single_node("QuantizeLinear", inputs,
+                                    output_type=inputs["y_zp"].dtype.name, **attributes))
 
     def matrix(self, c):
         return {"x": array(c["x"], c["x_dtype"], (c["M"], c["N"])), **of(c, "x", c["x_dtype"])}
 
     def dequantize(self, c):
-        return self.run(single_node("DequantizeLinear", self.matrix(c), axis=1,
-                                    output_type="float32"))
+        inputs = self.matrix(c)
+        attributes = self.blocks(c, inputs, "x")
+        if c["x_dtype"] in onnx_model.SMALL:
+            return self.of_small(c["x_dtype"], ["x", "x_zp"], inputs, "DequantizeLinear",
+                                 "x x_scale x_zp", "float32", **attributes)
+        return self.run(single_node("DequantizeLinear", inputs, output_type="float32",
+                                    **attributes))
 
     def rescale(self, c):
         """Two nodes: there is no operator for it."""

@@ -18,7 +18,7 @@ import math
 from library_child import (EIGHT_BITS, Skip, array, float8_texts, float_codes, integers, judged,
                            processor_flags, real, serve, single)
 import onnx_model
-from onnx_operators import CODES, FEW_BITS, WIDE_CODES, Operators
+from onnx_operators import CODES, FEW_BITS, SMALL_CODES, WIDE_CODES, Operators
 
 # The releases whose recordings and drawn cases hold the conventions (docs/onnxruntime.md).
 HELD = ((1, 21), (1, 30), (1, 32))
@@ -77,8 +77,10 @@ class Engine(Operators):
                                    "features": ["bias_f32", "per_channel", "empty"]},
                 "conv2d": dict(convolution, features=convolution["features"] + ["groups"]),
                 "depthwise": convolution,
-                "quantize": {"out": WIDE_CODES, "features": ["per_channel", "empty"]},
-                "dequantize": {"x": WIDE_CODES, "features": ["per_channel", "empty"]},
+                "quantize": {"out": WIDE_CODES + SMALL_CODES,
+                             "features": ["per_channel", "x_per_block", "empty"]},
+                "dequantize": {"x": WIDE_CODES + SMALL_CODES,
+                               "features": ["per_channel", "x_per_block", "empty"]},
                 "add": pair, "mul": pair, "concat": pair,
                 "max_pool": dict(codes, features=window + ["dilation"]),
                 "avg_pool": dict(codes, features=window + ["count_padding"]),

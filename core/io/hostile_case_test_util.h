@@ -369,6 +369,13 @@ inline std::vector<Hostile> HostileTable() {
       {And(R"("gran": "channel", "w_block": 1, "x_block": 1, "out_dtype": "f32")"), "x_scale",
        "(2 blocks per row)"},
       {With(R"("x":)", R"("x_block": 1, "x":)", kConv), "x_block", "does not belong to op conv2d"},
+      {quantize(out_q, R"("x": [1], "x_block": -1)"), "x_block", "an integer in 0..268435456"},
+      {quantize(out_q, R"("x": [1], "x_block": 1, "relu": true)"), "relu", "beside x_block"},
+      {quantize(R"("out_scale": [1, 1], "out_zp": [0, 0])", R"("x": [1], "x_block": 1)"),
+       "out_scale", "has 2 entries, expected 1"},
+      {quantize(R"("out_scale": [1], "out_zp": [0])",
+                R"("x": [1], "gran": "channel", "x_block": 1)"),
+       "x_block", "expected gran tensor"},
       // Two operands.
       {With(R"("a":)", R"("x":)", kAdd), "x", "does not belong to op add"},
       {With(R"(, "b": [3, 4])", "", kAdd), "b", "is missing, expected it for op add"},

@@ -235,7 +235,8 @@ void Graph::ReadQuantization(const Table& of, const std::string& name, Known* kn
   if (zeros.empty()) zeros.assign(static_cast<size_t>(count), 0);
   const std::optional<DType> held = graph::HeldBy(known->type),
                              wide = graph::WidenedBy(known->type);
-  const DType dtype = held && IsCode(*held) ? *held : wide.value_or(DType::kS32);
+  const DType dtype =
+      held && IsCode(*held) && !IsSmallCode(*held) ? *held : wide.value_or(DType::kS32);
   std::string text;
   for (const int64_t zero : zeros) {
     const CodeRange range = RangeOf(dtype);

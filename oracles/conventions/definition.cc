@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/slice.h"
 #include "core/status.h"
 #include "oracles/conventions/requirements.h"
 
@@ -206,7 +207,8 @@ Convention MakeConvention(Definition definition) {
     return std::ranges::find(definition.ops, op) != definition.ops.end();
   });
   convention.cannot_run = [reason = definition.cannot_run, ops = convention.ops,
-                           wide = definition.wide_codes,
+                           wide = definition.wide_codes, small = definition.small_codes,
+                           blocks = definition.element_blocks,
                            wide_sums = definition.wide_sums](const Case& c) {
     if (std::ranges::find(ops, c.op) == ops.end())
       return "this convention has no " + std::string(Name(c.op));
@@ -218,14 +220,25 @@ Convention MakeConvention(Definition definition) {
       return "this convention has no " + std::string(kOfWideCodes) +
              (wide ? " of " + std::string(Name(c.op)) : "");
     }
+    if (HasSmallCodes(c) && !small) return "this convention has no " + std::string(kOfSmallCodes);
+    if (HasElementBlocks(c))
+      return blocks ? reason(slice::BlocksAsChannels(c))
+                    : "this convention has no " + std::string(kElementsInBlocks);
     const std::string packed = WeightsArePlain(c);
     return packed.empty() ? reason(c) : packed;
   };
   convention.accumulation = definition.accumulation;
   const auto shared = std::make_shared<const Definition>(std::move(definition));
-  convention.run = [shared](const Case& c) { return Run(*shared, c); };
+  convention.run = [shared](const Case& c) {
+    if (!HasElementBlocks(c)) return Run(*shared, c);
+    ConventionOutput flat = Run(*shared, slice::BlocksAsChannels(c));
+    flat.y = slice::InRowsOf(c, flat.y);
+    return flat;
+  };
   convention.enclose = [shared](const Case& ends) { return Enclose(*shared, ends); };
-  convention.trace = [shared](const Case& c, int64_t index) { return TraceOf(*shared, c, index); };
+  convention.trace = [shared](const Case& c, int64_t index) {
+    return TraceOf(*shared, slice::BlocksAsChannels(c), index);
+  };
   return convention;
 }
 

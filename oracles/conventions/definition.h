@@ -37,6 +37,9 @@ struct Definition {
   // Whether it takes codes of 16 bits where an operation has them: all but linear and convolutions,
   // and these. Sums of x of 16 bits come from `gather`, bias included.
   bool wide_codes = false, wide_sums = false;
+  // Codes of fewer than 8 bits, beside the bytes of weights; scales of blocks of a row, where the
+  // same steps take them.
+  bool small_codes = false, element_blocks = false;
   // Why a case of one of `ops` is refused, "" where it is not.
   std::function<std::string(const Case&)> cannot_run;
   // How linear and convolutions add. Empty: `gather` brings their outputs, and there are no

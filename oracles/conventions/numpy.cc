@@ -118,7 +118,8 @@ Definition Dequantizing() {
   definition.variations = {"V8", "V13", "V14", "V17", "V18", "V19"};
   definition.ops = {Op::kQuantize, Op::kDequantize, Op::kLinear, Op::kAdd, Op::kMul};
   definition.cannot_run = CannotRun;
-  definition.wide_codes = definition.wide_sums = true;
+  definition.wide_codes = definition.wide_sums = definition.small_codes = true;
+  definition.element_blocks = true;
   definition.gather = [](const Case& c) { return EachAlone(c, Gather<T>); };
   definition.channel = ChannelOf;
   definition.steps = Steps<T>;

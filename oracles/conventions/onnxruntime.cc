@@ -219,7 +219,8 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
   const std::vector<Op> pools_and_tables = ort::PoolAndTableOps();
   definition.ops.insert(definition.ops.end(), pools_and_tables.begin(), pools_and_tables.end());
   definition.cannot_run = CannotRun;
-  definition.wide_codes = true;
+  definition.wide_codes = definition.small_codes = true;
+  definition.element_blocks = true;
   definition.accumulation = [pairs](const Case& c) {
     const bool u8s8 = c.x.dtype() == DType::kU8 && c.w.dtype() == DType::kS8;
     Accumulation result;

@@ -124,7 +124,8 @@ Convention FromTheExactValue(const Rule& rule) {
                            (rule.zero_point_first ? "with the zero point added, " : "") +
                            "rounded " + rule.how;
   definition.source = "docs/quantization.md with another rounding";
-  definition.wide_codes = definition.wide_sums = true;
+  definition.wide_codes = definition.wide_sums = definition.small_codes = true;
+  definition.element_blocks = true;
   definition.satisfies = {"row_independence",
                           "column_independence",
                           "k_permutation",
@@ -241,7 +242,8 @@ Convention InFloat() {
   definition.ops = {Op::kQuantize, Op::kRequantize, Op::kRescale, Op::kAdd,      Op::kSub,
                     Op::kMul,      Op::kLinear,     Op::kConv2d,  Op::kDepthwise};
   definition.cannot_run = CannotRunInFloat;
-  definition.wide_codes = true;
+  definition.wide_codes = definition.small_codes = true;
+  definition.element_blocks = true;
   definition.accumulation = ExactSums;
   definition.channel = FloatChannel;
   definition.steps = FloatSteps;

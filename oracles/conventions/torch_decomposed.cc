@@ -134,6 +134,7 @@ bool SomeOrderGives(const Definition& definition, const Case& c, const Tensor& y
 
 Definition Decomposed() {
   Definition definition = DequantizingInFloat32();
+  definition.small_codes = definition.element_blocks = false;
   definition.name = "torch-decomposed";
   definition.description =
       "PT2E's decomposed operators, not compiled: dequantize, compute in float32, times the "

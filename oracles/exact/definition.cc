@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "oracles/exact/definition.h"
 
+#include "core/slice.h"
 #include "oracles/exact/exact.h"
 #include "oracles/exact/meanings.h"
 
@@ -26,6 +27,7 @@ Rational RealOperand(const Tensor& codes, const QParams& q, int64_t index) {
 // s32:    clamp(value), an integer
 // f32:    value rounded once to float32, then max(0, .) under relu
 Tensor EvaluateRational(const Case& c) {
+  if (HasElementBlocks(c)) return slice::InRowsOf(c, EvaluateRational(slice::BlocksAsChannels(c)));
   const Definition& definition = MeaningOf(c.op).definition;
   if (definition.outputs != nullptr) return definition.outputs(c);
   Tensor y(c.out_dtype, c.output_shape());
@@ -38,15 +40,12 @@ Tensor EvaluateRational(const Case& c) {
         continue;
       }
       const Rational value = *definition.value(c, m, n);
+      if (IsCode(c.out_dtype)) {
+        const Integer zero_point = c.out_q.zero_point_at(0);
+        y.SetInt(index, Clamp(RoundHalfEven(value) + zero_point, LowerBound(c), c.out_max));
+        continue;
+      }
       switch (c.out_dtype) {
-        case DType::kU8:
-        case DType::kS8:
-        case DType::kU16:
-        case DType::kS16: {
-          const Integer zero_point = c.out_q.zero_point_at(0);
-          y.SetInt(index, Clamp(RoundHalfEven(value) + zero_point, LowerBound(c), c.out_max));
-          break;
-        }
         case DType::kS32: y.SetInt(index, Clamp(numerator(value), LowerBound(c), c.out_max)); break;
         case DType::kF32:
           y.as<float>()[static_cast<size_t>(index)] =

@@ -53,6 +53,7 @@ Outputs::Outputs(const Case& c) : Outputs(c, IntegersOf(c)) {}
 
 Outputs::Outputs(const Case& c, Integers integers)
     : c_(c), form_(MeaningOf(c.op).fast), integers_(std::move(integers)) {
+  QUALM_CHECK(!HasElementBlocks(c));  // slice::BlocksAsChannels has none
   const bool codes = IsCode(c.out_dtype);
   const bool blocks = AddsTerms(c);
   const bool estimates = codes && form_.scaled == nullptr && !blocks;
@@ -257,6 +258,7 @@ Tensor Outputs::Clamped() const {
 }
 
 Tensor Evaluate(const Case& c) {
+  if (HasElementBlocks(c)) return slice::InRowsOf(c, Evaluate(slice::BlocksAsChannels(c)));
   const FastForm& form = MeaningOf(c.op).fast;
   return form.outputs != nullptr ? form.outputs(c) : Outputs(c).Clamped();
 }
@@ -297,6 +299,7 @@ std::optional<double> TieDistance(const Case& c, int64_t index) {
 }
 
 std::vector<std::optional<double>> TieDistances(const Case& c) {
+  if (HasElementBlocks(c)) return TieDistances(slice::BlocksAsChannels(c));
   const Outputs outputs(c);
   std::vector<std::optional<double>> distances;
   for (int64_t i = 0; i < c.M * c.N; ++i)

@@ -148,6 +148,59 @@ TEST(Examples, CodesOfSixteenBits) {
   EXPECT_EQ(Values<int16_t>(Exact(sums)), (std::vector<int16_t>{2768, 2770, -32768}));
 }
 
+// The first code lies in the lowest bits: {1, 3, -1, 7} of s4 are the bytes 0x31, 0x7f.
+TEST(Examples, CodesOfFewerThanEightBits) {
+  const auto codes = [](const Tensor& y) {
+    std::vector<int32_t> list;
+    for (int64_t i = 0; i < y.size(); ++i) list.push_back(y.IntAt(i));
+    return list;
+  };
+  Case c = QuantizeCase({0.5f, 1.5f, -0.5f, 3.25f, 3.75f, -4.25f, -1e9f, kNan, kInf}, 0.5f, 0);
+  SetOutput(&c, DType::kS4);
+  EXPECT_EQ(codes(Exact(c)), (std::vector<int32_t>{1, 3, -1, 6, 7, -8, -8, 0, 7}));
+  const Tensor y = Exact(c);
+  EXPECT_EQ(std::vector<uint8_t>(y.bytes().begin(), y.bytes().end()),
+            (std::vector<uint8_t>{0x31, 0x6f, 0x87, 0x08, 0x07}));
+  c.out_q.zero_point = {5};
+  SetOutput(&c, DType::kU4);
+  EXPECT_EQ(codes(Exact(c)), (std::vector<int32_t>{6, 8, 4, 11, 13, 0, 0, 5, 15}));
+  c.out_min = 4;
+  c.out_max = 12;
+  EXPECT_EQ(codes(Exact(c)), (std::vector<int32_t>{6, 8, 4, 11, 12, 4, 4, 5, 12}));
+  c.out_q.zero_point = {1};
+  SetOutput(&c, DType::kU2);
+  EXPECT_EQ(codes(Exact(c)), (std::vector<int32_t>{2, 3, 0, 3, 3, 0, 0, 1, 3}));
+  c.out_q.zero_point = {-1};
+  SetOutput(&c, DType::kS2);
+  EXPECT_EQ(codes(Exact(c)), (std::vector<int32_t>{0, 1, -2, 1, 1, -2, -2, -1, 1}));
+
+  Tensor x(DType::kS2, {1, 3});
+  for (int i = 0; i < 3; ++i) x.SetInt(i, i - 2);
+  Case back = CaseOver(Op::kDequantize, std::move(x), DType::kF32);
+  back.x_q = {{0.1f}, {1}};
+  // 3 * 0.1f = 0.3000000045 lies between the float32 0.29999998212 and 0.30000001192, nearer to it.
+  EXPECT_EQ(Values<float>(Exact(back)), (std::vector<float>{-0.3f, -0.2f, -0.1f}));
+}
+
+// Five elements of a row in blocks of two, the last one shorter.
+TEST(Examples, ScalesOfBlocksOfARow) {
+  Case c = CaseOver(Op::kQuantize,
+                    Tensor::Of<float>({2, 5}, std::vector<float>{2.5f, 3.5f, 5, 7, -6, 1.25f, 0.75f,
+                                                                 -4.5f, 300, 12}),
+                    DType::kU8);
+  c.x_block = 2;
+  c.out_q = {{1, 2, 4, 0.5f, 1, 8}, {0, 1, 2, 3, 4, 5}};
+  ASSERT_EQ(Validate(c), "");
+  EXPECT_EQ(Values<uint8_t>(Exact(c)), (std::vector<uint8_t>{2, 4, 3, 5, 0, 5, 5, 0, 255, 7}));
+  EXPECT_EQ(EvaluateRational(c), Evaluate(c));
+
+  Case back = CaseOver(Op::kDequantize,
+                       Tensor::Of<uint8_t>({1, 3}, std::vector<uint8_t>{3, 10, 200}), DType::kF32);
+  back.x_block = 2;
+  back.x_q = {{0.25f, 2}, {1, 100}};
+  EXPECT_EQ(Values<float>(Exact(back)), (std::vector<float>{0.5f, 2.25f, 200}));
+}
+
 TEST(Examples, QuantizeReluPerChannel) {
   Case c = QuantizeCase({-5.0f, -5.0f, 3.0f}, 1.0f, 0);
   c.out_q = {{1.0f, 1.0f, 1.0f}, {100, 7, -3}};

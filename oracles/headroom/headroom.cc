@@ -194,6 +194,7 @@ Headroom Measure(const Case& c) {
   }
   result.outputs = c.M * c.N;
   if (c.op == Op::kCast) return result;
+  if (HasElementBlocks(c)) return Measure(slice::BlocksAsChannels(c));
   if (HasPairs(c)) MeasurePairs(c, &result);
   const exact::Outputs outputs(c);
   if (HasSums(c)) {
@@ -242,6 +243,7 @@ Headroom Measure(const Case& c) {
 Reached ReachedBy(const Case& c, double near) {
   Reached reached;
   if (c.op == Op::kChooseQParams || c.op == Op::kCast) return reached;
+  if (HasElementBlocks(c)) return ReachedBy(slice::BlocksAsChannels(c), near);
   reached.pair_saturates = HasPairs(c) && SomePairSaturates(c);
   const exact::Outputs outputs(c);
   if (HasSums(c)) {

@@ -11,6 +11,7 @@
 #include "core/rng.h"
 #include "core/slice.h"
 #include "properties/gen/gen.h"
+#include "properties/gen/values.h"
 
 namespace qualm::gen {
 namespace {
@@ -135,8 +136,33 @@ std::optional<Case> InBlocks(const Case& c, uint64_t seed) {
   return blocks;
 }
 
+std::optional<Case> ElementsInBlocks(const Case& c, uint64_t seed) {
+  if (!RowOf(c.op).x_blocks || HasWeights(c.op) || c.per_channel || c.M * c.N == 0 ||
+      c.x_block != 0)
+    return std::nullopt;
+  Rng rng(MixSeed(seed, 5200));
+  if (!rng.Chance(1, 6)) return std::nullopt;
+  Case blocks = ProblemOf(c);
+  blocks.relu = false;
+  blocks.x_block = DrawSize(rng, c.N);
+  // Scales next to the one that x was drawn for, so that most codes stay within their range.
+  QParams& q = ChannelQParams(blocks);
+  const QParams drawn = q;
+  const auto count = static_cast<size_t>(c.M * ElementBlocks(blocks));
+  q.scale.resize(count);
+  q.zero_point.assign(count, drawn.zero_point[0]);
+  const CodeRange range = RangeOf(c.op == Op::kQuantize ? c.out_dtype : c.x.dtype());
+  const bool zero_points = rng.Chance(1, 2);
+  for (size_t i = 0; i < count; ++i) {
+    const double factor = static_cast<double>(rng.Between(4, 16)) / 8;
+    q.scale[i] = internal::ToScale(double{drawn.scale[0]} * factor);
+    if (zero_points) q.zero_point[i] = static_cast<int32_t>(rng.Between(range.min, range.max));
+  }
+  return blocks;
+}
+
 std::optional<Case> XInBlocks(const Case& c, uint64_t seed, bool as_stored) {
-  if (!RowOf(c.op).x_blocks || HasFloatX(c) || HasWideCodes(c) || c.M == 0 || c.K == 0 ||
+  if (!SumsXInBlocks(c.op) || HasFloatX(c) || HasWideCodes(c) || c.M == 0 || c.K == 0 ||
       c.w_block != 0)
     return std::nullopt;
   Rng rng(MixSeed(seed, 5001));

@@ -151,15 +151,25 @@ DType MaybeWide(Rng rng, DType dtype) {
   if (!own.Chance(1, 10)) return dtype;
   return own.Chance(2, 3) ? DType::kS16 : DType::kU16;
 }
+// A type of fewer than 8 bits in the place of the drawn one.
+DType SmallOr(Rng& rng, bool small, DType dtype) {
+  constexpr std::array kSmall{DType::kU4, DType::kU4, DType::kS4,
+                              DType::kS4, DType::kU2, DType::kS2};
+  return small ? rng.Pick(kSmall) : dtype;
+}
 
 }  // namespace
 
-Case DrawQuantize(Rng& rng, Theme theme, Op op) {
+Case DrawQuantize(Rng& rng, Theme theme, Op op) { return DrawQuantize(rng, theme, op, false); }
+Case DrawDequantize(Rng& rng, Theme theme, Op op) { return DrawDequantize(rng, theme, op, false); }
+
+Case DrawQuantize(Rng& rng, Theme theme, Op op, bool small) {
   Case c;
   c.op = op;
   DrawShape(rng, theme, 400, c);
   DrawPerChannel(rng, c);
   c.out_dtype = MaybeWide(rng, rng.Chance(3, 5) ? DType::kU8 : DType::kS8);
+  c.out_dtype = SmallOr(rng, small, c.out_dtype);
   c.out_q.scale.assign(Entries(c), 1.0f);
   c.out_q.zero_point.assign(Entries(c), 0);
   for (float& scale : c.out_q.scale) scale = ThemeScale(rng, theme);
@@ -176,12 +186,13 @@ Case DrawQuantize(Rng& rng, Theme theme, Op op) {
   return c;
 }
 
-Case DrawDequantize(Rng& rng, Theme theme, Op op) {
+Case DrawDequantize(Rng& rng, Theme theme, Op op, bool small) {
   Case c;
   c.op = op;
   DrawShape(rng, theme, 600, c);
   DrawPerChannel(rng, c);
-  const DType dtype = MaybeWide(rng, rng.Chance(1, 2) ? DType::kU8 : DType::kS8);
+  const DType usual = MaybeWide(rng, rng.Chance(1, 2) ? DType::kU8 : DType::kS8);
+  const DType dtype = SmallOr(rng, small, usual);
   c.x_q.scale.assign(Entries(c), 1.0f);
   c.x_q.zero_point.assign(Entries(c), 0);
   for (float& scale : c.x_q.scale) scale = ThemeScale(rng, theme);

@@ -291,6 +291,15 @@ std::optional<Case> WithWideCodes(Op op, uint64_t seed) {
   }
 }
 
+std::optional<Case> WithSmallCodes(Op op, uint64_t seed) {
+  const OpRow& row = RowOf(op);
+  if (!row.x_types.contains(DType::kU4) && !row.out_types.contains(DType::kU4)) return std::nullopt;
+  Rng rng(MixSeed(seed, 8000 + static_cast<uint64_t>(op)));
+  const Theme theme = internal::PickTheme(rng, GeneratorOf(op).themes);
+  return op == Op::kQuantize ? internal::DrawQuantize(rng, theme, op, true)
+                             : internal::DrawDequantize(rng, theme, op, true);
+}
+
 Case Draw(Op op, Theme theme, uint64_t seed) {
   Rng rng(MixSeed(MixSeed(seed, static_cast<uint64_t>(op)), 1000 + static_cast<uint64_t>(theme)));
   return DrawFrom(rng, op, theme);

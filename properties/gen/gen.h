@@ -58,9 +58,14 @@ std::optional<Case> WithFloatX(const Case& drawn, uint64_t seed);
 // times s8 or u4, scales that an f16 holds, no zero point (of u4 8), no bias. `as_stored`: every
 // case of a linear, and in this form.
 std::optional<Case> XInBlocks(const Case& drawn, uint64_t seed, bool as_stored = false);
+// A quantize or dequantize per tensor as one with a scale for each block of a row, for subjects
+// that take such: every sixth case. Others have nullopt.
+std::optional<Case> ElementsInBlocks(const Case& drawn, uint64_t seed);
 // A case with codes of 16 bits, of linear and convolutions those of x; nullopt where the operation
 // has none. Draw has them too, but for linear and convolutions.
 std::optional<Case> WithWideCodes(Op op, uint64_t seed);
+// The same of fewer than 8 bits, which Draw has not.
+std::optional<Case> WithSmallCodes(Op op, uint64_t seed);
 
 }  // namespace qualm::gen
 

@@ -156,6 +156,26 @@ TEST(Gen, BlocksOfEveryKind) {
   EXPECT_EQ(InBlocks(Draw(Op::kConv2d, 1), 1), std::nullopt);
 }
 
+TEST(Gen, BlocksOfElements) {
+  for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+    int all = 0, shorter = 0, one = 0, small = 0;
+    for (uint64_t seed = 0; seed < 4 * kCases; ++seed) {
+      const Case drawn = seed % 2 == 0 ? Draw(op, seed) : *WithSmallCodes(op, seed);
+      const std::optional<Case> c = ElementsInBlocks(drawn, seed);
+      if (!c) continue;
+      ASSERT_EQ(Validate(*c), "") << Describe(*c);
+      ASSERT_TRUE(HasElementBlocks(*c));
+      ++all;
+      shorter += c->N % c->x_block != 0 ? 1 : 0;
+      one += ElementBlocks(*c) == 1 ? 1 : 0;
+      small += HasSmallCodes(*c) ? 1 : 0;
+    }
+    EXPECT_GT(all, static_cast<int>(kCases) / 5) << Name(op);
+    for (const int count : {shorter, one, small}) EXPECT_GT(count, 10) << Name(op);
+  }
+  EXPECT_EQ(ElementsInBlocks(Draw(Op::kLinear, 1), 1), std::nullopt);
+}
+
 TEST(Gen, FloatXOfEveryKind) {
   int plain = 0, blocks = 0, integers = 0, denormals = 0, negative_zeros = 0, large = 0;
   for (uint64_t seed = 0; seed < 4 * kCases; ++seed) {
@@ -251,6 +271,29 @@ TEST(Gen, CodesOfSixteenBits) {
       const bool has = !HasSums(op) && (row.x_types.contains(wide) || row.out_types.contains(wide));
       EXPECT_EQ(drawn[wide] > static_cast<int>(kCases) / 50, has) << Name(op) << " " << Name(wide);
       EXPECT_LT(drawn[wide], static_cast<int>(kCases) / 8) << Name(op);
+    }
+  }
+}
+
+// Draw has none of them.
+TEST(Gen, CodesOfFewerThanEightBits) {
+  for (const Op op : AllOps()) {
+    const OpRow& row = RowOf(op);
+    const bool has = row.x_types.contains(DType::kU4) || row.out_types.contains(DType::kU4);
+    std::map<DType, int> drawn;
+    for (uint64_t seed = 0; seed < kCases; ++seed) {
+      EXPECT_FALSE(HasSmallCodes(Draw(op, seed)));
+      const std::optional<Case> c = WithSmallCodes(op, seed);
+      ASSERT_EQ(c.has_value(), has) << Name(op);
+      if (!c) break;
+      ASSERT_EQ(Validate(*c), "") << Describe(*c);
+      ++drawn[IsSmallCode(c->out_dtype) ? c->out_dtype : c->x.dtype()];
+    }
+    if (!has) continue;
+    EXPECT_EQ(drawn.size(), 4U) << Name(op);
+    for (const auto& [dtype, count] : drawn) {
+      EXPECT_TRUE(IsSmallCode(dtype));
+      EXPECT_GT(count, static_cast<int>(kCases) / 10) << Name(dtype);
     }
   }
 }

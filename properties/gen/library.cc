@@ -290,7 +290,7 @@ class SolvedSums {
 Case IntoLibraryDomain(Case c, Rng& rng) {
   if (rng.Chance(1, 8)) return c;
   if (rng.Chance(1, 2)) c.relu = false;
-  if (IsWideCode(c.x.dtype())) IntoCodes(c.x_q, c.x.dtype());
+  if (IsWideCode(c.x.dtype()) || IsSmallCode(c.x.dtype())) IntoCodes(c.x_q, c.x.dtype());
   if (IsByteCode(c.x.dtype())) {
     const DType dtype = rng.Chance(1, 2) ? DType::kU8 : DType::kS8;
     Retype(c.x, dtype);

@@ -147,8 +147,14 @@ namespace {
 // The codes that BoundaryCode chooses from in half of the cases.
 std::array<int32_t, 8> CornersOf(DType dtype) {
   const CodeRange range = RangeOf(dtype);
-  return {range.min, range.min,     range.min + 1, 0,
-          1,         range.max - 1, range.max,     range.min < 0 ? -1 : 128};
+  return {range.min,
+          range.min,
+          range.min + 1,
+          0,
+          1,
+          range.max - 1,
+          range.max,
+          range.min < 0 ? -1 : std::min(128, range.max / 2 + 1)};
 }
 
 }  // namespace

@@ -102,6 +102,9 @@ void DrawClamp(Rng& rng, Theme theme, Case& c);
 Case DrawLinear(Rng& rng, Theme theme, Op op);
 Case DrawQuantize(Rng& rng, Theme theme, Op op);
 Case DrawDequantize(Rng& rng, Theme theme, Op op);
+// The same, `small`: with codes of fewer than 8 bits.
+Case DrawQuantize(Rng& rng, Theme theme, Op op, bool small);
+Case DrawDequantize(Rng& rng, Theme theme, Op op, bool small);
 Case DrawRequantize(Rng& rng, Theme theme, Op op);
 Case DrawConv(Rng& rng, Theme theme, Op op);
 Case DrawPool(Rng& rng, Theme theme, Op op);

@@ -44,6 +44,7 @@ const Window& WindowOf(const Case& c, const char* what) {
 // An entry per channel, or a row of entries where each block of weights, or of x, has one.
 std::vector<int64_t> ShapeOfList(const Case& c, size_t entries, bool of_x = false) {
   const auto count = static_cast<int64_t>(entries);
+  if (HasElementBlocks(c)) return {c.M, ElementBlocks(c)};
   if (of_x && c.x_block != 0) return {c.M, RowBlocks(c)};
   if (c.w_block != 0 && count != c.N) return {c.N, RowBlocks(c)};
   return {count};

@@ -16,6 +16,7 @@
 #include "core/float_text.h"
 #include "core/forwarding_subject.h"
 #include "core/nearest.h"
+#include "core/slice.h"
 #include "core/status.h"
 
 namespace qualm {

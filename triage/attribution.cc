@@ -1770,7 +1770,11 @@ namespace {
 // blocks.
 Attribution OfElementBlocks(const Case& c, const Tensor& actual,
                             std::span<const Cause* const> hint) {
+  constexpr double kBitsOfBlock = 5;  // what it takes to choose it
   const int64_t blocks = ElementBlocks(c);
+  const Case elements = slice::BlocksAsChannels(ProblemOf(c));
+  const Tensor given = slice::InRowsOf(elements, actual);
+  const double worth = BitsSaved(elements, exact::Evaluate(elements), given, given);
   for (const auto& [step, which] : {std::pair{1, "behind"}, {-1, "before"}}) {
     Case other = ProblemOf(c);
     QParams& q = ChannelQParams(other);
@@ -1783,12 +1787,12 @@ Attribution OfElementBlocks(const Case& c, const Tensor& actual,
       q.zero_point[at] = own.zero_point[as];
     }
     if (q == own || exact::Evaluate(other) != actual) continue;
+    if (worth < kMargin + kBitsOfBlock) continue;
     return Stated(FindingKind::kIndex,
                   fmt::format("the subject takes scale and zero point of the block {}", which),
                   true);
   }
-  const Case flat = slice::BlocksAsChannels(ProblemOf(c));
-  return OfOneAnswer(flat, slice::InRowsOf(flat, actual), hint, nullptr, ByWorth);
+  return OfOneAnswer(elements, given, hint, nullptr, ByWorth);
 }
 
 }  // namespace

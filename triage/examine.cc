@@ -41,7 +41,7 @@ struct Shape {
   int64_t channels = 0, width = 0;  // of an image, and of its output
   int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0;
-  std::array<std::string, 42> modes;
+  std::array<std::string, 43> modes;
   // The first ones; and by these too kernels choose a loop.
   static constexpr size_t kModesOfTypes = 3, kModesOfDispatch = 15;
 };
@@ -176,7 +176,10 @@ Shape ShapeOf(const Case& c) {
        whether("no weight is below 0", "a weight is below 0", AllWithin(c.w, 0, 255)),
        whether("no code of x is above 127", "a code of x is above 127",
                AllWithin(c.x, INT32_MIN, 127)),
-       whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, INT32_MAX))}};
+       whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, INT32_MAX)),
+       !HasWeights(c.op) || HasWindow(c.op)
+           ? ""
+           : whether("the weights are in blocks", "the weights are in no blocks", c.w_block != 0)}};
 }
 
 // One further answer, beside what a hypothesis says of it.

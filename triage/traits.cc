@@ -307,12 +307,12 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
 // The law that every answer keeps to that is wrong.
 std::optional<ShownOfSubject> LawOf(const Counted& counted) {
   constexpr int64_t kLeast = 5;
-  constexpr double kSurely = 8;  // bits
+  constexpr double kByChance = 0x1p-8;
   // Where most cases have a bias, that all wrong ones have one says little.
-  const double share =
-      static_cast<double>(counted.with_bias + 1) / static_cast<double>(counted.asked + 1);
-  const bool of_bias = !counted.wrong_without_bias &&
-                       -static_cast<double>(counted.cases_with_wrong) * std::log2(share) >= kSurely;
+  double chance = 1;
+  for (int64_t i = 0; i < counted.cases_with_wrong; ++i)
+    chance *= static_cast<double>(counted.with_bias + 1) / static_cast<double>(counted.asked + 1);
+  const bool of_bias = !counted.wrong_without_bias && chance <= kByChance;
   for (size_t i = 0; i < kLaws.size(); ++i) {
     if (counted.kept[i] < kLeast || counted.broken[i] > 0) continue;
     const std::string evidence =

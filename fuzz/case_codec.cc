@@ -390,7 +390,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
 }
 
 std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
-  if (!Validate(c).empty() || !IsSmall(c)) return std::nullopt;
+  if (!Validate(c).empty() || !IsSmall(c) || HasSmallCodes(c)) return std::nullopt;
   std::vector<uint8_t> bytes = EncodeFitted(c);
   // Rejects any case whose parameters have no place in the bytes.
   if (!(DecodeCase(c.op, bytes) == ProblemOf(c))) return std::nullopt;

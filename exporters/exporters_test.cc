@@ -118,6 +118,12 @@ for i in range(int(sys.argv[1])):
     all << "  }\n  return 99;\n}\n";
   }
 
+  // Compiles the programs in one go, since the headers take most of the time, without a word of the
+  // compiler, and runs each.
+  void ExpectShownTogether(const std::vector<std::pair<std::string, Case>>& programs,
+                           const std::string& headers, const std::string& flags,
+                           const std::string& libraries = "") const;
+
   fs::path folder_;
 };
 
@@ -238,30 +244,33 @@ std::string TextOrNothing(std::string_view kind, const Found& found) {
   }
 }
 
+void ExportersTest::ExpectShownTogether(const std::vector<std::pair<std::string, Case>>& programs,
+                                        const std::string& headers, const std::string& flags,
+                                        const std::string& libraries) const {
+  std::vector<std::string> texts;
+  for (const auto& [text, c] : programs) texts.push_back(text);
+  WriteTogether(texts, headers);
+  WriteMains(texts.size());
+  const Ran built = Shell("c++ -std=c++17 -O0 " + flags + " all.cc " + libraries + " -o all");
+  ASSERT_EQ(built.status, 0) << built.output.substr(0, 4000);
+  EXPECT_EQ(built.output, "");
+  for (size_t i = 0; i < programs.size(); ++i) {
+    const Case& c = programs[i].second;
+    ExpectShown(Shell("./all " + std::to_string(i)), c, Describe(c));
+  }
+}
+
 class Cpp : public ExportersTest {
  protected:
   Ran Compile(const std::string& text) const {
     Write("repro.cc", text);
     return Shell("c++ -std=c++17 -Wall -Wextra -Werror -O0 repro.cc -o repro && ./repro");
   }
-
-  // Compiles the programs in one go: the standard's headers take most of the time.
-  void ExpectShownTogether(const std::vector<std::pair<std::string, Case>>& programs) const {
-    std::vector<std::string> texts;
-    for (const auto& [text, c] : programs) texts.push_back(text);
-    WriteTogether(texts,
-                  "#ifdef __x86_64__\n#include <immintrin.h>\n#endif\n"
-                  "#include <algorithm>\n#include <cmath>\n"
-                  "#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n#include <vector>\n");
-    WriteMains(texts.size());
-    const Ran built = Shell("c++ -std=c++17 -w -O0 all.cc -o all");
-    ASSERT_EQ(built.status, 0) << built.output.substr(0, 4000);
-    for (size_t i = 0; i < programs.size(); ++i) {
-      const Case& c = programs[i].second;
-      ExpectShown(Shell("./all " + std::to_string(i)), c, Describe(c));
-    }
-  }
 };
+
+constexpr const char* kHeadersOfCpp =
+    "#ifdef __x86_64__\n#include <immintrin.h>\n#endif\n#include <algorithm>\n#include <cmath>\n"
+    "#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n#include <vector>\n";
 
 // One of each operation, with and without the instruction, compiles alone; the others together.
 TEST_F(Cpp, DocumentedCasesCompileAloneAndShowTheFinding) {
@@ -283,7 +292,7 @@ TEST_F(Cpp, DocumentedCasesCompileAloneAndShowTheFinding) {
   EXPECT_GE(alone.size(), 8u);
   EXPECT_GE(together.size(), 15u);
   EXPECT_GE(pairs, 4);
-  ExpectShownTogether(together);
+  ExpectShownTogether(together, kHeadersOfCpp, "-w");
 }
 
 TEST_F(Cpp, DrawnCasesOfEveryOperationAreComputedExactly) {
@@ -296,7 +305,7 @@ TEST_F(Cpp, DrawnCasesOfEveryOperationAreComputedExactly) {
     }
   }
   EXPECT_GE(programs.size(), 40u);
-  ExpectShownTogether(programs);
+  ExpectShownTogether(programs, kHeadersOfCpp, "-w");
 }
 
 class Python : public ExportersTest {
@@ -453,18 +462,14 @@ TEST_F(Libraries, OnednnAnswersWhatTheSubjectAnswers) {
   if (!subject) GTEST_SKIP() << why_;
   const std::vector<Shown> shown = ShownBy(*subject, "onednn@avx2", "onednn", 3);
   EXPECT_GE(OpsOf(shown), 10u);
-  std::vector<std::string> texts;
-  for (const Shown& each : shown) texts.push_back(each.files.front().second);
-  WriteTogether(texts,
-                "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <cstdio>\n"
-                "#include <cstdlib>\n#include <cstring>\n#include <oneapi/dnnl/dnnl.hpp>\n"
-                "#include <unordered_map>\n#include <vector>\n");
-  WriteMains(texts.size());
-  const Ran built = Shell("c++ -std=c++17 -Wall -Wextra -O0 all.cc -ldnnl -o all");
-  ASSERT_EQ(built.status, 0) << built.output.substr(0, 4000);
-  EXPECT_EQ(built.output, "");
-  for (size_t i = 0; i < shown.size(); ++i)
-    ExpectShown(Shell("./all " + std::to_string(i)), shown[i].c, Describe(shown[i].c));
+  std::vector<std::pair<std::string, Case>> programs;
+  for (const Shown& each : shown) programs.emplace_back(each.files.front().second, each.c);
+  ExpectShownTogether(
+      programs,
+      "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n"
+      "#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n"
+      "#include <oneapi/dnnl/dnnl.hpp>\n#include <unordered_map>\n#include <vector>\n",
+      "-Wall -Wextra", "-ldnnl");
 }
 
 TEST_F(Libraries, XnnpackAnswersWhatTheSubjectAnswers) {

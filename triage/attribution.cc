@@ -615,13 +615,21 @@ bool Holds(const Weighed& each) {
 // one of them does nothing.
 void RemoveIdleHalves(const Case& c, std::vector<Weighed>& all) {
   constexpr size_t kMostHeld = 24;  // beyond so many the likelier ones decide
-  size_t held = 0;
+  const auto is_pair = [](const Weighed& each) {
+    return each.causes.size() == 2 && each.causes.back()->stage != CauseStage::kPlace;
+  };
+  std::set<const Cause*> halves;
+  for (const Weighed& each :
+       all | std::views::filter(is_pair) | std::views::filter(Holds) | std::views::take(kMostHeld))
+    halves.insert(each.causes.begin(), each.causes.end());
+  const Hypothesis idle = IdleOf(c, Hypothesis(halves.begin(), halves.end()));
+  const auto is_idle = [&](const Cause* cause) { return std::ranges::count(idle, cause) != 0; };
   std::map<const Cause*, double> alone;
   for (const Weighed& each : all)
     if (each.causes.size() == 1 && Holds(each)) alone[each.causes.front()] = each.bits;
   std::erase_if(all, [&](const Weighed& each) {
-    if (each.causes.size() < 2 || each.causes.back()->stage == CauseStage::kPlace) return false;
-    if (Holds(each) && held++ < kMostHeld && !EachActs(c, each.causes)) return true;
+    if (!is_pair(each)) return false;
+    if (Holds(each) && std::ranges::any_of(each.causes, is_idle)) return true;
     return !each.where.text.empty() || std::ranges::any_of(each.causes, [&](const Cause* cause) {
       const auto found = alone.find(cause);
       return found != alone.end() && found->second > each.bits - kMargin;

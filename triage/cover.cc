@@ -158,22 +158,21 @@ bool Covers(std::span<const Cause* const> causes, std::span<const Case* const> c
   return any;
 }
 
-bool EachActs(const Case& c, const Hypothesis& causes) {
+Hypothesis IdleOf(const Case& c, Hypothesis causes) {
   constexpr uint64_t kTries = 64;
   constexpr int64_t kLargest = 4096;
-  Hypothesis idle = causes;
-  for (uint64_t i = 0; i < kTries && !idle.empty(); ++i) {
+  for (uint64_t i = 0; i < kTries && !causes.empty(); ++i) {
     const uint64_t seed = MixSeed(20261131, i);
     const std::optional<Case> at = i % 2 == 0   ? Varied(c, seed)
                                    : i % 4 == 1 ? gen::Draw(c.op, gen::Theme::kTies, seed)
                                                 : gen::Draw(c.op, seed);
     if (!at || at->M * at->N * std::max<int64_t>(1, at->K) > kLargest) continue;
     const Tensor right = exact::Evaluate(*at);
-    std::erase_if(idle, [&](const Cause* cause) {
+    std::erase_if(causes, [&](const Cause* cause) {
       return Counterfactual(*at, *cause).value_or(right) != right;
     });
   }
-  return idle.empty();
+  return causes;
 }
 
 std::vector<Covered> FewestCauses(std::span<const Failure> given) {

@@ -19,9 +19,9 @@ namespace qualm::triage {
 Hypothesis Together(const Case& c, std::span<const Hypothesis> hypotheses, const Convention* model,
                     Hypothesis first = {});
 
-// Whether each of the causes alone changes an answer, in some case near `c` or drawn: a rule of
-// rounding does nothing in max_pool.
-bool EachActs(const Case& c, const Hypothesis& causes);
+// Those of the causes that change no answer, in no case near `c` and in none of the drawn ones: a
+// rule of rounding in max_pool.
+Hypothesis IdleOf(const Case& c, Hypothesis causes);
 
 // A failure of one subject and operation.
 struct Failure {

@@ -115,7 +115,7 @@ class Causes : public testing::Test {
 
 TEST(TwoCauses, AreNoneIfOneDoesNothing) {
   const auto act = [](Op op, const char* first, const char* second) {
-    return EachActs(gen::Draw(op, 1), {&CauseNamed(first), &CauseNamed(second)});
+    return IdleOf(gen::Draw(op, 1), {&CauseNamed(first), &CauseNamed(second)}).empty();
   };
   EXPECT_TRUE(act(Op::kLinear, "weight zero point ignored", "half away from zero"));
   EXPECT_FALSE(act(Op::kMaxPool, "padding wins", "half away from zero")) << "nothing is rounded";

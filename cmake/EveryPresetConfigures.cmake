@@ -4,7 +4,7 @@
 get_filename_component(root ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
 foreach(preset asan tsan fuzz coverage release)
   execute_process(
-    COMMAND ${CMAKE_COMMAND} --preset ${preset} -B ${FOLDER}/${preset}
+    COMMAND ${CMAKE_COMMAND} --preset ${preset} -B ${FOLDER}/${preset} -D QUALM_LIBRARIES=OFF
     WORKING_DIRECTORY ${root}
     OUTPUT_VARIABLE told ERROR_VARIABLE told RESULT_VARIABLE status)
   if(NOT status EQUAL 0)

@@ -541,7 +541,8 @@ TEST_F(OneSubjectTest, AGuessIsMadeSmallerBeforeItIsTakenForOneThatIsKept) {
 TEST_F(TriageTest, ACauseThatIsKnownIsPreferred) {
   const auto subject = SubjectRegistry::Get().Make("faulty:int32-wraps");
   std::optional<Finding> found, other;
-  for (uint64_t seed = 0; !other; ++seed) {
+  // The first such case that is drawn, in November 2026: seed 3403.
+  for (uint64_t seed = 3403; !other; ++seed) {
     const Case c = gen::Draw(Op::kLinear, seed);
     const Verdict verdict = Judge(*FindProperty("matches_exact"), c, *subject);
     if (!verdict.failed()) continue;

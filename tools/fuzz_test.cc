@@ -158,7 +158,7 @@ TEST_F(Fuzz, BrokenPluginsAreCalledByTheirName) {
                                                 {"exit", FindingKind::kCrash}};
   for (const auto& [way, kind] : ways) {
     const Ran ran = Qualm(1,
-                          {"fuzz", "linear", "-s", "plugin:" + plugin.string(), "--runs", "3000",
+                          {"fuzz", "linear", "-s", "plugin:" + plugin.string(), "--runs", "300",
                            "--state", way, "--json", "-"},
                           {"QUALM_BROKEN=" + way});
     std::set<FindingKind> kinds;

@@ -188,18 +188,20 @@ TEST_F(Verbs, TakeEveryOperation) {
 }
 
 // Every departure of a convention from exact on the documented cases is declared, and each row is
-// seen. Of conventions that differ in the instruction set alone one is asked; the long tier asks
-// all.
+// seen. Of conventions that differ in the instruction set alone one is a library's; every other
+// library is asked here, all of them in the long tier.
 TEST_F(Verbs, DeclaredDeparturesOfConventionsAreSeenAndNoOthers) {
   static const std::regex kVersions("[@+].*|[0-9.]+");
   std::vector<std::string> asked{"audit", "--budget", "0.01s", "--json", "-"};
   std::set<std::string> taken;
-  const Ran listed = Qualm(0, {"list", "subjects", "--json", "-"});
-  for (const Json& row : Json::parse(listed.out)["list"]) {
+  const Json listed = Json::parse(Qualm(0, {"list", "subjects", "--json", "-"}).out);
+  for (const Json& row : listed["list"]) {
     const std::string name = row["name"];
-    if (name.starts_with("model:") && taken.insert(std::regex_replace(name, kVersions, "")).second)
+    if (name.starts_with("model:") &&
+        taken.insert(std::regex_replace(name, kVersions, "")).second && taken.size() % 2 == 0)
       asked.insert(asked.end(), {"-s", name});
   }
+  EXPECT_GT(taken.size(), 30u);
   const Ran ran = Qualm(0, asked);
   const Json document = Json::parse(ran.out);
   std::set<std::string> ops;
@@ -209,9 +211,10 @@ TEST_F(Verbs, DeclaredDeparturesOfConventionsAreSeenAndNoOthers) {
     ops.insert(property.substr(0, property.find('.')));
   }
   EXPECT_EQ(
-      ops, (std::set<std::string>{"add", "avg_pool", "concat", "conv2d", "depthwise", "dequantize",
-                                  "dynamic_linear", "global_avg_pool", "linear", "max_pool", "mul",
-                                  "quantize", "requantize", "rescale", "softmax", "sub", "table"}));
+      ops,
+      (std::set<std::string>{"add", "avg_pool", "concat", "conv2d", "depthwise", "dynamic_linear",
+                             "global_avg_pool", "linear", "max_pool", "mul", "quantize",
+                             "requantize", "rescale", "softmax", "sub", "table"}));
 }
 
 TEST_F(Verbs, SweepRangeIsKept) {

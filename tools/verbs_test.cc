@@ -211,10 +211,9 @@ TEST_F(Verbs, DeclaredDeparturesOfConventionsAreSeenAndNoOthers) {
     ops.insert(property.substr(0, property.find('.')));
   }
   EXPECT_EQ(
-      ops,
-      (std::set<std::string>{"add", "avg_pool", "concat", "conv2d", "depthwise", "dynamic_linear",
-                             "global_avg_pool", "linear", "max_pool", "mul", "quantize",
-                             "requantize", "rescale", "softmax", "sub", "table"}));
+      ops, (std::set<std::string>{"add", "avg_pool", "concat", "conv2d", "depthwise",
+                                  "dynamic_linear", "global_avg_pool", "linear", "max_pool", "mul",
+                                  "quantize", "requantize", "rescale", "softmax", "sub", "table"}));
 }
 
 TEST_F(Verbs, SweepRangeIsKept) {

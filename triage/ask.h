@@ -35,6 +35,8 @@ struct ShownOfSubject {
   FindingKind kind = FindingKind::kUnknown;
   std::string sentence;  // what the subject does: "leaves out the last term of a sum"
   std::string evidence;  // of one output, or how many answers show it
+  // In which other size it does not show; "": in each that was asked.
+  std::string not_in{};
 };
 
 }  // namespace qualm::triage

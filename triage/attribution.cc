@@ -457,10 +457,18 @@ Attribution Stated(FindingKind kind, std::string diagnosis, bool complete) {
   return attribution;
 }
 
+// Under a condition that nobody has a word for.
+constexpr const char* kInSomeCases = "in some cases";
+
 // What questions of its own have shown of the subject.
 Attribution OfSubject(const ShownOfSubject& shown) {
   Attribution attribution = Stated(shown.kind, "the subject " + shown.sentence, true);
   attribution.evidence.push_back(shown.evidence);
+  if (!shown.not_in.empty()) {
+    attribution.where.text = kInSomeCases;
+    attribution.diagnosis += ", " + attribution.where.text;
+    attribution.evidence.push_back(shown.not_in + " all outputs read what they should");
+  }
   attribution.of_subject = true;
   return attribution;
 }
@@ -555,8 +563,6 @@ Attribution Unexplained(Op op, const Evidence& evidence) {
 }
 
 // ---- Which of the explanations that give every output is named.
-
-constexpr const char* kInSomeCases = "in some cases";
 
 // What the sums of a convention that saturates pairs are told by.
 const Cause& Pairs() { return CauseNamed("pair saturation"); }

@@ -91,6 +91,10 @@ void AddOffsets(std::vector<Cause>& rows) {
          [](SumTerms& t) { t.count = -t.count; });
   offset(Kind::kZeroPoint, "K*zx*zw twice", "adds K times both zero points twice",
          [](SumTerms& t) { t.count *= 2; });
+  offset(
+      Kind::kZeroPoint, "chosen zero point not taken out",
+      "does not take the zero point out with which it quantized x", [](SumTerms& t) { t.zx = 0; },
+      [](const Case& c) { return RowOf(c.op).dynamic; });
   for (const Side& side : kSides)
     offset(Kind::kZeroPoint, fmt::format("{}-sum term ignored", side.name),
            fmt::format("leaves the {} zero point times the sum of {} out", side.zero, side.what),
@@ -2081,6 +2085,22 @@ std::vector<Cause> Places() {
               return (of_columns ? n : m) % lanes == lane;
             });
       }
+    }
+    // A buffer that has the length of another size, or a loop over that.
+    for (const bool is_depth : {true, false}) {
+      const std::string text = fmt::format("only in {}s behind the first {}", one,
+                                           is_depth     ? "K"
+                                           : of_columns ? "M"
+                                                        : "N");
+      const auto other = [=](const Case& c) { return is_depth ? c.K : of_columns ? c.M : c.N; };
+      rows.push_back({Stage::kPlace, Kind::kIndex, text, text,
+                      [=](const Case& c) { return other(c) > 0 && size(c) > other(c); },
+                      [=](Stages& s) {
+                        s.only_at = [=, first = other(s.c)](int64_t m, int64_t n) {
+                          return (of_columns ? n : m) >= first;
+                        };
+                        return true;
+                      }});
     }
     place(
         Kind::kIndex, fmt::format("only in the last {}", one),

@@ -377,6 +377,26 @@ void AddLayouts(std::vector<Cause>& rows) {
            }});
     }
   }
+  // (word ^ 0x08080808) - 0x08080808 of four weights, one in each byte.
+  rows.push_back({Stage::kOperands, Kind::kIndex, "sign borrows",
+                  "extends the signs of four weights in one 32-bit difference, in which a negative "
+                  "one borrows 1 from the weight two places behind it",
+                  [](const Case& c) { return SumsOfCodes(c) && c.w.dtype() == DType::kS4; },
+                  [](Stages& s) {
+                    constexpr int64_t kWord = 8, kNext = 2;
+                    const Tensor packed = s.c.w;
+                    Tensor read(DType::kS8, packed.shape());
+                    bool changes = false;
+                    for (int64_t i = 0; i < packed.size(); ++i) {
+                      const int64_t k = i % s.c.K;
+                      const bool borrowed = k % kWord >= kNext && read.IntAt(i - kNext) < 0;
+                      changes |= borrowed;
+                      read.SetInt(i, packed.IntAt(i) - (borrowed ? 1 : 0));
+                    }
+                    s.c.w = std::move(read);
+                    return changes;
+                  },
+                  Cause::kBitsOfRare});
 }
 
 // ---- Edges and paddings of an image.

@@ -1082,6 +1082,18 @@ RoundedOutput ShiftLeftInInt32(const RealOutput& o) {
   return {std::nearbyint(static_cast<double>(kept) * fraction + f.offset / f.y)};
 }
 
+// A multiplier of 2^k is a left shift whose count has the wrong sign. An instruction takes the
+// lowest five bits of it, 32 - k.
+RoundedOutput ShiftByTheOtherSign(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  int exponent = 0;
+  const double fraction = std::frexp(f.multiplier / f.y / f.divisor, &exponent);
+  const int shift = exponent - 1;
+  if (fraction != 0.5 || shift < 1 || f.offset != 0) return {o.rounded()};
+  const auto bits = static_cast<uint32_t>(static_cast<int64_t>(f.sum)) << (-shift & 31);
+  return {static_cast<double>(static_cast<int32_t>(bits))};
+}
+
 // Fixed point with 8 bits behind the point, half up.
 RoundedOutput In256ths(const RealOutput& o) {
   const Factors f = FactorsOf(o);
@@ -1891,6 +1903,10 @@ const Cause kMistakes[] = {
     {Stage::kScale, Kind::kInt32Overflow, "left shift wraps",
      "shifts the sum left in an int32 that wraps, where a multiplier is 1 or more",
      RoundsScaledIntegers, Set<&CodeHooks::round, ShiftLeftInInt32>, Cause::kBitsOfFamily},
+    {Stage::kScale, Kind::kRounding, "left shift of the other sign",
+     "shifts by 32 - k bits where a multiplier is 2^k, 2 or more (the count has the wrong sign)",
+     [](const Case& c) { return RoundsScaledIntegers(c) || c.op == Op::kRescale; },
+     Set<&CodeHooks::round, ShiftByTheOtherSign>, Cause::kBitsOfRare},
     {Stage::kRound, Kind::kRounding, "operands in float32",
      "adds both operands times their scales in float32, and divides by the output scale",
      [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
@@ -2348,7 +2364,7 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 78> kOfBlocksToo{
+constexpr std::array<std::string_view, 80> kOfBlocksToo{
     "bias twice",
     "bias subtracted",
     "sign of -128 lost",
@@ -2405,6 +2421,8 @@ constexpr std::array<std::string_view, 78> kOfBlocksToo{
     "low half of a byte without sign",
     "high half of a byte with sign",
     "low half of a byte with sign",
+    "sign borrows",
+    "chosen zero point not taken out",
     "weights in halves of 32",
     "weights as neighbours of 32",
     "neighbouring weights swapped",

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/slice.h"
 #include "triage/ask.h"
 #include "triage/causes.h"
 
@@ -146,6 +147,24 @@ std::vector<Case> WithOtherWindows(const Case& c) {
   add([](Window& v) { ++v.pad_top; });
   add([](Window& v) { ++v.pad_left; });
   add([](Window& v) { ++v.stride_h, ++v.stride_w; });
+  return others;
+}
+
+// A problem without a window in twice the rows, in twice the channels and in one term more.
+std::vector<std::pair<std::string, Case>> InOtherSizes(const Case& c) {
+  std::vector<std::pair<std::string, Case>> others;
+  const auto places = [](int64_t size, int64_t wanted) {
+    std::vector<int64_t> all = slice::Range(0, wanted);
+    for (int64_t& place : all) place %= size;
+    return all;
+  };
+  if (HasWindow(c.op) || c.M == 0 || c.N == 0) return others;
+  others.emplace_back(fmt::format("with {} rows", 2 * c.M), slice::Rows(c, places(c.M, 2 * c.M)));
+  if (c.op != Op::kConcat)
+    others.emplace_back(fmt::format("with N = {}", 2 * c.N),
+                        slice::Channels(c, places(c.N, 2 * c.N)));
+  if (HasTerms(c) && c.K > 0)
+    others.emplace_back(fmt::format("with K = {}", c.K + 1), slice::Terms(c, places(c.K, c.K + 1)));
   return others;
 }
 
@@ -642,6 +661,9 @@ std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right,
   const std::optional<Case> fitting = WithFittingImage(c);
   std::optional<AllReadings> of_fitting;
   if (fitting && IsSmall(*fitting)) of_fitting = readings_of(*fitting);
+  std::string not_in;
+  if (readings && of_fitting && of_fitting->empty())
+    not_in = fmt::format("in an image of {}x{}", fitting->window.in_h, fitting->window.in_w);
   const bool use_fitting = of_fitting && !of_fitting->empty();
   if (use_fitting) readings = std::move(of_fitting);
   if (!readings) return std::nullopt;
@@ -669,6 +691,12 @@ std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right,
       break;
     }
   }
+  for (const auto& [size, other] : InOtherSizes(shown)) {
+    if (!not_in.empty()) break;
+    if (!Validate(other).empty() || !IsSmall(other)) continue;
+    const std::optional<AllReadings> of_other = readings_of(other);
+    if (of_other && of_other->empty()) not_in = size;
+  }
   constexpr size_t kMostNamed = 4;
   const std::string where =
       use_fitting ? fmt::format("in an image of {}x{} ", shown.window.in_h, shown.window.in_w) : "";
@@ -676,7 +704,8 @@ std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right,
       kind, sentence,
       fmt::format("{}{}; so {} of {} outputs read otherwise than they should{}", where,
                   speaker.Example(readings->begin()->first), readings->size(), shown.M * shown.N,
-                  speaker.ChannelsText(kMostNamed))};
+                  speaker.ChannelsText(kMostNamed)),
+      not_in};
 }
 
 }  // namespace qualm::triage

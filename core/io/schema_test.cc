@@ -59,7 +59,7 @@ TEST(CaseSchema, AgreesWithTheReaderAboutDamage) {
   test::RandomCase draw(5);
   int both_refuse = 0;
   for (const Op op : AllOps()) {
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < 2; ++i) {
       const Case c = draw.DrawWhole(op);
       const Json written = Json::parse(CaseToJson(c));
       for (size_t key = 0; key < static_cast<size_t>(CaseKey::kObservedBy); ++key) {

@@ -77,6 +77,7 @@ void DrawInput(Rng& rng, int64_t out, Axis& axis) {
 
 void DrawGeometry(Rng& rng, Theme theme, bool dilated, Window& v) {
   Axis rows, columns;
+  bool one_line = false;
   const uint64_t style = rng.Below(theme == Theme::kMiddling ? 55 : 100);
   if (style < 12) {
     rows.stride = columns.stride = rng.Chance(2, 3) ? 1 : 2;
@@ -84,6 +85,7 @@ void DrawGeometry(Rng& rng, Theme theme, bool dilated, Window& v) {
   } else if (style < 55) {
     rows = SmallAxis(rng, dilated);
     columns = rng.Chance(1, 2) ? rows : SmallAxis(rng, dilated);
+    one_line = style < 14 && !HasSizesOfLayers(theme);
   } else if (style < 82) {
     DistinctAxes(rng, dilated, rows, columns);
   } else {
@@ -94,8 +96,11 @@ void DrawGeometry(Rng& rng, Theme theme, bool dilated, Window& v) {
   out.w = rng.Between(1, theme == Theme::kTails ? 9 : 5);
   if (theme == Theme::kLayer) out = DrawLayerPixels(rng);
   if (theme == Theme::kMiddling) out = DrawMiddlingPixels(rng);
+  // A long image of one line, of which a kernel of three rows sees only that one.
+  if (one_line) out.w *= 4;
   DrawInput(rng, out.h, rows);
   DrawInput(rng, out.w, columns);
+  if (one_line) rows = {.in = 1, .kernel = 3, .stride = 1, .before = 1, .after = 1, .dilation = 1};
   v.batch = HasSizesOfLayers(theme) || rng.Chance(1, 2) ? 1 : rng.Between(2, 3);
   if (theme == Theme::kEmpty) {
     switch (rng.Below(4)) {

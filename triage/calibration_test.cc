@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How often a cause is named where there is none: on answers made at random, and on honest
-// arithmetic that the table does not know. calibration_long_test prints the figures of
-// docs/triage.md; calibration_test takes a part of its cases.
+// arithmetic that the table does not know. calibration_long_test prints the figures;
+// calibration_test takes a part of its cases.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

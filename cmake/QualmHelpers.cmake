@@ -6,7 +6,7 @@
 find_program(QUALM_CCACHE ccache)
 if(QUALM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Without the first ccache keeps nothing that uses a precompiled header, without the second it compiles
-  # again what another build folder has (that of `pip install ./python`).
+  # again what another build folder has and no precompiled header is used for.
   set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_NOHASHDIR=1 ${QUALM_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${QUALM_CCACHE})
 endif()

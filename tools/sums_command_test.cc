@@ -174,6 +174,8 @@ TEST_F(Sums, ATreeIsAContract) {
   Qualm(1, {"minimize", found, "--subject", "native", "-o", "small.case.json"});
   EXPECT_TRUE(Has(Read("small.case.json"), "order:1/sequence"));
   Qualm(0, {"replay", found, "--subject", "native", "--contract", "linear=tree:tree.txt"});
+  ran = Qualm({"explain", found, "--subject", "native", "--contract", "linear=tree:tree.txt"});
+  EXPECT_TRUE(Has(ran.out, "bit-equal to: " + tree)) << ran.out;
 }
 
 TEST_F(Sums, AFileThatHasNoTreeIsRefused) {

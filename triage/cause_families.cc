@@ -91,10 +91,6 @@ void AddOffsets(std::vector<Cause>& rows) {
          [](SumTerms& t) { t.count = -t.count; });
   offset(Kind::kZeroPoint, "K*zx*zw twice", "adds K times both zero points twice",
          [](SumTerms& t) { t.count *= 2; });
-  offset(
-      Kind::kZeroPoint, "chosen zero point not taken out",
-      "does not take the zero point out with which it quantized x", [](SumTerms& t) { t.zx = 0; },
-      [](const Case& c) { return RowOf(c.op).dynamic; });
   for (const Side& side : kSides)
     offset(Kind::kZeroPoint, fmt::format("{}-sum term ignored", side.name),
            fmt::format("leaves the {} zero point times the sum of {} out", side.zero, side.what),
@@ -1920,6 +1916,16 @@ void AddRounding(std::vector<Cause>& rows) {
                   "that wraps",
                   [](const Case& c) { return RoundsSums(c) && UsesMultiplier(c); },
                   Sets([](Stages& s) { s.codes.round = HalfWraps; })});
+  rows.push_back({Stage::kClamp, Kind::kClamp, "magnitude before the clamp",
+                  "takes the magnitude of what lies below code 0, and then clamps",
+                  [](const Case& c) {
+                    return RoundsValues(c) && IsCode(c.out_dtype) && RangeOf(c.out_dtype).min == 0;
+                  },
+                  Sets([](Stages& s) {
+                    s.codes.round = [](const RealOutput& o) {
+                      return RoundedOutput{std::abs(o.rounded() + o.zero_point()), true};
+                    };
+                  })});
   round(Kind::kTie, "half to the bound", "gives the bound where a value is half a code from it",
         HalfToBound);
   round(Kind::kClamp, "int16 that wraps", "keeps the rounded value in an int16 that wraps",
@@ -1966,6 +1972,13 @@ void AddRounding(std::vector<Cause>& rows) {
   const Applies any = [](const Case& c) { return c.out_dtype != DType::kF32; };
   clamp("lower clamp ignored", "ignores out_min", any,
         [](Case& c) { c.out_min = RangeOf(c.out_dtype).min; });
+  rows.push_back({Stage::kClamp, Kind::kClamp, "lower clamp and relu ignored",
+                  "ignores out_min and the relu",
+                  [codes](const Case& c) { return codes(c) && RowOf(c.op).relu; },
+                  [](Stages& s) {
+                    const bool relu = Replace(s.c.relu, false);
+                    return Replace(s.c.out_min, RangeOf(s.c.out_dtype).min) || relu;
+                  }});
   clamp("upper clamp ignored", "ignores out_max", any,
         [](Case& c) { c.out_max = RangeOf(c.out_dtype).max; });
   clamp(

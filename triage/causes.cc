@@ -490,6 +490,11 @@ bool EditZeroPoint(Stages& s) {
   return Replace((s.c.*kQ).zero_point, std::move(wrong));
 }
 
+bool AddBothZeroPoints(Stages& s) {
+  const bool x = EditZeroPoint<&Case::x_q, Negated>(s);
+  return EditZeroPoint<&Case::w_q, Negated>(s) || x;
+}
+
 template <auto kTensor, auto kQ>
 bool ZeroPointInOwnType(Stages& s) {
   const bool is_signed = (s.c.*kTensor).dtype() == DType::kS8;
@@ -552,6 +557,15 @@ bool NegativeCodesAs0(Stages& s) {
     if (codes.IntAt(i) >= 0) continue;
     codes.SetInt(i, 0);
     changes = true;
+  }
+  return changes;
+}
+
+bool RaiseNegativeCodes(Stages& s) {
+  bool changes = false;
+  for (int8_t& code : s.c.x.as<int8_t>()) {
+    changes |= code < 0;
+    code = static_cast<int8_t>(code + (code < 0 ? 1 : 0));
   }
   return changes;
 }
@@ -1094,6 +1108,17 @@ RoundedOutput ShiftByTheOtherSign(const RealOutput& o) {
   return {static_cast<double>(static_cast<int32_t>(bits))};
 }
 
+// A multiplier of 1 or more is a fraction below 1 and a left shift by n. It is shifted right by -n,
+// of which an instruction takes the lowest five bits.
+RoundedOutput LeftShiftToTheRight(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  const double multiplier = f.multiplier / f.y / f.divisor;
+  int shift = 0;
+  (void)std::frexp(multiplier, &shift);
+  if (shift < 1 || f.offset != 0) return {o.rounded()};
+  return {std::nearbyint(std::ldexp(f.sum * multiplier, -shift - (-shift & 31)))};
+}
+
 // Fixed point with 8 bits behind the point, half up.
 RoundedOutput In256ths(const RealOutput& o) {
   const Factors f = FactorsOf(o);
@@ -1474,6 +1499,9 @@ const Cause kCauses[] = {
     {Stage::kIndex, Kind::kIndex, "zero point of row 0",
      "takes the zero point of row 0 out of the sums of every row", ChoosesForRows,
      Set<&ChoiceHooks::zero_point_of_row_0, true>},
+    {Stage::kOffset, Kind::kZeroPoint, "chosen zero point not taken out",
+     "does not take the zero point out with which it quantized x", ChoosesScales,
+     Set<&ChoiceHooks::zero_point_left_in, true>},
     {Stage::kOperands, Kind::kRounding, "rule of observers",
      "chooses scale and zero point as PyTorch's observers do", ChoosesByAnyRule,
      SetRule<QParamsRule::kObserver>},
@@ -1699,6 +1727,10 @@ const Cause kCauses[] = {
      "indexes a table that begins at the lowest code with the byte of the code",
      [](const Case& c) { return c.op == Op::kTable && c.x.dtype() == DType::kS8; },
      OffsetTableIndex},
+    {Stage::kOperands, Kind::kIndex, "negative codes one entry on",
+     "takes the entry behind that of a negative code",
+     [](const Case& c) { return c.op == Op::kTable && c.x.dtype() == DType::kS8; },
+     RaiseNegativeCodes, Cause::kBitsOfFamily},
     {Stage::kOperands, Kind::kIndex, "first operand for all",
      "takes the scale and zero point of the first operand for all", Is<Op::kConcat>,
      [](Stages& s) { return Replace(s.c.w_q, s.c.x_q); }},
@@ -1782,12 +1814,25 @@ const Cause kMistakes[] = {
        return HasCodesOut(c) && Converts(c) && RowOf(c.op).relu;
      },
      Set<&CodeHooks::round, WithoutZeroPoint>},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "zero points of x and output ignored",
+     "ignores the zero points of x and of the output",
+     [](const Case& c) {
+       return c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool || c.op == Op::kRescale;
+     },
+     [](Stages& s) {
+       const bool x = EditZeroPoint<&Case::x_q, Ignored>(s);
+       return EditZeroPoint<&Case::out_q, Ignored>(s) || x;
+     },
+     7},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} added",
      "adds the {w_zero_point} instead of subtracting it", Always,
      EditZeroPoint<&Case::w_q, Negated>, 6},
     {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} added",
      "adds the {x_zero_point} instead of subtracting it", Always,
      EditZeroPoint<&Case::x_q, Negated>, 6},
+    {Stage::kXZeroPoint, Kind::kZeroPoint, "both zero points added",
+     "adds both zero points instead of subtracting them",
+     [](const Case& c) { return SumsOfCodes(c) || HasTwoOperands(c.op); }, AddBothZeroPoints, 7},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} one too large",
      "takes the {w_zero_point} one too large", Always, EditZeroPoint<&Case::w_q, OneMore>, 7},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} one too small",
@@ -1907,6 +1952,12 @@ const Cause kMistakes[] = {
      "shifts by 32 - k bits where a multiplier is 2^k, 2 or more (the count has the wrong sign)",
      [](const Case& c) { return RoundsScaledIntegers(c) || c.op == Op::kRescale; },
      Set<&CodeHooks::round, ShiftByTheOtherSign>, Cause::kBitsOfRare},
+    {Stage::kScale, Kind::kRounding, "left shift to the right",
+     "shifts right by 32 - n bits where a multiplier of 1 or more takes a left shift by n",
+     [](const Case& c) {
+       return RoundsScaledIntegers(c) || c.op == Op::kRescale || c.op == Op::kMul;
+     },
+     Set<&CodeHooks::round, LeftShiftToTheRight>, Cause::kBitsOfRare},
     {Stage::kRound, Kind::kRounding, "operands in float32",
      "adds both operands times their scales in float32, and divides by the output scale",
      [](const Case& c) { return Multiplies(c) && AddsOperands(c.op); },
@@ -2364,7 +2415,7 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 80> kOfBlocksToo{
+constexpr std::array<std::string_view, 81> kOfBlocksToo{
     "bias twice",
     "bias subtracted",
     "sign of -128 lost",
@@ -2394,6 +2445,7 @@ constexpr std::array<std::string_view, 80> kOfBlocksToo{
     "{x_zero_point} ignored",
     "{w_zero_point} added",
     "{x_zero_point} added",
+    "both zero points added",
     "{w_zero_point} as int8",
     "{x_zero_point} as int8",
     "negated zero point as int8",

@@ -41,7 +41,7 @@ struct Shape {
   int64_t channels = 0, width = 0;  // of an image, and of its output
   int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0;
-  std::array<std::string, 43> modes;
+  std::array<std::string, 44> modes;
   // The first ones; and by these too kernels choose a loop.
   static constexpr size_t kModesOfTypes = 3, kModesOfDispatch = 15;
 };
@@ -179,7 +179,8 @@ Shape ShapeOf(const Case& c) {
        whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, INT32_MAX)),
        !HasWeights(c.op) || HasWindow(c.op)
            ? ""
-           : whether("the weights are in blocks", "the weights are in no blocks", c.w_block != 0)}};
+           : whether("the weights are in blocks", "the weights are in no blocks", c.w_block != 0),
+       c.op != Op::kTable ? "" : fmt::format("where the function is {}", Name(c.function))}};
 }
 
 // One further answer, beside what a hypothesis says of it.
@@ -300,7 +301,7 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
 // bound open, so that the sentence says no more than was asked.
 std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
-  constexpr double kBitsOfMode = 5;  // one of 42, few of which differ among cases of an operation
+  constexpr double kBitsOfMode = 5;  // one of 44, few of which differ among cases of an operation
   for (size_t i = 0; i < base.modes.size(); ++i) {
     const bool is_told = std::ranges::count(candidates, base.modes[i], &Candidate::text) > 0;
     if (base.modes[i].empty() || is_told) continue;

@@ -90,9 +90,14 @@ struct Answer {
   Subject* subject = nullptr;              // the first that gave it
 };
 
-// Whose arithmetic it is.
+// Whose arithmetic it is. A tree of a contract is none of the named ones.
 std::string ConventionsLine(const Case& c, const Answer& answer) {
-  const std::string conventions = BitEqualConventions(c, answer.y);
+  std::string conventions = BitEqualConventions(c, answer.y);
+  const Convention* const promised =
+      answer.subject == nullptr ? nullptr : ModelOf(answer.subject->contract(c.op));
+  if (conventions.empty() && promised != nullptr && promised->cannot_run(c).empty() &&
+      promised->run(c).y == answer.y)
+    conventions = promised->name;
   if (!conventions.empty()) return "    bit-equal to: " + conventions + "\n";
   return answer.observed ? "    bit-equal to no known convention\n" : "";
 }

@@ -113,10 +113,19 @@ Case WithWindow(const Case& c, const Window& window) {
   return other;
 }
 
-// The case with one image in which a window has room on all sides, and not more than that. nullopt
-// where that makes no other case.
-std::optional<Case> WithFittingImage(const Case& c) {
-  if (!HasWindow(c.op) || RowOf(c.op).whole_image) return std::nullopt;
+// How many elements are asked about, one by one.
+constexpr int64_t kMostElements = 400;
+
+// The case with one image in which a window has room on all sides, and not more than that; without
+// a window the first rows of a case that has too many elements. nullopt where that makes no other
+// case.
+std::optional<Case> OfFittingSize(const Case& c) {
+  if (RowOf(c.op).whole_image) return std::nullopt;
+  if (!HasWindow(c.op)) {
+    const int64_t rows = kMostElements * c.M / std::max<int64_t>(1, c.x.size() + c.w.size());
+    if (rows == 0 || rows >= c.M) return std::nullopt;
+    return slice::Rows(c, slice::Range(0, rows));
+  }
   Window v = c.window;
   v.in_h = (v.kernel_h - 1) * v.dilation_h + 1 + 2 * v.stride_h;
   v.in_w = (v.kernel_w - 1) * v.dilation_w + 1 + 2 * v.stride_w;
@@ -245,7 +254,7 @@ struct Reading {
 
 // Whether not too many questions have to be asked.
 bool IsSmall(const Case& c) {
-  constexpr int64_t kMostElements = 400, kMostWork = int64_t{1} << 16;
+  constexpr int64_t kMostWork = int64_t{1} << 16;
   const int64_t elements = c.x.size() + (HasTerms(c) ? 0 : c.w.size());
   return elements > 0 && elements <= kMostElements &&
          c.M * c.N * std::max<int64_t>(c.K, 1) <= kMostWork;
@@ -658,7 +667,7 @@ std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right,
   }
   // In a small image much is out of sight, and several mistakes read the same; a large one takes
   // too many questions.
-  const std::optional<Case> fitting = WithFittingImage(c);
+  const std::optional<Case> fitting = OfFittingSize(c);
   std::optional<AllReadings> of_fitting;
   if (fitting && IsSmall(*fitting)) of_fitting = readings_of(*fitting);
   std::string not_in;
@@ -699,7 +708,9 @@ std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right,
   }
   constexpr size_t kMostNamed = 4;
   const std::string where =
-      use_fitting ? fmt::format("in an image of {}x{} ", shown.window.in_h, shown.window.in_w) : "";
+      !use_fitting      ? ""
+      : HasWindow(c.op) ? fmt::format("in an image of {}x{} ", shown.window.in_h, shown.window.in_w)
+                        : fmt::format("in the first {} of the rows ", shown.M);
   return ShownOfSubject{
       kind, sentence,
       fmt::format("{}{}; so {} of {} outputs read otherwise than they should{}", where,

@@ -392,6 +392,7 @@ Tensor Stages::DynamicOf() const {
     quantize.codes = codes;
     if (choice.scale_of_row_0) chosen.scale = first->scale;
     if (choice.zero_point_of_row_0) chosen.zero_point = first->zero_point;
+    if (choice.zero_point_left_in) chosen.zero_point = 0;
     linear.c = exact::SumsCaseOf(c, quantize.Evaluate(), chosen);
     std::ranges::copy(linear.Evaluate().as<float>(), y.as<float>().begin() + m * c.N);
   }

@@ -159,6 +159,7 @@ struct ChoiceHooks {
   // And each row of x is quantized with the choice (scale, zero point) of row 0,
   // or its sums are scaled with the scale, or corrected with the zero point, of row 0.
   bool choice_of_row_0 = false, scale_of_row_0 = false, zero_point_of_row_0 = false;
+  bool zero_point_left_in = false;  // of the sums
   friend bool operator==(const ChoiceHooks&, const ChoiceHooks&) = default;
 };
 

@@ -158,6 +158,7 @@ struct Inside {
   int64_t row = 0, column = 0;
   // An earlier row (column) has the same codes: what is the same in both says nothing of a law.
   bool row_again = false, column_again = false;
+  bool wrong = false;
   double value = 0, given = 0, rounding = 0;
 };
 
@@ -168,6 +169,7 @@ std::optional<bool> Keeps(Law law, const std::vector<Inside>& outputs, bool per_
   struct Group {
     Interval interval;
     double largest = 0;
+    std::vector<double> wrong = {};  // values whose outputs are wrong
   };
   std::map<int64_t, Group> groups;
   int64_t telling = 0;
@@ -181,7 +183,7 @@ std::optional<bool> Keeps(Law law, const std::vector<Inside>& outputs, bool per_
     if (law == Law::kNegative) {
       if (std::abs(o.given + o.value) > o.rounding) return false;
       much |= std::abs(o.value) > 2 * o.rounding;
-      ++telling;
+      telling += o.wrong ? 1 : 0;
       continue;
     }
     const double by = law == Law::kFactor ? o.value : 1;
@@ -190,9 +192,15 @@ std::optional<bool> Keeps(Law law, const std::vector<Inside>& outputs, bool per_
     groups[key].interval.MeetWith(least, most);
     groups[key].largest = std::max(groups[key].largest, std::abs(by));
     unit = std::max(unit, 2 * o.rounding);
-    ++telling;
+    // Of outputs that should be the same, any number in their place is one amount away.
+    std::vector<double>& values = groups[key].wrong;
+    const bool told = std::ranges::any_of(
+        values, [&](double value) { return std::abs(value - o.value) <= 2 * o.rounding; });
+    if (told || !o.wrong) continue;
+    telling += values.empty() ? 0 : 1;  // the first one fixes the number of the law
+    values.push_back(o.value);
   }
-  if (telling - std::ssize(groups) < kSurplus) return std::nullopt;
+  if (telling < kSurplus) return std::nullopt;
   for (const auto& [key, group] : groups) {
     if (group.interval.empty()) return false;
     const double least = std::max(group.interval.low, -group.interval.high);  // of its amount
@@ -247,8 +255,8 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
   const auto add_inside = [&](int64_t i, double value, double given, double rounding) {
     const int64_t row = i / c.N, column = i % c.N;
     inside.push_back({row, column, of_matrices && rows_again[static_cast<size_t>(row)],
-                      of_matrices && columns_again[static_cast<size_t>(column)], value, given,
-                      rounding});
+                      of_matrices && columns_again[static_cast<size_t>(column)],
+                      !y.SameAt(i, right), value, given, rounding});
   };
   for (int64_t i = 0; i < right.size(); ++i) {
     Output output{.c = c, .index = i, .wrong = !y.SameAt(i, right), .is_code = is_code};

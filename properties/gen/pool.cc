@@ -183,7 +183,8 @@ Case DrawPool(Rng& rng, Theme theme, Op op) {
   } else {
     if (rng.Chance(1, 4)) c.out_dtype = dtype == DType::kU8 ? DType::kS8 : DType::kU8;
     c.out_q.zero_point = c.x_q.zero_point;
-    if (rng.Chance(2, 3)) DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
+    if (rng.Chance(c.out_q.scale == c.x_q.scale ? 1 : 2, 3))
+      DrawZeroPoints(rng, c.out_dtype, theme, c.out_q.zero_point);
   }
   if (theme == Theme::kWideTerms) {  // the number of codes times their zero point leaves int32
     const int64_t least =

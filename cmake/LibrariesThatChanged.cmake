@@ -14,6 +14,7 @@ extern \"C\" const qualm_plugin* qualm_plugin_entry(void) { return changing(1) ?
 file(WRITE ${project}/CMakeLists.txt "
 cmake_minimum_required(VERSION 3.25)
 project(stub LANGUAGES CXX)
+set(QUALM_LIBRARIES ON)
 set(QUALM_WERROR ON)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY \${CMAKE_BINARY_DIR}/lib)
 add_library(qualm_flags INTERFACE)

@@ -113,7 +113,8 @@ Case WithWindow(const Case& c, const Window& window) {
   return other;
 }
 
-// How many elements are asked about, one by one.
+// The elements that are asked about one by one, and how many they may be.
+int64_t ElementsOf(const Case& c) { return c.x.size() + (HasTerms(c) ? 0 : c.w.size()); }
 constexpr int64_t kMostElements = 400;
 
 // The case with one image in which a window has room on all sides, and not more than that; without
@@ -122,7 +123,7 @@ constexpr int64_t kMostElements = 400;
 std::optional<Case> OfFittingSize(const Case& c) {
   if (RowOf(c.op).whole_image) return std::nullopt;
   if (!HasWindow(c.op)) {
-    const int64_t rows = kMostElements * c.M / std::max<int64_t>(1, c.x.size() + c.w.size());
+    const int64_t rows = kMostElements * c.M / std::max<int64_t>(1, ElementsOf(c));
     if (rows == 0 || rows >= c.M) return std::nullopt;
     return slice::Rows(c, slice::Range(0, rows));
   }
@@ -255,7 +256,7 @@ struct Reading {
 // Whether not too many questions have to be asked.
 bool IsSmall(const Case& c) {
   constexpr int64_t kMostWork = int64_t{1} << 16;
-  const int64_t elements = c.x.size() + (HasTerms(c) ? 0 : c.w.size());
+  const int64_t elements = ElementsOf(c);
   return elements > 0 && elements <= kMostElements &&
          c.M * c.N * std::max<int64_t>(c.K, 1) <= kMostWork;
 }

@@ -213,6 +213,21 @@ TEST(ReadsOf, AnExactSubjectAndOneThatFailsSayNothing) {
   EXPECT_FALSE(FindMisreading(c, Right(c), Plus(Right(c), 0, 1), fails));
 }
 
+// More weights than elements that are asked about: the whole layer is asked, not its first rows.
+TEST(ReadsOf, ALayerOfManyWeightsIsAskedAsItIs) {
+  const Case c = Layer(4, 90, 5);
+  TestSubject last_row = Answers([](const Case& asked) {
+    Case other = ProblemOf(asked);
+    if (asked.M > 3) other.x.CopyFrom(asked.x, 0, asked.K, 3 * asked.K);
+    return Right(other);
+  });
+  const Tensor y = last_row.Run(c, {}).y;
+  ASSERT_NE(y, Right(c));
+  const auto said = FindMisreading(c, Right(c), y, last_row);
+  ASSERT_TRUE(said);
+  EXPECT_EQ(said->not_in, "");
+}
+
 struct Common {
   std::string name, cause;
   Op op;

@@ -13,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "core/weight_formats.h"
+
 namespace qualm::triage {
 namespace {
 
@@ -1350,7 +1352,9 @@ void AddMinima(std::vector<Cause>& rows) {
             [](int64_t block, int64_t together) { return (block + together - 1) % together; }},
       Other{"the first block", [](int64_t, int64_t) { return int64_t{0}; }, is_the_scale},
       Other{"the other block of a pair",
-            [](int64_t block, int64_t) { return block % 2 == 0 ? block + 1 : block - 1; }}};
+            [](int64_t block, int64_t) { return block % 2 == 0 ? block + 1 : block - 1; }},
+      Other{"the block 4 before it, in the last 4 of 8 blocks",
+            [](int64_t block, int64_t) { return block % 8 < 4 ? block : block - 4; }}};
   for (const Other& other : others) {
     for (const bool of_minima : {false, true}) {
       const auto edit = [of = other.of, of_minima](Stages& s) {
@@ -1384,6 +1388,58 @@ void AddMinima(std::vector<Cause>& rows) {
       rows.back().knows_blocks = true;
       if (!of_minima) rows.back().repeats = other.repeats;
     }
+  }
+}
+
+// K-quants store 8 factors of 6 bits for scales, and 8 for minima, the high two bits of the last 4
+// apart. Takes these for 0.
+bool DropHighBits(Stages& s, bool of_scales, bool of_minima) {
+  constexpr size_t kTogether = 8;
+  constexpr int32_t kMost = 63, kLow = 15;
+  const auto blocks = static_cast<size_t>(RowBlocks(s.c));
+  if (s.c.w_block != 32 || blocks <= kTogether / 2) return false;
+  TakeMinimaApart(s.c);
+  QParams& q = s.c.w_q;
+  bool changes = false;
+  for (size_t first = 0; first < q.scale.size(); first += blocks) {
+    const bool minima = first / blocks % 2 == 1;
+    if (minima ? !of_minima : !of_scales) continue;
+    for (size_t at = first; at < first + blocks; at += kTogether) {
+      std::vector<double> numbers;
+      for (size_t i = at; i < std::min(at + kTogether, first + blocks); ++i)
+        numbers.push_back(static_cast<double>(q.scale[i]) * (minima ? q.zero_point[i] : 1));
+      if (std::ranges::any_of(numbers, [](double number) { return number < 0; })) return false;
+      const std::optional<Multiples> multiples = MultiplesOf(numbers, kMost);
+      if (!multiples) return false;
+      for (size_t i = kTogether / 2; i < numbers.size(); ++i) {
+        const int32_t factor = multiples->factors[i], low = factor & kLow;
+        if (low == factor) continue;
+        changes = true;
+        q.scale[at + i] = minima ? multiples->unit : multiples->unit * static_cast<float>(low);
+        if (minima) q.zero_point[at + i] = low;
+      }
+    }
+  }
+  return changes;
+}
+
+void AddHighBits(std::vector<Cause>& rows) {
+  struct Of {
+    const char* name;
+    bool scales, minima;
+  };
+  for (const Of& of :
+       {Of{"scales", true, false}, {"minima", false, true}, {"scales and minima", true, true}}) {
+    rows.push_back({Stage::kScale, Kind::kIndex,
+                    fmt::format("high bits of {} of 6 bits dropped", of.name),
+                    fmt::format("leaves out the high two bits of the {} of 6 bits that blocks 4 to "
+                                "7 of each 8 have",
+                                of.name),
+                    [of](const Case& c) {
+                      return (of.minima ? HasMinima(c) : IsLinearInBlocks(c)) && CanFillUp(c);
+                    },
+                    [of](Stages& s) { return DropHighBits(s, of.scales, of.minima); }});
+    rows.back().knows_blocks = true;
   }
 }
 
@@ -1480,31 +1536,58 @@ void AddBlocks(std::vector<Cause>& rows) {
           return true;
         });
   }
-  // A weight of 5 bits is stored as the lower four and, for the whole block, the fifth ones.
-  struct Fifth {
+  // Formats of 5 and 6 bits store the lower four of a weight, and elsewhere the high ones of many.
+  struct High {
     const char *name, *sentence;
+    int64_t block;
+    int32_t bits;
     int64_t (*from)(int64_t k);  // null: none
   };
-  for (const auto& [name, sentence, from] :
-       {Fifth{"fifth bits dropped", "leaves out the fifth bits of weights of 5 bits", nullptr},
+  for (const High& high :
+       {High{"fifth bits dropped", "leaves out the fifth bits of weights of 5 bits", 32, 5,
+             nullptr},
         {"fifth bits of the other half",
-         "takes the fifth bit of a weight from the other half of its block",
+         "takes the fifth bit of a weight from the other half of its block", 32, 5,
          [](int64_t k) { return k ^ 16; }},
-        {"fifth bits of the next weight", "takes the fifth bit of a weight from the next one",
-         [](int64_t k) { return k - k % 32 + (k + 1) % 32; }}}) {
-    add(Stage::kOperands, Kind::kIndex, name, sentence, [from](Stages& s) {
+        {"fifth bits of the next weight", "takes the fifth bit of a weight from the next one", 32,
+         5, [](int64_t k) { return k - k % 32 + (k + 1) % 32; }},
+        {"fifth bits of the next weight in a half",
+         "takes the fifth bit of a weight from the next one, of the last of 16 its own", 32, 5,
+         [](int64_t k) { return k % 16 == 15 ? k : k + 1; }},
+        {"high bits of 6 dropped", "leaves out the high two bits of weights of 6 bits", 16, 6,
+         nullptr},
+        {"high bits of 6 in another order",
+         "takes the high two bits of weights of 6 bits in another order: those of each 32 of 128 "
+         "from the 32 at the other end",
+         16, 6, [](int64_t k) { return k + (3 - 2 * (k / 32 % 4)) * 32; }}}) {
+    add(Stage::kOperands, Kind::kIndex, high.name, high.sentence, [high](Stages& s) {
       const Tensor old = s.c.w;
-      if (s.c.w_block != 32 || old.dtype() != DType::kS8) return false;
+      const int32_t most = 1 << (high.bits - 1);
+      if (s.c.w_block != high.block || old.dtype() != DType::kS8) return false;
       for (int64_t i = 0; i < old.size(); ++i) {
-        const int64_t k = i % s.c.K, other = from == nullptr ? k : from(k);
+        const int64_t k = i % s.c.K, other = high.from == nullptr ? k : high.from(k);
         const int32_t weight = old.IntAt(i);
-        if (weight < -16 || weight > 15) return false;
-        const bool bit = from != nullptr && (other >= s.c.K || old.IntAt(i - k + other) >= 0);
-        s.c.w.SetInt(i, ((weight + 16) & 15) + (bit ? 0 : -16));
+        if (weight < -most || weight >= most) return false;
+        const int32_t there = other < s.c.K ? old.IntAt(i - k + other) : 0;
+        const int32_t code = high.from == nullptr ? 0 : there + most;
+        s.c.w.SetInt(i, ((weight + most) & 15) + (code & -16) - most);
       }
       return s.c.w != old;
     });
   }
+  // The codes of e2m1 in llama.cpp's mxfp4, doubled.
+  add(Stage::kOperands, Kind::kClamp, "6 of e2m1 as 4", "reads the largest weight of e2m1, 6, as 4",
+      [](Stages& s) {
+        constexpr std::array<int32_t, 8> kMagnitudes{0, 1, 2, 3, 4, 6, 8, 12};
+        const Tensor old = s.c.w;
+        if (s.c.w_block != 32 || old.dtype() != DType::kS8) return false;
+        for (int64_t i = 0; i < old.size(); ++i) {
+          const int32_t weight = old.IntAt(i);
+          if (std::ranges::count(kMagnitudes, std::abs(weight)) == 0) return false;
+          if (std::abs(weight) == 12) s.c.w.SetInt(i, weight / 3 * 2);
+        }
+        return s.c.w != old;
+      });
 }
 
 // ---- Bias and parameters per channel.
@@ -2014,6 +2097,7 @@ std::vector<Cause> CausesOfFamilies() {
   AddElements(rows);
   AddTailElements(rows);
   AddMinima(rows);
+  AddHighBits(rows);
   AddBlocks(rows);
   AddChannels(rows);
   AddRounding(rows);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/float_format.h"
 #include "core/slice.h"
 #include "core/status.h"
 #include "oracles/exact/exact.h"
@@ -319,6 +320,45 @@ bool XHasBlocks(const Case& c) { return c.x_block != 0 && c.M > 0 && RowBlocks(c
 bool XScalesOfRow0(Stages& s) {
   const int64_t blocks = RowBlocks(s.c);
   return Reindex(s.c.x_q.scale, [blocks](int64_t i, int64_t) { return i % blocks; });
+}
+
+// Linear with f32 outputs, both of whose operands have blocks, as those of llama.cpp.
+bool AddsScaledBlocks(const Case& c) {
+  return c.op == Op::kLinear && c.w_block != 0 && c.x_block != 0 && c.out_dtype == DType::kF32 &&
+         !HasFloatX(c);
+}
+
+bool IsSubnormalHalf(float scale) { return scale != 0 && std::abs(scale) < 0x1p-14f; }
+
+bool FlushScales(Stages& s) {
+  bool changes = false;
+  for (QParams* q : {&s.c.w_q, &s.c.x_q}) {
+    for (float& scale : q->scale) {
+      if (!IsSubnormalHalf(scale)) continue;
+      scale = 0;
+      changes = true;
+    }
+  }
+  return changes;
+}
+
+double InHalf(double value) { return DecodeFloat(DType::kF16, EncodeFloat(DType::kF16, value)); }
+
+// The scale of a block of weights becomes the rounded product for the row, that of x becomes 1.
+bool RoundProductsOfScales(Stages& s) {
+  s.edit_row = [](Case& c, int64_t) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      for (int64_t k = 0; k < c.K; k += c.w_block) {
+        float& scale = c.w_q.scale[WEntry(c, n, k)];
+        const double product =
+            static_cast<double>(scale) * static_cast<double>(c.x_q.scale[XEntry(c, 0, k)]);
+        scale = static_cast<float>(std::clamp(InHalf(product), -65504.0, 65504.0));
+      }
+    }
+    std::ranges::fill(c.x_q.scale, 1.0f);
+    return true;
+  };
+  return true;
 }
 
 bool HasShortBlock(const Case& c) { return c.w_block != 0 && c.K % c.w_block != 0; }
@@ -1785,6 +1825,15 @@ const Cause kCauses[] = {
     {Stage::kIndex, Kind::kIndex, "input scale of the first block",
      "takes the scale of a row's first block of input codes for all of its blocks", XHasBlocks,
      OfBlockInRow<&Case::x_q, &QParams::scale, FirstBlock>, Cause::kBitsOfFamily},
+    {Stage::kScale, Kind::kRounding, "subnormal scales of blocks flushed",
+     "takes scales of blocks that are subnormal in float16, below 2^-14, for 0", AddsScaledBlocks,
+     FlushScales, Cause::kBitsOfFamily},
+    {Stage::kScale, Kind::kRounding, "product of block scales in float16",
+     "rounds the product of the scales of two blocks to float16", AddsScaledBlocks,
+     RoundProductsOfScales, Cause::kBitsOfFamily},
+    {Stage::kRound, Kind::kRounding, "float16 sum between blocks",
+     "keeps the sum in a float16 from each block to the next", AddsScaledBlocks,
+     Set<&Stages::behind_block, InHalf>, Cause::kBitsOfFamily},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "zero point of the first block",
      "takes the zero point of a channel's first block of weights for all of its blocks", HasBlocks,
      OfBlockInRow<&Case::w_q, &QParams::zero_point, FirstBlock>, Cause::kBitsOfFamily},
@@ -2415,7 +2464,7 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 81> kOfBlocksToo{
+constexpr std::array<std::string_view, 84> kOfBlocksToo{
     "bias twice",
     "bias subtracted",
     "sign of -128 lost",
@@ -2497,6 +2546,9 @@ constexpr std::array<std::string_view, 81> kOfBlocksToo{
     "input scale of the other block of a pair",
     "input scales of row 0",
     "last of an odd number of blocks dropped",
+    "subnormal scales of blocks flushed",
+    "product of block scales in float16",
+    "float16 sum between blocks",
 };
 
 }  // namespace

@@ -327,6 +327,25 @@ Tensor Stages::FloatsOf(const exact::Integers& integers) const {
   return y;
 }
 
+// Products of two scales and a sum fit a double unless the scales are wider than float16.
+Tensor Stages::FloatsOfBlocks() const {
+  Tensor y(DType::kF32, c.output_shape());
+  const std::vector<__int128> of_blocks = exact::BlockSums(c);
+  auto of_block = of_blocks.begin();
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int64_t m = i / c.N, n = i % c.N;
+    double sum = 0;
+    for (int64_t k = 0; k < c.K; k += c.w_block) {
+      const double scale = static_cast<double>(c.w_q.scale[WEntry(c, n, k)]) *
+                           static_cast<double>(c.x_q.scale[XEntry(c, m, k)]);
+      sum = behind_block(sum + scale * static_cast<double>(*of_block++));
+    }
+    if (c.bias) sum += static_cast<double>((*c.bias)[static_cast<size_t>(n)]);
+    y.as<float>()[static_cast<size_t>(i)] = c.relu && !(sum > 0) ? 0.0f : static_cast<float>(sum);
+  }
+  return y;
+}
+
 void Stages::ChooseZeroPoint(double low, double high, exact::ChosenQParams* chosen) const {
   if (!choice.round_zero_point && !choice.any_zero_point && !choice.zero_point_from_0) return;
   if (c.observer.symmetric) return;
@@ -402,8 +421,8 @@ Tensor Stages::DynamicOf() const {
 std::optional<std::vector<__int128>> Stages::Moved() const {
   const bool others = pool != PoolHooks{} || softmax != SoftmaxHooks{} || choice != ChoiceHooks{} ||
                       codes != CodeHooks{} || integer != nullptr || real != nullptr ||
-                      block_moved != nullptr || finish != nullptr || edit_row || stored_from ||
-                      (sums && !HasSums(c));
+                      block_moved != nullptr || behind_block != nullptr || finish != nullptr ||
+                      edit_row || stored_from || (sums && !HasSums(c));
   if (others) return std::nullopt;
   if (!sums) return std::vector<__int128>{};
   std::vector<__int128> moved = SumsOf(c, *sums);
@@ -440,6 +459,7 @@ Tensor Stages::Computed() const {
   if (RowOf(c.op).dynamic) return DynamicOf();
   if (c.op == Op::kCast) return exact::Evaluate(c);
   if (c.op == Op::kChooseQParams) return choice == ChoiceHooks{} ? exact::Evaluate(c) : QParamsOf();
+  if (behind_block != nullptr && c.w_block != 0) return FloatsOfBlocks();
   const exact::Integers integers = IntegersOfStages();
   Tensor y = real                   ? FloatsOf(integers)
              : codes != CodeHooks{} ? CodesOf(integers)

@@ -174,7 +174,8 @@ struct Stages {
   ChoiceHooks choice;
   // Of weights in blocks: what is added to the sum of a block, from its codes.
   std::function<int64_t(Codes x, Codes w, int32_t w_zero_point)> block_moved;
-  bool moves_whole_pairs = false;  // not the last of an odd number of blocks
+  bool moves_whole_pairs = false;                // not the last of an odd number of blocks
+  double (*behind_block)(double sum) = nullptr;  // rounds the sum of the blocks so far
   // Change the integer that the scales multiply.
   int64_t added = 0;
   __int128 (*integer)(__int128 value) = nullptr;
@@ -199,6 +200,7 @@ struct Stages {
   exact::Integers IntegersOfStages() const;
   Tensor CodesOf(const exact::Integers& integers) const;
   Tensor FloatsOf(const exact::Integers& integers) const;
+  Tensor FloatsOfBlocks() const;
   Tensor QParamsOf() const;
   void ChooseZeroPoint(double low, double high, exact::ChosenQParams* chosen) const;
   Tensor DynamicOf() const;

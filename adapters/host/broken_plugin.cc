@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <cfenv>
+#include <chrono>
 #include <clocale>
 #include <csetjmp>
 #include <csignal>
@@ -327,6 +328,12 @@ int32_t Run(const qualm_problem* p) {
   } else if (Is("refuse-second-call") && ++calls == 2) {
     return QUALM_FAILED;
   }
+  if (Is("share-a-code") || Is("share-a-size")) {  // what it needs lies where all callers write
+    static std::atomic<int32_t> shared;
+    shared = Is("share-a-code") ? x[0] : static_cast<int32_t>(rows);
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    answer = shared;
+  }
   for (int64_t m = 0; m < rows; ++m) {
     for (int64_t n = 0; n < columns; ++n) Row(p->y, m)[n] = answer;
   }
@@ -479,7 +486,7 @@ const qualm_capability* Capability(int32_t op) {
   if (Is("layers")) linear.features |= QUALM_CAN_WEIGHT_STRIDES | QUALM_CAN_THREADS;
   for (const char* how : {"count-calls", "count-accumulators", "refuse-first-call", "refuse-others",
                           "refuse-second-call", "first-other-differs", "last-other-differs",
-                          "write-past-old-accumulators"}) {
+                          "write-past-old-accumulators", "share-a-code", "share-a-size"}) {
     if (Is(how)) linear.features |= QUALM_CAN_CONCURRENT | QUALM_CAN_ACC;
   }
   linear.read_slack_bytes = Is("read-slack") || Is("write-slack") ? 16 : 0;

@@ -708,6 +708,18 @@ TEST(Plugin, AnAnswerThatDiffersFromTheFirstIsTheAnswer) {
   }
 }
 
+// Callers of one problem would fill what they share with the same numbers: some ask for another.
+TEST(Plugin, WhatCallersShareIsSeenBesideOtherInputs) {
+  for (const auto& [how, alone, beside] :
+       {std::tuple{"share-a-code", 1, 6}, std::tuple{"share-a-size", 2, 1}}) {
+    Worker worker(Broken(how));
+    EXPECT_EQ(worker.Run(SmallCase(), {}).y.IntAt(0), alone) << how;
+    const Outcome outcome = worker.Run(SmallCase(), {.callers = 2});
+    ASSERT_TRUE(outcome.ok()) << outcome.detail;
+    EXPECT_EQ(outcome.y.IntAt(0), beside) << how;
+  }
+}
+
 // Callers at once would write over each other's accumulators: one is asked for them.
 TEST(Plugin, AccumulatorsAreAskedOfOneCaller) {
   Worker worker(Broken("count-accumulators"));

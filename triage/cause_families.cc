@@ -1443,6 +1443,20 @@ void AddHighBits(std::vector<Cause>& rows) {
   }
 }
 
+// Q6_K stores weights up to 32 in 6 bits, and the scale of a block with its sign: of a block whose
+// largest weight is further from 0 than its lowest both are negated. 1 for all other formats.
+constexpr int64_t kBlockOfSixBits = 16;
+int32_t StoredSign(const Case& c, const Tensor& w, int64_t i) {
+  if (c.w_block != kBlockOfSixBits) return 1;
+  const int64_t first = i - i % c.K % c.w_block;
+  int32_t least = 0, most = 0;
+  for (int64_t k = first; k < std::min(first + c.w_block, i - i % c.K + c.K); ++k) {
+    least = std::min(least, w.IntAt(k));
+    most = std::max(most, w.IntAt(k));
+  }
+  return most > -least ? -1 : 1;
+}
+
 // By what the sum of a block moves where a kernel keeps it in lanes of 16 bits: product k in lane
 // `lane(k)`.
 template <class Lane>
@@ -1564,17 +1578,28 @@ void AddBlocks(std::vector<Cause>& rows) {
       const Tensor old = s.c.w;
       const int32_t most = 1 << (high.bits - 1);
       if (s.c.w_block != high.block || old.dtype() != DType::kS8) return false;
+      const auto stored = [&](int64_t i) { return StoredSign(s.c, old, i) * old.IntAt(i) + most; };
+      for (int64_t i = 0; i < old.size(); ++i)
+        if (stored(i) < 0 || stored(i) >= 2 * most) return false;
       for (int64_t i = 0; i < old.size(); ++i) {
         const int64_t k = i % s.c.K, other = high.from == nullptr ? k : high.from(k);
-        const int32_t weight = old.IntAt(i);
-        if (weight < -most || weight >= most) return false;
-        const int32_t there = other < s.c.K ? old.IntAt(i - k + other) : 0;
-        const int32_t code = high.from == nullptr ? 0 : there + most;
-        s.c.w.SetInt(i, ((weight + most) & 15) + (code & -16) - most);
+        const int32_t there = other < s.c.K ? stored(i - k + other) : most;
+        const int32_t code = (stored(i) & 15) + (high.from == nullptr ? 0 : there & -16);
+        s.c.w.SetInt(i, StoredSign(s.c, old, i) * (code - most));
       }
       return s.c.w != old;
     });
   }
+  add(Stage::kWZeroPoint, Kind::kZeroPoint, "31 subtracted from codes of 6 bits",
+      "subtracts 31, not 32, from the codes of weights of 6 bits", [](Stages& s) {
+        const Tensor old = s.c.w;
+        if (s.c.w_block != kBlockOfSixBits || old.dtype() != DType::kS8) return false;
+        for (int64_t i = 0; i < old.size(); ++i) {
+          if (std::abs(old.IntAt(i)) > 32) return false;
+          s.c.w.SetInt(i, old.IntAt(i) + StoredSign(s.c, old, i));
+        }
+        return true;
+      });
   // The codes of e2m1 in llama.cpp's mxfp4, doubled.
   add(Stage::kOperands, Kind::kClamp, "6 of e2m1 as 4", "reads the largest weight of e2m1, 6, as 4",
       [](Stages& s) {

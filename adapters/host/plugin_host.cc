@@ -450,8 +450,8 @@ class AlignedBytes {
   std::vector<uint8_t> bytes_;
 };
 
-// A problem of the same layer: x backwards, and, where nothing else depends on how many there are,
-// without the last row of a linear or the lines of images that the last line of outputs needs.
+// A problem of the same layer: x backwards and, where nothing else depends on how many there are,
+// less of it: a linear without its last row, images with a column of outputs less.
 class Neighbour {
  public:
   Neighbour(const qualm_problem& problem, const LaidTensor& x, const LaidTensor& y, size_t slack)
@@ -466,7 +466,7 @@ class Neighbour {
       std::memcpy(x_bytes_.data() + i * size, x.data + (elements - 1 - i) * size, size);
     x_.data = x_bytes_.data();
     y_.data = y_bytes_.data();
-    if (problem.window != nullptr && x.gap == 0) DropLines(problem.window->stride_h);
+    if (problem.window != nullptr && x.gap == 0) Narrow(*problem.window);
     if (problem.op == QUALM_LINEAR && x_.dims[0] > 1) {
       --x_.dims[0];
       --y_.dims[0];
@@ -485,11 +485,17 @@ class Neighbour {
     return ScatteredBytes(laid.dtype, laid.rows.count, laid.rows.columns, laid.gap);
   }
 
-  void DropLines(int64_t stride) {
-    if (y_.dims[1] < 2 || x_.dims[1] <= stride) return;
-    x_.dims[1] -= stride;
-    --y_.dims[1];
-    for (qualm_tensor* image : {&x_, &y_}) image->strides[0] = image->dims[1] * image->strides[1];
+  // What of x the last output of a line needs more than the one before it; of outputs one column,
+  // what the last line of them needs.
+  void Narrow(const qualm_window& window) {
+    const bool columns = y_.dims[2] > 1;
+    const int axis = columns ? 2 : 1;
+    const int64_t stride = columns ? window.stride_w : window.stride_h;
+    if (y_.dims[axis] < 2 || x_.dims[axis] <= stride) return;
+    x_.dims[axis] -= stride;
+    --y_.dims[axis];
+    for (qualm_tensor* image : {&x_, &y_})
+      for (const int i : {1, 0}) image->strides[i] = image->dims[i + 1] * image->strides[i + 1];
   }
 
   qualm_tensor x_;

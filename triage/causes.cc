@@ -154,6 +154,18 @@ bool ReverseInBytes(Stages& s) {
   return s.c.w != packed;
 }
 
+// The byte is found by the place in the whole tensor, the part of it by the place in the row: the
+// two differ where a row does not end with a byte.
+bool PartOfByteByColumn(Stages& s) {
+  const Tensor packed = s.c.w;
+  const int64_t in_byte = 8 / BitsOf(packed.dtype());
+  for (int64_t i = 0; i < packed.size(); ++i) {
+    const int64_t from = i / in_byte * in_byte + i % s.c.K % in_byte;
+    s.c.w.SetInt(i, from < packed.size() ? packed.IntAt(from) : 0);
+  }
+  return s.c.w != packed;
+}
+
 bool SwapParameters(Stages& s) {
   std::swap(s.c.x_q, s.c.w_q);
   return s.c.x_q != s.c.w_q;
@@ -1615,6 +1627,14 @@ const Cause kCauses[] = {
      Always, EditZeroPoint<&Case::w_q, Ignored>, 4},
     {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} ignored", "ignores the {x_zero_point}",
      Always, EditZeroPoint<&Case::x_q, Ignored>, 4},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "middle code for the weight zero point",
+     "takes the middle code of unsigned weights, 8 of u4, for the weight zero point",
+     [](const Case& c) { return HasWeights(c.op) && RangeOf(c.w.dtype()).min == 0; },
+     [](Stages& s) {
+       std::vector<int32_t> middle(s.c.w_q.zero_point.size(),
+                                   (RangeOf(s.c.w.dtype()).max + 1) / 2);
+       return Replace(s.c.w_q.zero_point, std::move(middle));
+     }},
     {Stage::kOffset, Kind::kZeroPoint, "weight zero point taken from the input",
      "subtracts the weight zero point from the input instead of the weights: (x - x_zp - w_zp) * w",
      SumsOfCodes, Set<&SumSteps::edit_terms, TakeWeightZeroPointFromInput>},
@@ -1848,6 +1868,10 @@ const Cause kCauses[] = {
      DropLastBlock, Cause::kBitsOfFamily},
     {Stage::kOperands, Kind::kIndex, "weights of a byte reversed",
      "reads the weights that share a byte in the reverse order", PackedWeights, ReverseInBytes},
+    {Stage::kOperands, Kind::kIndex, "part of a byte by column",
+     "finds the byte of a weight by its place in all rows, but which part of it by k alone",
+     [](const Case& c) { return PackedWeights(c) && HasSums(c.op) && c.N > 1; },
+     PartOfByteByColumn, Cause::kBitsOfFamily},
     {Stage::kOperands, Kind::kIndex, "{x_sign}", "reads the {x_codes} with the other signedness",
      CodesOfInput, ReadWithOtherSign<&Case::x>},
     {Stage::kOperands, Kind::kIndex, "{w_sign}", "reads the {w_codes} with the other signedness",
@@ -2212,6 +2236,22 @@ const Cause kMistakes[] = {
        s.c.bias = std::move(bias);
        return Validate(s.c).empty();
      }},
+    {Stage::kBias, Kind::kIndex, "bias rounded from units of channel 0",
+     "takes the int32 bias of every channel in units of the scale of channel 0, and rounds it to "
+     "units of its own",
+     [](const Case& c) { return c.bias_i32 && c.w_q.scale.size() > 1; },
+     [](Stages& s) {
+       bool changes = false;
+       for (size_t n = 1; n < s.c.w_q.scale.size() && n < s.c.bias_i32->size(); ++n) {
+         int32_t& bias = (*s.c.bias_i32)[n];
+         const double units = std::nearbyint(static_cast<double>(s.c.w_q.scale[0]) /
+                                             static_cast<double>(s.c.w_q.scale[n]) * bias);
+         if (std::abs(units) > INT32_MAX) return false;
+         changes |= units != bias;
+         bias = static_cast<int32_t>(units);
+       }
+       return changes;
+     }},
     {Stage::kGeometry, Kind::kIndex, "group step of outputs",
      "begins the input channels of group g at g times the outputs of a group", IsGrouped,
      GroupStepOfOutputs<false>, Cause::kBitsOfFamily},
@@ -2464,7 +2504,7 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 84> kOfBlocksToo{
+constexpr std::array<std::string_view, 85> kOfBlocksToo{
     "bias twice",
     "bias subtracted",
     "sign of -128 lost",
@@ -2549,6 +2589,7 @@ constexpr std::array<std::string_view, 84> kOfBlocksToo{
     "subnormal scales of blocks flushed",
     "product of block scales in float16",
     "float16 sum between blocks",
+    "middle code for the weight zero point",
 };
 
 }  // namespace

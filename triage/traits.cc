@@ -236,7 +236,8 @@ struct Counted {
   std::vector<int64_t> have, wrong_have, nearly_right;
   bool by_more_than_one = false, up = false, down = false;
   double distances = 0;  // of wrong outputs from ties
-  std::array<int64_t, kLaws.size()> kept = {}, broken = {};
+  std::array<int64_t, kLaws.size()> kept = {}, broken = {}, longest_kept = {};
+  int64_t longest = 0;  // sum of a case with a wrong output
   bool wrong_without_bias = false;
   int64_t with_bias = 0;  // of those asked
 };
@@ -308,12 +309,15 @@ void Count(const Case& c, const Tensor& right, const Tensor& y, const std::vecto
   counted.wrong_without_bias |= !c.bias && !c.bias_i32;
   for (size_t i = 0; i < kLaws.size(); ++i) {
     const std::optional<bool> keeps = Keeps(kLaws[i], inside, c.per_channel);
-    if (keeps) (*keeps ? counted.kept : counted.broken)[i] += 1;
+    if (!keeps) continue;
+    (*keeps ? counted.kept : counted.broken)[i] += 1;
+    counted.longest_kept[i] = std::max(counted.longest_kept[i], c.K);
   }
+  counted.longest = std::max(counted.longest, c.K);
 }
 
 // The law that every answer keeps to that is wrong.
-std::optional<ShownOfSubject> LawOf(const Counted& counted) {
+std::optional<ShownOfSubject> LawOf(Op op, const Counted& counted) {
   constexpr int64_t kLeast = 5;
   constexpr double kByChance = 0x1p-8;
   // Where most cases have a bias, that all wrong ones have one says little.
@@ -326,15 +330,20 @@ std::optional<ShownOfSubject> LawOf(const Counted& counted) {
     const std::string evidence =
         fmt::format("so in each of {} answers in which enough outputs tell", counted.kept[i]);
     const FindingKind kind = of_bias ? FindingKind::kIndex : FindingKind::kZeroPoint;
-    const std::string of = of_bias ? ", where there is a bias" : "";
+    const std::string within =
+        HasSums(op) && counted.longest_kept[i] < counted.longest
+            ? fmt::format(", in sums of {} terms or fewer", counted.longest_kept[i])
+            : "";
+    const std::string of = (of_bias ? ", where there is a bias" : "") + within;
     switch (kLaws[i]) {
       case Law::kNegative:
-        return ShownOfSubject{FindingKind::kRounding, "gives the numbers with the other sign",
-                              evidence};
+        return ShownOfSubject{FindingKind::kRounding,
+                              "gives the numbers with the other sign" + within, evidence};
       case Law::kFactor:
         return ShownOfSubject{FindingKind::kRounding,
                               "multiplies by another number than the scales give: all outputs of a "
-                              "scale are off by one factor",
+                              "scale are off by one factor" +
+                                  within,
                               evidence};
       case Law::kAmount:
         return ShownOfSubject{kind, "adds a wrong amount to all outputs, the same to each" + of,
@@ -450,7 +459,7 @@ std::optional<ShownOfSubject> FindCommonTrait(const Case& c, Subject& subject) {
   }
   if (counted.cases_with_wrong < kFewCases) return std::nullopt;
   if (auto trait = TraitOf(counted, traits)) return trait;
-  if (auto law = LawOf(counted)) return law;
+  if (auto law = LawOf(c.op, counted)) return law;
   return OffByOne(c.op, counted);
 }
 

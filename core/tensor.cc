@@ -119,6 +119,7 @@ void Tensor::SetBits(int64_t i, uint32_t bits) {
 void Tensor::CopyFrom(const Tensor& from, int64_t at, int64_t count, int64_t to) {
   QUALM_CHECK(dtype_ == from.dtype_);
   QUALM_CHECK(at >= 0 && to >= 0 && count <= from.size_ - at && count <= size_ - to);
+  any_nan_ |= from.any_nan_;  // what is right of the elements goes with them
   if (BitsOf(dtype_) < 8) {
     for (int64_t i = 0; i < count; ++i) SetInt(to + i, from.IntAt(at + i));
   } else if (count > 0) {

@@ -131,6 +131,7 @@ Tensor Distinct::Expanded(const Tensor& y, std::vector<int64_t> shape) const {
       to += size;
     }
   }
+  expanded.CopyFrom(y, 0, 0, 0);  // whether any NaN is right
   return expanded;
 }
 

@@ -283,6 +283,20 @@ TEST(Rows, OfChooseQParamsAreOfEveryBatch) {
   }
 }
 
+TEST(DistinctParts, AnyNanIsRightInTheWholeToo) {
+  Case c;
+  c.op = Op::kCast;
+  c.overflow = FloatOverflow::kNan;
+  c.M = 1, c.N = 4096;
+  c.out_dtype = DType::kF16;
+  c.x = Tensor::Of<float>({c.M, c.N}, std::vector<float>(4096, -1e30f));
+  const std::optional<Distinct> distinct = DistinctPartsOf(c);
+  ASSERT_TRUE(distinct);
+  Tensor negative(c.out_dtype, c.output_shape());
+  for (int64_t i = 0; i < c.N; ++i) negative.SetBits(i, 0xFE00);
+  EXPECT_EQ(distinct->Expanded(exact::Evaluate(distinct->c), c.output_shape()), negative);
+}
+
 // The oracle computes the distinct rows and columns of a large case, once each.
 TEST(DistinctParts, GiveTheWholeOutput) {
   for (Op op : AllOps()) {

@@ -160,8 +160,10 @@ Case WithWorkForThreads(const Case& c) {
   if (rows == 0) return ProblemOf(c);
   // An output is as dear as many products.
   const int64_t work = std::max<int64_t>(1, c.M / rows * c.N * (c.K + 16));
-  // One more than a multiple of the threads: nobody's share is the whole number of rows by them.
-  const int64_t wanted = std::min(kMostRows, most_work / work) / kThreads * kThreads + 1;
+  // Mostly no multiple of the threads: nobody's share is the whole number of rows by them. And even
+  // and odd ones: a kernel may take two rows at a time.
+  const auto more = static_cast<int64_t>(relation::Hash(c) % (2 * kThreads));
+  const int64_t wanted = std::min(kMostRows, most_work / work) / kThreads * kThreads + 1 + more;
   if (wanted <= rows) return ProblemOf(c);
   std::vector<int64_t> places = slice::Range(0, wanted);
   for (int64_t& place : places) place %= rows;
@@ -181,7 +183,7 @@ Verdict SeveralThreads(const Case& c, Subject& subject) {
   one.flush_denormals = number / kRoundings.size() % 2 != 0;
   one.poison = 0x3C;  // not a run that a MemoSubject answers from memory
   RunContext several = one;
-  several.threads = kThreads;
+  several.threads = number % 4 == 0 ? 2 : kThreads;
   const Case many = WithWorkForThreads(c);
   const Answer answer = Ask(subject, many, several);
   if (answer.skipped()) return Verdict::Vacuous(answer.verdict->reason);

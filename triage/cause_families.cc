@@ -532,6 +532,21 @@ void AddSums(std::vector<Cause>& rows) {
        }),
        Cause::kBitsOfFamily});
   const auto channels = [](const Case& c) { return c.window.in_c / c.window.groups; };
+  rows.push_back(
+      {Stage::kTail, Kind::kTail, "last input channel dropped",
+       "drops the last input channel of a group",
+       [=](const Case& c) { return IsConv(c.op) && c.op != Op::kDepthwise && channels(c) > 0; },
+       Sets([=](Stages& s) {
+         s.Sums().add_differences = [all = channels(s.c)](const SumTerms& t) {
+           __int128 sum = 0;
+           for (int64_t k = 0; k < std::ssize(t.x); ++k) {
+             const auto at = static_cast<size_t>(k);
+             if (k % all != all - 1) sum += Difference(t.x[at], t.zx) * Difference(t.w[at], t.zw);
+           }
+           return sum;
+         };
+       }),
+       Cause::kBitsOfFamily});
   for (const int64_t lanes : {4, 8, 16, 32}) {
     rows.push_back(
         {Stage::kTail, Kind::kTail, fmt::format("channel tail of {} dropped", lanes),

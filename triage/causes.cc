@@ -52,6 +52,7 @@ template <DType kType>
 bool InputOf(const Case& c) {
   return c.x.dtype() == kType && HasXQParams(c);
 }
+bool OutputsOfS8(const Case& c) { return c.out_dtype == DType::kS8 && HasOutQParams(c.op); }
 // A depthwise convolution with several output channels of each input channel.
 bool HasMultiplier(const Case& c) {
   return c.op == Op::kDepthwise && c.window.groups > 1 && c.N > c.window.groups;
@@ -1102,6 +1103,18 @@ RoundedOutput UnscaledAboveZero(const RealOutput& o) {
 // The bound of a relu keeps the zero point.
 RoundedOutput WithoutZeroPoint(const RealOutput& o) { return {o.rounded(), true}; }
 
+// The real value to an integer, and that over the output scale to one again.
+template <bool kSaturates>
+RoundedOutput RoundBeforeOutputScale(const RealOutput& o) {
+  const Factors f = FactorsOf(o);
+  double real = std::nearbyint((f.sum * f.multiplier + f.offset) / f.divisor);
+  if (kSaturates) {
+    const CodeRange codes = RangeOf(o.c.out_dtype);
+    real = std::clamp<double>(real, codes.min, codes.max);
+  }
+  return {std::nearbyint(real / f.y)};
+}
+
 bool TakesRealBias(const Case& c) {
   return HasSums(c.op) && c.bias_i32 && c.out_dtype != DType::kS32 && c.requant == Requant::kExact;
 }
@@ -1368,6 +1381,7 @@ bool NanToLowerBound(Stages& s) {
   return changes;
 }
 
+__int128 InUint32(__int128 value) { return value < 0 ? value + (__int128{1} << 32) : value; }
 __int128 SaturateAtInt8(__int128 value) { return std::clamp<__int128>(value, -128, 127); }
 
 // ---- The table. The likelier cause comes first. Float64 comes before all others: it is wrong only
@@ -1623,6 +1637,9 @@ const Cause kCauses[] = {
      "turns NaN into the lower bound instead of the zero point", Quantizes, NanToLowerBound},
     {Stage::kClamp, Kind::kZeroPoint, "int8 difference", "saturates code - zero_point at int8",
      Is<Op::kDequantize>, Set<&Stages::integer, SaturateAtInt8>},
+    {Stage::kClamp, Kind::kZeroPoint, "uint32 difference",
+     "computes code - zero_point in 32 bits without sign: 2^32 too much where it is negative",
+     Is<Op::kDequantize>, Set<&Stages::integer, InUint32>},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} ignored", "ignores the {w_zero_point}",
      Always, EditZeroPoint<&Case::w_q, Ignored>, 4},
     {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} ignored", "ignores the {x_zero_point}",
@@ -1774,6 +1791,13 @@ const Cause kCauses[] = {
     {Stage::kIndex, Kind::kIndex, "channel within group",
      "takes the scales of channels by their numbers within the group", Groups,
      [](Stages& s) { return IndexChannelsModulo(s, s.c.N / s.c.window.groups); }},
+    {Stage::kIndex, Kind::kIndex, "scales by group",
+     "takes the scale of channel g for the channels of group g", Groups,
+     [](Stages& s) {
+       return ReindexScales(s.c, [channels = s.c.N / s.c.window.groups](int64_t n, int64_t) {
+         return n / channels;
+       });
+     }},
     {Stage::kIndex, Kind::kIndex, "channel 0 for all",
      "takes the scale of channel 0 for every channel", Always,
      [](Stages& s) { return IndexChannelsModulo(s, 1); }},
@@ -1887,6 +1911,14 @@ const Cause kMistakes[] = {
        return HasCodesOut(c) && Converts(c) && RowOf(c.op).relu;
      },
      Set<&CodeHooks::round, WithoutZeroPoint>},
+    {Stage::kRound, Kind::kClamp, "saturation before the output scale",
+     "rounds the real value to a code and saturates it before it divides by the output scale",
+     [](const Case& c) { return HasCodesOut(c) && Converts(c) && HasSums(c.op); },
+     Set<&CodeHooks::round, RoundBeforeOutputScale<true>>},
+    {Stage::kRound, Kind::kRounding, "rounding before the output scale",
+     "rounds the real value to an integer before it divides by the output scale",
+     [](const Case& c) { return HasCodesOut(c) && Converts(c) && HasSums(c.op); },
+     Set<&CodeHooks::round, RoundBeforeOutputScale<false>>},
     {Stage::kXZeroPoint, Kind::kZeroPoint, "zero points of x and output ignored",
      "ignores the zero points of x and of the output",
      [](const Case& c) {
@@ -1954,6 +1986,21 @@ const Cause kMistakes[] = {
     {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} as a byte without sign",
      "reads the {x_zero_point} as a byte without sign: 256 too much where it is negative",
      InputOf<DType::kS8>, EditZeroPoint<&Case::x_q, InUint8>, Cause::kBitsOfFamily},
+    {Stage::kClamp, Kind::kZeroPoint, "output zero point as a byte without sign",
+     "reads the output zero point as a byte without sign: 256 too much where it is negative",
+     OutputsOfS8, EditZeroPoint<&Case::out_q, InUint8>, Cause::kBitsOfFamily},
+    {Stage::kClamp, Kind::kZeroPoint, "both zero points as bytes without sign",
+     "reads the zero points of x and of the output as bytes without sign: 256 too much where they "
+     "are negative",
+     [](const Case& c) {
+       return OutputsOfS8(c) && (c.op == Op::kTable || c.op == Op::kRescale || HasWindow(c.op)) &&
+              c.x.dtype() == DType::kS8;
+     },
+     [](Stages& s) {
+       const bool x = EditZeroPoint<&Case::x_q, InUint8>(s);
+       return EditZeroPoint<&Case::out_q, InUint8>(s) || x;
+     },
+     Cause::kBitsOfFamily},
     {Stage::kClamp, Kind::kZeroPoint, "result raised by 128",
      "adds 128 to the codes between s8 inputs and u8 outputs", ChangesSign<DType::kS8>,
      Set<&CodeHooks::narrow, MovedBy<128>>, Cause::kBitsOfFamily},

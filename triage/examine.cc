@@ -41,9 +41,9 @@ struct Shape {
   int64_t channels = 0, width = 0;  // of an image, and of its output
   int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0;
-  std::array<std::string, 44> modes;
+  std::array<std::string, 50> modes;
   // The first ones; and by these too kernels choose a loop.
-  static constexpr size_t kModesOfTypes = 3, kModesOfDispatch = 15;
+  static constexpr size_t kModesOfTypes = 3, kModesOfDispatch = 17;
 };
 struct Size {
   const char* name;
@@ -134,6 +134,14 @@ Shape ShapeOf(const Case& c) {
                pair ? "the zero point of b is not 0" : "a zero point of w is not 0",
                AllZero(c.w_q.zero_point)),
        !HasWindow(c.op) ? "" : fmt::format("where the kernel is {}x{}", v.kernel_h, v.kernel_w),
+       !HasWindow(c.op) ? ""
+                        : whether("the paddings of opposite sides are equal",
+                                  "the paddings of opposite sides differ",
+                                  v.pad_top == v.pad_bottom && v.pad_left == v.pad_right),
+       !HasWindow(c.op)
+           ? ""
+           : whether("the padding above is that on the left",
+                     "the padding above is not that on the left", v.pad_top == v.pad_left),
        flag("ceil_mode", c.window.ceil_mode),
        flag("count_include_pad", c.window.count_include_pad),
        whether("the bias is int32", "there is no int32 bias", c.bias_i32.has_value()),
@@ -177,6 +185,17 @@ Shape ShapeOf(const Case& c) {
        whether("no code of x is above 127", "a code of x is above 127",
                AllWithin(c.x, INT32_MIN, 127)),
        whether("no code of x is below 0", "a code of x is below 0", AllWithin(c.x, 0, INT32_MAX)),
+       !HasWindow(c.op) ? ""
+                        : whether("the kernel has an even height", "the kernel has an odd height",
+                                  v.kernel_h % 2 == 0),
+       !HasWindow(c.op) ? ""
+                        : whether("the kernel has an even width", "the kernel has an odd width",
+                                  v.kernel_w % 2 == 0),
+       !HasWindow(c.op)
+           ? ""
+           : whether("the image has one line", "the image has several lines", v.in_h == 1),
+       c.op == Op::kDepthwise || v.groups < 2 ? ""
+                                              : fmt::format("where there are {} groups", v.groups),
        !HasWeights(c.op) || HasWindow(c.op)
            ? ""
            : whether("the weights are in blocks", "the weights are in no blocks", c.w_block != 0),
@@ -301,7 +320,7 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
 // bound open, so that the sentence says no more than was asked.
 std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
-  constexpr double kBitsOfMode = 5;  // one of 44, few of which differ among cases of an operation
+  constexpr double kBitsOfMode = 5;  // one of 50, few of which differ among cases of an operation
   for (size_t i = 0; i < base.modes.size(); ++i) {
     const bool is_told = std::ranges::count(candidates, base.modes[i], &Candidate::text) > 0;
     if (base.modes[i].empty() || is_told) continue;

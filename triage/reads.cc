@@ -650,6 +650,19 @@ class Speaker {
   const bool window_, terms_;
 };
 
+// Whether this output changes with the weights of other channels.
+bool MindsOtherWeights(const Case& c, int64_t output, Subject& subject) {
+  const auto first_of = [&](int64_t n) { return n * c.w.size() / c.N; };
+  const CodeRange codes = RangeOf(c.w.dtype());
+  Case other = c;
+  for (int64_t n = 0; n < c.N; ++n) {
+    for (int64_t i = first_of(n); i < first_of(n + 1) && n != output % c.N; ++i)
+      other.w.SetInt(i, codes.min + codes.max - c.w.IntAt(i));
+  }
+  const std::optional<Tensor> before = Ask(subject, c), after = Ask(subject, other);
+  return before && after && before->BitsAt(output) != after->BitsAt(output);
+}
+
 }  // namespace
 
 std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right, const Tensor& y,
@@ -688,6 +701,12 @@ std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right,
   const Case& shown = use_fitting ? *fitting : c;
   const Speaker speaker(shown, *readings);
   auto [kind, sentence] = speaker.Sentence();
+  // What belongs to another channel comes with its weights.
+  if (sentence.find("input channels") != std::string::npos && HasWeights(c.op) &&
+      std::ranges::any_of(*readings, [&](const auto& each) {
+        return MindsOtherWeights(shown, each.first, subject);
+      }))
+    sentence = "gives outputs of other channels, of their input channels and weights";
   if (speaker.SaysHowFar()) {
     for (const Case& other : WithOtherWindows(shown)) {
       if (!Validate(other).empty() || !IsSmall(other)) continue;

@@ -1301,20 +1301,13 @@ bool ReluAtCodeZero(Stages& s) {
 
 // The bounds hold of the rounded value, before the zero point is added; behind it those of the
 // type.
-template <bool kIfNarrow>
+template <bool kIfNarrow, bool kRelu>
 bool BoundsBeforeZeroPoint(Stages& s) {
-  Case& c = s.c;
-  const CodeRange range = RangeOf(c.out_dtype);
-  if (kIfNarrow && c.out_min == range.min && c.out_max == range.max) return false;
-  const std::vector<int32_t>& zero = c.out_q.zero_point;
-  if (zero.empty() || std::ranges::count(zero, zero[0]) != std::ssize(zero)) return false;
-  const auto moved = [&](int32_t bound) {
-    return static_cast<int32_t>(
-        std::clamp<int64_t>(int64_t{bound} + zero[0], range.min, range.max));
-  };
-  const bool low = Replace(c.out_min, moved(c.out_min)),
-             high = Replace(c.out_max, moved(c.out_max));
-  return low || high;
+  const CodeRange range = RangeOf(s.c.out_dtype);
+  if (kIfNarrow && s.c.out_min == range.min && s.c.out_max == range.max) return false;
+  s.codes.bounds_first = true;
+  s.codes.relu_first = kRelu;
+  return true;
 }
 
 float WithoutNegative(float value) { return value < 0 ? 0.0f : value; }
@@ -1645,11 +1638,11 @@ const Cause kCauses[] = {
     {Stage::kXZeroPoint, Kind::kZeroPoint, "{x_zero_point} ignored", "ignores the {x_zero_point}",
      Always, EditZeroPoint<&Case::x_q, Ignored>, 4},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "middle code for the weight zero point",
-     "takes the middle code of unsigned weights, 8 of u4, for the weight zero point",
-     [](const Case& c) { return HasWeights(c.op) && RangeOf(c.w.dtype()).min == 0; },
+     "takes the middle of the weight codes, 8 of u4 and 0 of s4, for the weight zero point",
+     [](const Case& c) { return HasWeights(c.op) && IsCode(c.w.dtype()); },
      [](Stages& s) {
-       std::vector<int32_t> middle(s.c.w_q.zero_point.size(),
-                                   (RangeOf(s.c.w.dtype()).max + 1) / 2);
+       const CodeRange codes = RangeOf(s.c.w.dtype());
+       std::vector<int32_t> middle(s.c.w_q.zero_point.size(), (codes.min + codes.max + 1) / 2);
        return Replace(s.c.w_q.zero_point, std::move(middle));
      }},
     {Stage::kOffset, Kind::kZeroPoint, "weight zero point taken from the input",
@@ -2183,11 +2176,15 @@ const Cause kMistakes[] = {
      }},
     {Stage::kClamp, Kind::kClamp, "bounds before the zero point",
      "applies out_min and out_max before it adds the output zero point", Converts,
-     BoundsBeforeZeroPoint<false>},
+     BoundsBeforeZeroPoint<false, false>},
+    {Stage::kClamp, Kind::kClamp, "bounds and relu before the zero point",
+     "applies out_min, out_max and the zero point of a relu before it adds the output zero point",
+     [](const Case& c) { return Converts(c) && RowOf(c.op).relu; },
+     BoundsBeforeZeroPoint<false, true>},
     {Stage::kClamp, Kind::kClamp, "narrow bounds before the zero point",
      "applies out_min and out_max before it adds the output zero point, where they are not those "
      "of the type",
-     Converts, BoundsBeforeZeroPoint<true>},
+     Converts, BoundsBeforeZeroPoint<true, false>},
     {Stage::kClamp, Kind::kClamp, "int32 before the zero point",
      "saturates the value at int32 before it adds the zero point", Converts,
      Set<&CodeHooks::convert, SaturateAtInt32>},

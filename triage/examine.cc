@@ -41,9 +41,9 @@ struct Shape {
   int64_t channels = 0, width = 0;  // of an image, and of its output
   int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0;
-  std::array<std::string, 50> modes;
+  std::array<std::string, 51> modes;
   // The first ones; and by these too kernels choose a loop.
-  static constexpr size_t kModesOfTypes = 3, kModesOfDispatch = 17;
+  static constexpr size_t kModesOfTypes = 3, kModesOfDispatch = 18;
 };
 struct Size {
   const char* name;
@@ -134,6 +134,10 @@ Shape ShapeOf(const Case& c) {
                pair ? "the zero point of b is not 0" : "a zero point of w is not 0",
                AllZero(c.w_q.zero_point)),
        !HasWindow(c.op) ? "" : fmt::format("where the kernel is {}x{}", v.kernel_h, v.kernel_w),
+       !HasWeights(c.op)
+           ? ""
+           : whether("weights have fewer than 8 bits", "weights have 8 bits",
+                     BitsOf(c.w.dtype()) < 8),
        !HasWindow(c.op) ? ""
                         : whether("the paddings of opposite sides are equal",
                                   "the paddings of opposite sides differ",
@@ -320,7 +324,7 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
 // bound open, so that the sentence says no more than was asked.
 std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
   std::vector<Candidate> candidates{{"", 0, [](const Shape&) { return true; }}};
-  constexpr double kBitsOfMode = 5;  // one of 50, few of which differ among cases of an operation
+  constexpr double kBitsOfMode = 5;  // one of 51, few of which differ among cases of an operation
   for (size_t i = 0; i < base.modes.size(); ++i) {
     const bool is_told = std::ranges::count(candidates, base.modes[i], &Candidate::text) > 0;
     if (base.modes[i].empty() || is_told) continue;

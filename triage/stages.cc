@@ -310,9 +310,15 @@ Tensor Stages::CodesOf(const exact::Integers& integers) const {
     if (codes.convert) code.value = codes.convert(code.value);
     // 0 times a reciprocal that overflowed.
     if (std::isnan(code.value)) code = RoundedOutput{};
+    auto lo = static_cast<double>(output.exact.lo), hi = static_cast<double>(c.out_max);
+    if (codes.bounds_first) {
+      const double low = codes.relu_first ? lo : c.relu ? std::max(c.out_min, 0) : c.out_min;
+      code.value = std::min(std::max(code.value, low), hi);
+      const CodeRange range = RangeOf(c.out_dtype);
+      lo = range.min, hi = range.max;
+    }
     if (!code.has_zero_point) code.value += output.zero_point();
     if (codes.narrow) code.value = codes.narrow(c.out_dtype, code.value);
-    const auto lo = static_cast<double>(output.exact.lo), hi = static_cast<double>(c.out_max);
     y.SetInt(i, static_cast<int32_t>(std::min(std::max(code.value, lo), hi)));
   }
   return y;

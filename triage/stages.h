@@ -141,6 +141,9 @@ struct CodeHooks {
   RoundedOutput (*round)(const RealOutput& output) = nullptr;
   double (*convert)(double rounded) = nullptr;
   double (*narrow)(DType dtype, double code) = nullptr;
+  // out_min and out_max bound the value before the zero point is added, and the ends of the type
+  // alone the code; with relu_first the zero point bounds the value, as it should bound the code.
+  bool bounds_first = false, relu_first = false;
   friend bool operator==(const CodeHooks&, const CodeHooks&) = default;
 };
 // How scales and zero points are chosen.

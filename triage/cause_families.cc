@@ -531,6 +531,52 @@ void AddSums(std::vector<Cause>& rows) {
          };
        }),
        Cause::kBitsOfFamily});
+  for (const bool of_channel : {false, true}) {
+    rows.push_back(
+        {Stage::kAccumulate, Kind::kPairSaturation,
+         fmt::format("int16 wrap of one line{}", of_channel ? " and channel" : ""),
+         fmt::format("adds the products of one line of the kernel{} in an int16 that wraps",
+                     of_channel ? " and one input channel" : ""),
+         [](const Case& c) { return IsConv(c.op) && c.window.kernel_w > 1; },
+         Sets([of_channel](Stages& s) {
+           s.Sums().add = [line = s.c.K / s.c.window.kernel_h,
+                           apart = of_channel ? s.c.window.in_c / s.c.window.groups : 1](
+                              DType, Codes x, Codes w) {
+             int64_t sum = 0;
+             for (int64_t first = 0; first < std::ssize(x); first += line) {
+               for (int64_t channel = 0; channel < apart; ++channel) {
+                 int64_t of_line = 0;
+                 for (int64_t k = first + channel; k < first + line; k += apart) {
+                   const auto at = static_cast<size_t>(k);
+                   of_line += int64_t{x[at]} * w[at];
+                 }
+                 sum += Wrapped<int16_t>(of_line);
+               }
+             }
+             return sum;
+           };
+         }),
+         Cause::kBitsOfFamily});
+  }
+  rows.push_back({Stage::kAccumulate, Kind::kIndex, "products left out",
+                  "leaves out all products: what is left is the bias", SumsOfCodes,
+                  Sets([](Stages& s) {
+                    s.Sums().add_differences = [](const SumTerms&) { return __int128{0}; };
+                  }),
+                  Cause::kBitsOfFamily});
+  for (const int64_t lanes : {4, 8, 16, 32}) {
+    rows.push_back(
+        {Stage::kGeometry, Kind::kIndex, fmt::format("rows behind blocks of {} from row 0", lanes),
+         fmt::format("reads the rows of x behind the last whole {} from row 0 on", lanes),
+         [lanes](const Case& c) { return c.op == Op::kLinear && c.M > lanes && c.M % lanes != 0; },
+         [lanes](Stages& s) {
+           const Tensor old = s.c.x;
+           for (int64_t m = s.c.M - s.c.M % lanes; m < s.c.M; ++m)
+             s.c.x.CopyFrom(old, m % lanes * s.c.K, s.c.K, m * s.c.K);
+           return s.c.x != old;
+         },
+         Cause::kBitsOfFamily});
+  }
   const auto channels = [](const Case& c) { return c.window.in_c / c.window.groups; };
   rows.push_back(
       {Stage::kTail, Kind::kTail, "last input channel dropped",
@@ -930,6 +976,16 @@ int64_t StrideIgnored(const Window& v, int64_t m, const Tap& tap) {
                         m % v.out_w() - v.pad_left + tap.s * v.dilation_w);
 }
 
+int64_t StrideForDilation(const Window& v, int64_t m, const Tap& tap) {
+  return PixelOrPadding(v, m,
+                        m / v.out_w() % v.out_h() * v.dilation_h - v.pad_top + tap.r * v.stride_h,
+                        m % v.out_w() * v.dilation_w - v.pad_left + tap.s * v.stride_w);
+}
+
+int64_t PixelsOfOneGroup(const Window& v, int64_t, const Tap& tap) {
+  return tap.x_row < 0 ? -1 : tap.x_row / v.groups;
+}
+
 int64_t PixelsInOrder(const Window& v, int64_t m, const Tap&) {
   return std::min(m, v.batch * v.in_h * v.in_w - 1) * v.in_c;
 }
@@ -1010,6 +1066,11 @@ void AddLines(std::vector<Cause>& rows) {
        BeforeTheLeftEdge, [](const Window& v) { return v.pad_left > 0; });
   line("stride ignored", "steps from output to output by one pixel instead of the stride",
        StrideIgnored, [](const Window& v) { return v.stride_h > 1 || v.stride_w > 1; });
+  line("stride and dilation exchanged",
+       "takes the dilation for the stride, and the stride for the dilation", StrideForDilation,
+       [](const Window& v) { return v.stride_h != v.dilation_h || v.stride_w != v.dilation_w; });
+  line("pixels of one group", "steps from pixel to pixel by the channels of one group",
+       PixelsOfOneGroup, [](const Window& v) { return v.groups > 1 && v.in_c % v.groups == 0; });
   line("pixels in order", "takes the outputs of a 1x1 kernel from the first pixels, one by one",
        PixelsInOrder, [](const Window& v) { return v.kernel_h * v.kernel_w == 1; });
   line("border in the padding", "reads the nearest pixel of the image for a tap in the padding",
@@ -1445,7 +1506,7 @@ void AddHighBits(std::vector<Cause>& rows) {
   };
   for (const Of& of :
        {Of{"scales", true, false}, {"minima", false, true}, {"scales and minima", true, true}}) {
-    rows.push_back({Stage::kScale, Kind::kIndex,
+    rows.push_back({Stage::kIndex, Kind::kIndex,
                     fmt::format("high bits of {} of 6 bits dropped", of.name),
                     fmt::format("leaves out the high two bits of the {} of 6 bits that blocks 4 to "
                                 "7 of each 8 have",

@@ -167,6 +167,15 @@ bool PartOfByteByColumn(Stages& s) {
   return s.c.w != packed;
 }
 
+// Each row begins at n * (K / 2) bytes, as if K filled whole bytes.
+bool RowsOfWholeBytes(Stages& s) {
+  const Tensor packed = s.c.w;
+  const int64_t in_byte = 8 / BitsOf(packed.dtype()), K = s.c.K;
+  for (int64_t i = 0; i < packed.size(); ++i)
+    s.c.w.CopyFrom(packed, i / K * (K - K % in_byte) + i % K, 1, i);
+  return s.c.w != packed;
+}
+
 bool SwapParameters(Stages& s) {
   std::swap(s.c.x_q, s.c.w_q);
   return s.c.x_q != s.c.w_q;
@@ -508,6 +517,11 @@ void DivideEach(PoolWindow& window) {
 void WrapSum16(PoolWindow& window) {
   window.sum = window.dtype == DType::kS8 ? int64_t{static_cast<int16_t>(window.sum)}
                                           : int64_t{static_cast<uint16_t>(window.sum)};
+}
+
+void WrapSum8(PoolWindow& window) {
+  window.sum = window.dtype == DType::kS8 ? int64_t{static_cast<int8_t>(window.sum)}
+                                          : int64_t{static_cast<uint8_t>(window.sum)};
 }
 
 // A count of 256 would be a division by zero: there a kernel fails otherwise.
@@ -1374,6 +1388,7 @@ bool NanToLowerBound(Stages& s) {
   return changes;
 }
 
+double NegativeAs127(double code) { return code < 0 ? 127 : code; }
 __int128 InUint32(__int128 value) { return value < 0 ? value + (__int128{1} << 32) : value; }
 __int128 SaturateAtInt8(__int128 value) { return std::clamp<__int128>(value, -128, 127); }
 
@@ -1438,6 +1453,9 @@ const Cause kCauses[] = {
      Set<&Stages::integer, Wrap<int16_t>>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "16-bit sum", "sums the codes in 16 bits that wrap",
      Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&PoolHooks::under_window, WrapSum16>},
+    {Stage::kAccumulate, Kind::kInt32Overflow, "8-bit sum", "sums the codes in 8 bits that wrap",
+     Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&PoolHooks::under_window, WrapSum8>,
+     Cause::kBitsOfFamily},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int16 sum", "sums the codes in an int16 that wraps",
      Is<Op::kAvgPool, Op::kGlobalAvgPool>, Set<&PoolHooks::under_window, WrapSumInt16>},
     {Stage::kAccumulate, Kind::kInt32Overflow, "int16 sum that saturates",
@@ -1644,7 +1662,9 @@ const Cause kCauses[] = {
        const CodeRange codes = RangeOf(s.c.w.dtype());
        std::vector<int32_t> middle(s.c.w_q.zero_point.size(), (codes.min + codes.max + 1) / 2);
        return Replace(s.c.w_q.zero_point, std::move(middle));
-     }},
+     },
+     Cause::kBitsOfMistake, false, nullptr, false,
+     [](const Case& c) { return RangeOf(c.w.dtype()).min != 0; }},
     {Stage::kOffset, Kind::kZeroPoint, "weight zero point taken from the input",
      "subtracts the weight zero point from the input instead of the weights: (x - x_zp - w_zp) * w",
      SumsOfCodes, Set<&SumSteps::edit_terms, TakeWeightZeroPointFromInput>},
@@ -1787,7 +1807,7 @@ const Cause kCauses[] = {
     {Stage::kIndex, Kind::kIndex, "scales by group",
      "takes the scale of channel g for the channels of group g", Groups,
      [](Stages& s) {
-       return ReindexScales(s.c, [channels = s.c.N / s.c.window.groups](int64_t n, int64_t) {
+       return ReindexScales(s.c, [channels = std::max<int64_t>(s.c.N / s.c.window.groups, 1)](int64_t n, int64_t) {
          return n / channels;
        });
      }},
@@ -1874,6 +1894,16 @@ const Cause kCauses[] = {
     {Stage::kWZeroPoint, Kind::kZeroPoint, "zero point of the first block",
      "takes the zero point of a channel's first block of weights for all of its blocks", HasBlocks,
      OfBlockInRow<&Case::w_q, &QParams::zero_point, FirstBlock>, Cause::kBitsOfFamily},
+    {Stage::kIndex, Kind::kIndex, "scale of the short block left out",
+     "does not multiply by the scale of the last block of weights where it is shorter",
+     HasShortBlock,
+     [](Stages& s) {
+       bool changes = false;
+       for (int64_t n = 0; n < s.c.N; ++n)
+         changes |= Replace(s.c.w_q.scale[WEntry(s.c, n, s.c.K - 1)], 1.0f);
+       return changes;
+     },
+     Cause::kBitsOfFamily},
     {Stage::kTail, Kind::kTail, "short block dropped",
      "drops the last block of weights where it is shorter than the others", HasShortBlock,
      DropLastBlock, Cause::kBitsOfFamily},
@@ -1885,6 +1915,11 @@ const Cause kCauses[] = {
      DropLastBlock, Cause::kBitsOfFamily},
     {Stage::kOperands, Kind::kIndex, "weights of a byte reversed",
      "reads the weights that share a byte in the reverse order", PackedWeights, ReverseInBytes},
+    {Stage::kOperands, Kind::kIndex, "rows of whole bytes",
+     "begins each row of weights after the bytes that the row before fills, without its last part "
+     "of a byte",
+     [](const Case& c) { return PackedWeights(c) && HasSums(c.op) && c.N > 1; }, RowsOfWholeBytes,
+     Cause::kBitsOfFamily},
     {Stage::kOperands, Kind::kIndex, "part of a byte by column",
      "finds the byte of a weight by its place in all rows, but which part of it by k alone",
      [](const Case& c) { return PackedWeights(c) && HasSums(c.op) && c.N > 1; },
@@ -1994,6 +2029,9 @@ const Cause kMistakes[] = {
        return EditZeroPoint<&Case::out_q, InUint8>(s) || x;
      },
      Cause::kBitsOfFamily},
+    {Stage::kClamp, Kind::kClamp, "negative results as 127",
+     "gives 127 for each negative code: saturates it, as a byte without sign, again", OutputsOfS8,
+     Set<&CodeHooks::stored, NegativeAs127>, Cause::kBitsOfFamily},
     {Stage::kClamp, Kind::kZeroPoint, "result raised by 128",
      "adds 128 to the codes between s8 inputs and u8 outputs", ChangesSign<DType::kS8>,
      Set<&CodeHooks::narrow, MovedBy<128>>, Cause::kBitsOfFamily},
@@ -2003,6 +2041,10 @@ const Cause kMistakes[] = {
     {Stage::kXZeroPoint, Kind::kZeroPoint, "input codes 128 too large",
      "reads each s8 input code 128 too large", InputOf<DType::kS8>,
      EditZeroPoint<&Case::x_q, Lowered>, Cause::kBitsOfRare},
+    {Stage::kWZeroPoint, Kind::kZeroPoint, "weights 128 too small",
+     "reads each u8 weight 128 too small",
+     [](const Case& c) { return HasWeights(c.op) && c.w.dtype() == DType::kU8; },
+     EditZeroPoint<&Case::w_q, Raised>, Cause::kBitsOfRare},
     {Stage::kXZeroPoint, Kind::kZeroPoint, "input codes 128 too small",
      "reads each u8 input code 128 too small", InputOf<DType::kU8>,
      EditZeroPoint<&Case::x_q, Raised>, Cause::kBitsOfRare},
@@ -2548,7 +2590,8 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 85> kOfBlocksToo{
+constexpr std::array<std::string_view, 86> kOfBlocksToo{
+    "scale of the short block left out",
     "bias twice",
     "bias subtracted",
     "sign of -128 lost",
@@ -2657,7 +2700,8 @@ decltype(Cause::repeats) RepeatsOf(std::string_view name) {
 std::span<const Cause> AllCauses() {
   static const std::vector<Cause> all = [] {
     std::vector<Cause> list(std::begin(kCauses), std::end(kCauses));
-    for (Cause& cause : list) cause.repeats = RepeatsOf(cause.name);
+    for (Cause& cause : list)
+      if (cause.repeats == nullptr) cause.repeats = RepeatsOf(cause.name);
     for (const Cause& cause : kMistakes) list.emplace_back(cause).of_family = true;
     AddFloatsRoundedOtherwise(list);
     AddWrapsWithoutPadding(list);

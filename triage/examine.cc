@@ -43,7 +43,7 @@ struct Shape {
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0;
   std::array<std::string, 51> modes;
   // The first ones; and by these too kernels choose a loop.
-  static constexpr size_t kModesOfTypes = 3, kModesOfDispatch = 18;
+  static constexpr size_t kModesOfTypes = 3, kModesOfDispatch = 19;
 };
 struct Size {
   const char* name;
@@ -134,10 +134,11 @@ Shape ShapeOf(const Case& c) {
                pair ? "the zero point of b is not 0" : "a zero point of w is not 0",
                AllZero(c.w_q.zero_point)),
        !HasWindow(c.op) ? "" : fmt::format("where the kernel is {}x{}", v.kernel_h, v.kernel_w),
-       !HasWeights(c.op)
-           ? ""
-           : whether("weights have fewer than 8 bits", "weights have 8 bits",
-                     BitsOf(c.w.dtype()) < 8),
+       whether("the dilation is 1", "a dilation is 2 or more",
+               v.dilation_h <= 1 && v.dilation_w <= 1),
+       !HasWeights(c.op) ? ""
+                         : whether("weights have fewer than 8 bits", "weights have 8 bits",
+                                   BitsOf(c.w.dtype()) < 8),
        !HasWindow(c.op) ? ""
                         : whether("the paddings of opposite sides are equal",
                                   "the paddings of opposite sides differ",
@@ -163,8 +164,6 @@ Shape ShapeOf(const Case& c) {
        whether("the dilation of rows is 1", "the dilation of rows is 2 or more", v.dilation_h <= 1),
        whether("the dilation of columns is 1", "the dilation of columns is 2 or more",
                v.dilation_w <= 1),
-       whether("the dilation is 1", "a dilation is 2 or more",
-               v.dilation_h <= 1 && v.dilation_w <= 1),
        whether("the zero point of " + x + " is below 0",
                "the zero point of " + x + " is not below 0", AnyBelowZero(c.x_q.zero_point)),
        whether(pair ? "the zero point of b is below 0" : "a zero point of w is below 0",

@@ -319,7 +319,8 @@ Tensor Stages::CodesOf(const exact::Integers& integers) const {
     }
     if (!code.has_zero_point) code.value += output.zero_point();
     if (codes.narrow) code.value = codes.narrow(c.out_dtype, code.value);
-    y.SetInt(i, static_cast<int32_t>(std::min(std::max(code.value, lo), hi)));
+    code.value = std::min(std::max(code.value, lo), hi);
+    y.SetInt(i, static_cast<int32_t>(codes.stored ? codes.stored(code.value) : code.value));
   }
   return y;
 }

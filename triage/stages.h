@@ -144,6 +144,7 @@ struct CodeHooks {
   // out_min and out_max bound the value before the zero point is added, and the ends of the type
   // alone the code; with relu_first the zero point bounds the value, as it should bound the code.
   bool bounds_first = false, relu_first = false;
+  double (*stored)(double code) = nullptr;  // behind the bounds
   friend bool operator==(const CodeHooks&, const CodeHooks&) = default;
 };
 // How scales and zero points are chosen.

@@ -315,6 +315,36 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
                        .of_two_sizes = a.size_of != nullptr});
     }
   }
+  // A loop for one kernel, stride and type: three that no two replace.
+  constexpr size_t kMostOfThree = 14;
+  const size_t several = pairs.empty() ? std::min(necessary.size(), kMostOfThree) : 0;
+  for (size_t i = 0; i < several; ++i) {
+    for (size_t j = i + 1; j < several; ++j) {
+      for (size_t k = j + 1; k < several; ++k) {
+        const std::array of{&necessary[i], &necessary[j], &necessary[k]};
+        std::array<int64_t, 3> alone{};
+        int64_t none = 0;
+        for (size_t at = 0; at < of[0]->second.size(); ++at) {
+          const auto out =
+              std::ranges::count_if(of, [&](const auto* each) { return each->second[at]; });
+          none += out == 0;
+          for (size_t n = 0; n < of.size(); ++n) alone.at(n) += out == 1 && of.at(n)->second[at];
+        }
+        const auto is_of_size = [](const auto* each) { return each->first->size_of != nullptr; };
+        if (none > 0 || std::ranges::min(alone) < kLeast || std::ranges::any_of(of, is_of_size))
+          continue;
+        const Candidate &a = *of[0]->first, &b = *of[1]->first, &c = *of[2]->first;
+        const auto what = [](const Candidate& each) {
+          return each.text.substr(std::string_view("where ").size());
+        };
+        pairs.push_back({.text = fmt::format("{}, {} and {}", a.text, what(b), what(c)),
+                         .bits = a.bits + b.bits + c.bits + 2 * kMoreBits,
+                         .holds = [a = a.holds, b = b.holds,
+                                   c = c.holds](const Shape& s) { return a(s) && b(s) && c(s); },
+                         .of_two = true});
+      }
+    }
+  }
   candidates.insert(candidates.end(), std::make_move_iterator(pairs.begin()),
                     std::make_move_iterator(pairs.end()));
 }

@@ -389,10 +389,11 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   result.minimized = descent->best();
   result.verdict = descent->verdict();
   result.attribution = by_cause || begun.of_subject ? begun : descent->attribution();
-  if (!begun.complete || begun.causes.size() > 1) {
+  if (!begun.complete || begun.causes.size() > 1 || begun.asked_on) {
     const int64_t before = descent->calls();
     result.attribution = descent->OfTheBest(c, begun);
     result.calls += descent->calls() - before;
+    if (begun.asked_on && !result.attribution.asked_on) result.attribution = begun;
     // What was shown stays shown, if the smallest case says less.
     if (!result.attribution.complete && begun.complete && IsBorneOut(c, subject, begun.causes))
       result.attribution = begun;

@@ -57,7 +57,7 @@ TEST(Solve, FindsWhatIsWritten) {
   for (const Op op : AllOps()) {
     test::RandomCase draw(21);
     std::map<std::string, int> solved;
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 20; ++i) {
       const Case c = draw.Draw(op);
       const Tensor y = exact::Evaluate(c);
       if (y.empty()) continue;

@@ -65,8 +65,9 @@ TEST(WhereItShows, IsSaidOfBytesOutsideOfABuffer) {
             "touched-outside: wrote 1 byte past the end of y, where N % 4 is not 0");
 }
 
-TEST(WhereItShows, IsSaidOfOutputsThatSeveralThreadsLeave) {
-  TestSubject subject = Answers([](const Case& c, const RunContext& context) {
+// Of threads that share rows evenly, who leaves those that are left over.
+TestSubject LeavesLastRows() {
+  return Answers([](const Case& c, const RunContext& context) {
     Tensor y = Right(c);
     const int64_t left = context.threads > 1 ? c.M % context.threads : 0;
     const int64_t bytes = left * c.N * BitsOf(c.out_dtype) / 8;
@@ -74,8 +75,20 @@ TEST(WhereItShows, IsSaidOfOutputsThatSeveralThreadsLeave) {
       y.bytes()[static_cast<size_t>(i)] = context.poison;
     return y;
   });
-  EXPECT_EQ(Said("linear.several_threads", Layer(4, 7, 9), subject),
+}
+
+TEST(WhereItShows, IsSaidOfOutputsThatSeveralThreadsLeave) {
+  TestSubject subject = LeavesLastRows();
+  EXPECT_EQ(Said("linear.several_threads", Layer(4, 7, 10), subject),
             "the subject leaves outputs unwritten with 3 threads, where M % 3 is not 0");
+}
+
+TEST(WhereItShows, WhatSeveralThreadsLeaveIsSaidOfTheSmallestCaseToo) {
+  TestSubject subject = LeavesLastRows();
+  const MinimizeResult small =
+      Minimize(Layer(4, 7, 10), subject, *FindProperty("linear.several_threads"));
+  EXPECT_TRUE(small.attribution.diagnosis.starts_with("the subject leaves outputs unwritten with"))
+      << small.attribution.diagnosis;
 }
 
 TEST(WhereItShows, IsSaidOfGapsByTheirTensor) {

@@ -353,6 +353,23 @@ TEST_F(ExamineTest, TwoOfTheConditionsByWhichKernelsChooseALoopAreNamedTogether)
   EXPECT_GE(weighed.drawn, 2);
 }
 
+TEST_F(ExamineTest, ThreeConditionsAreNamedWhereNoTwoSeparateAllAnswers) {
+  const auto broken = [this](const Case& c) {
+    return int{c.relu} + int{c.bias || c.bias_i32} + int{c.x.dtype() != base_.x.dtype()};
+  };
+  AskOnly([broken](const Case& c) { return broken(c) <= 1; });
+  const auto answers = [&](const Case& c, size_t) {
+    return With(c, broken(c) == 0 ? cause_ : Hypothesis{});
+  };
+  const auto weighed = Ask({cause_}, answers, kPatient).weighed.front();
+  const std::string& text = weighed.where.text;
+  EXPECT_TRUE(Has(text, ", ") && Has(text, " and ") && Has(text, "there is no relu") &&
+              Has(text, "there is no bias") && Has(text, "x is u8"))
+      << text;
+  EXPECT_TRUE(weighed.where.holds(base_));
+  EXPECT_TRUE(weighed.where.of_two) << "drawn cases have to bear it out";
+}
+
 TEST_F(ExamineTest, AWindowIsMovedSoThatItsStridesAreConditionsToo) {
   pool_.window.stride_h = 2;  // else "the stride is 1" says as much
   DeriveSizes(&pool_);

@@ -546,7 +546,8 @@ void AddSums(std::vector<Cause>& rows) {
              for (int64_t first = 0; first < std::ssize(x); first += line) {
                for (int64_t channel = 0; channel < apart; ++channel) {
                  int64_t of_line = 0;
-                 for (int64_t k = first + channel; k < first + line; k += apart) {
+                 const int64_t end = std::min(first + line, std::ssize(x));
+                 for (int64_t k = first + channel; k < end; k += apart) {
                    const auto at = static_cast<size_t>(k);
                    of_line += int64_t{x[at]} * w[at];
                  }

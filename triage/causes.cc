@@ -1807,9 +1807,8 @@ const Cause kCauses[] = {
     {Stage::kIndex, Kind::kIndex, "scales by group",
      "takes the scale of channel g for the channels of group g", Groups,
      [](Stages& s) {
-       return ReindexScales(s.c, [channels = std::max<int64_t>(s.c.N / s.c.window.groups, 1)](int64_t n, int64_t) {
-         return n / channels;
-       });
+       const int64_t channels = std::max<int64_t>(s.c.N / s.c.window.groups, 1);
+       return ReindexScales(s.c, [channels](int64_t n, int64_t) { return n / channels; });
      }},
     {Stage::kIndex, Kind::kIndex, "channel 0 for all",
      "takes the scale of channel 0 for every channel", Always,
@@ -2332,7 +2331,7 @@ const Cause kMistakes[] = {
          int32_t& bias = (*s.c.bias_i32)[n];
          const double units = std::nearbyint(static_cast<double>(s.c.w_q.scale[0]) /
                                              static_cast<double>(s.c.w_q.scale[n]) * bias);
-         if (std::abs(units) > INT32_MAX) return false;
+         if (!(std::abs(units) <= INT32_MAX)) return false;
          changes |= units != bias;
          bias = static_cast<int32_t>(units);
        }

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <latch>
 #include <memory>
@@ -561,10 +562,12 @@ Outcome PluginHost::CallBesideOthers(const qualm_problem& problem, const RunCont
   asked.acc = nullptr;
   std::atomic<bool> done = false;
   std::latch ready(context.callers);
+  std::deque<Neighbour> neighbours;
+  for (int i = 1; i < context.callers; ++i)
+    neighbours.emplace_back(problem, placement_.x(), y, slack);
   std::vector<std::jthread> threads;
-  for (int i = 1; i < context.callers; ++i) {
+  for (const Neighbour& neighbour : neighbours) {
     threads.emplace_back([&] {
-      const Neighbour neighbour(problem, placement_.x(), y, slack);
       ready.arrive_and_wait();
       try {
         const ScopedEnvironment environment(context);

@@ -577,6 +577,30 @@ class Speaker {
     return {{kind, fmt::format("{} {}", kWindowLies, fmt::join(parts, ", "))}};
   }
 
+  // All taps of one input channel that lie in the image, and nothing else.
+  Said InputChannelLeftOut() const {
+    const int64_t channels = Channels();
+    if (!window_ || channels < 2) return std::nullopt;
+    std::set<int64_t> left;
+    bool last_output = c_.N > 1;
+    for (const auto& [output, reading] : readings_) {
+      std::set<int64_t> out, here;
+      for (const auto& [j, should] : reading.should)
+        (At(reading.is, j) == should ? here : out).insert(j % channels);
+      if (out.size() != 1 || here.contains(*out.begin())) return std::nullopt;
+      left.insert(*out.begin());
+      last_output &= output % c_.N == c_.N - 1;
+    }
+    if (left.size() != 1) return std::nullopt;
+    const int64_t channel = *left.begin();
+    return {{FindingKind::kIndex,
+             fmt::format("leaves out {}{}{}",
+                         channel == channels - 1 ? "the last input channel"
+                                                 : fmt::format("input channel {}", channel),
+                         c_.window.groups > 1 ? " of a group" : "",
+                         last_output ? ", for the last output channel alone" : "")}};
+  }
+
   Said LeftOut() const {
     std::set<std::vector<int64_t>> all;
     for (const auto& [output, reading] : readings_) {
@@ -588,6 +612,7 @@ class Speaker {
       all.insert(missing);
     }
     if (!terms_) return {{FindingKind::kIndex, "leaves out elements of a window"}};
+    if (auto channel = InputChannelLeftOut()) return channel;
     const std::vector<int64_t>& first = *all.begin();
     const int64_t count = std::ssize(first);
     if (all.size() > 1) return {{FindingKind::kIndex, "leaves out terms of a sum"}};

@@ -140,6 +140,17 @@ std::vector<Misread> Misreadings() {
          for (int64_t n = 0; n < c.N; ++n) c.w.SetInt(n * c.K + 3, c.w_q.zero_point_at(n));
        },
        "index", "leaves out tap (0, 1) of channel 1"},
+      {"InputChannel", conv,
+       [](Case& c) {
+         for (int64_t i = 0; i < c.w.size(); i += 2) c.w.SetInt(i, c.w_q.zero_point_at(i / c.K));
+       },
+       "index", "leaves out input channel 0"},
+      {"InputChannelOfOneOutput", conv,
+       [](Case& c) {
+         for (int64_t i = (c.N - 1) * c.K + 1; i < c.w.size(); i += 2)
+           c.w.SetInt(i, c.w_q.zero_point_at(c.N - 1));
+       },
+       "index", "leaves out the last input channel, for the last output channel alone"},
       {"FirstRowOfB", Pair(Op::kMul),
        [](Case& c) { Reorder(c.w, [&](int64_t i) { return i % c.N; }); }, "index",
        "takes elements of the first row of b for other rows"},

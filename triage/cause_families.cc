@@ -579,39 +579,36 @@ void AddSums(std::vector<Cause>& rows) {
          Cause::kBitsOfFamily});
   }
   const auto channels = [](const Case& c) { return c.window.in_c / c.window.groups; };
-  rows.push_back(
-      {Stage::kTail, Kind::kTail, "last input channel dropped",
-       "drops the last input channel of a group",
-       [=](const Case& c) { return IsConv(c.op) && c.op != Op::kDepthwise && channels(c) > 0; },
-       Sets([=](Stages& s) {
-         s.Sums().add_differences = [all = channels(s.c)](const SumTerms& t) {
-           __int128 sum = 0;
-           for (int64_t k = 0; k < std::ssize(t.x); ++k) {
-             const auto at = static_cast<size_t>(k);
-             if (k % all != all - 1) sum += Difference(t.x[at], t.zx) * Difference(t.w[at], t.zw);
-           }
-           return sum;
-         };
-       }),
-       Cause::kBitsOfFamily});
+  // The sum over so many of the first input channels of a group as `kept` says.
+  const auto first_channels = [&](std::string name, std::string sentence, Applies applies,
+                                  std::function<int64_t(int64_t all)> kept, double bits) {
+    rows.push_back({Stage::kTail, Kind::kTail, std::move(name), std::move(sentence),
+                    std::move(applies), Sets([channels, kept = std::move(kept)](Stages& s) {
+                      const int64_t all = channels(s.c);
+                      s.Sums().add_differences = [all, first = kept(all)](const SumTerms& t) {
+                        __int128 sum = 0;
+                        for (int64_t k = 0; k < std::ssize(t.x); ++k) {
+                          const auto at = static_cast<size_t>(k);
+                          if (k % all < first)
+                            sum += Difference(t.x[at], t.zx) * Difference(t.w[at], t.zw);
+                        }
+                        return sum;
+                      };
+                    }),
+                    bits});
+  };
+  first_channels(
+      "last input channel dropped", "drops the last input channel of a group",
+      [=](const Case& c) { return IsConv(c.op) && c.op != Op::kDepthwise && channels(c) > 0; },
+      [](int64_t all) { return all - 1; }, Cause::kBitsOfFamily);
   for (const int64_t lanes : {4, 8, 16, 32}) {
-    rows.push_back(
-        {Stage::kTail, Kind::kTail, fmt::format("channel tail of {} dropped", lanes),
-         fmt::format("drops the last C % {} input channels behind whole blocks of them", lanes),
-         [=](const Case& c) {
-           return IsConv(c.op) && channels(c) > lanes && channels(c) % lanes != 0;
-         },
-         Sets([=](Stages& s) {
-           s.Sums().add_differences = [lanes, all = channels(s.c)](const SumTerms& t) {
-             __int128 sum = 0;
-             for (int64_t k = 0; k < std::ssize(t.x); ++k) {
-               const auto at = static_cast<size_t>(k);
-               if (k % all < all - all % lanes)
-                 sum += Difference(t.x[at], t.zx) * Difference(t.w[at], t.zw);
-             }
-             return sum;
-           };
-         })});
+    first_channels(
+        fmt::format("channel tail of {} dropped", lanes),
+        fmt::format("drops the last C % {} input channels behind whole blocks of them", lanes),
+        [=](const Case& c) {
+          return IsConv(c.op) && channels(c) > lanes && channels(c) % lanes != 0;
+        },
+        [lanes](int64_t all) { return all - all % lanes; }, Cause::kBitsOfMistake);
   }
   const auto rounded = [&](int64_t block, std::string name, std::string sentence,
                            int64_t (*add)(int64_t block, Codes x, Codes w)) {

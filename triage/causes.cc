@@ -144,36 +144,33 @@ bool ReadWithOtherSign(Stages& s) {
 
 bool PackedWeights(const Case& c) { return BitsOf(c.w.dtype()) < 8; }
 
-// As a kernel does that takes the high half of a byte first. Bits that no weight has are 0.
-bool ReverseInBytes(Stages& s) {
+// Weight i is the one at from(i, in_byte, K), where so many share a byte and K are in a row. Bits
+// that no weight has are 0.
+template <int64_t (*kFrom)(int64_t i, int64_t in_byte, int64_t K)>
+bool ReadPacked(Stages& s) {
   const Tensor packed = s.c.w;
   const int64_t in_byte = 8 / BitsOf(packed.dtype());
   for (int64_t i = 0; i < packed.size(); ++i) {
-    const int64_t from = i / in_byte * in_byte + in_byte - 1 - i % in_byte;
+    const int64_t from = kFrom(i, in_byte, s.c.K);
     s.c.w.SetInt(i, from < packed.size() ? packed.IntAt(from) : 0);
   }
   return s.c.w != packed;
+}
+
+// As a kernel does that takes the high half of a byte first.
+int64_t ReversedInByte(int64_t i, int64_t in_byte, int64_t) {
+  return i / in_byte * in_byte + in_byte - 1 - i % in_byte;
 }
 
 // The byte is found by the place in the whole tensor, the part of it by the place in the row: the
 // two differ where a row does not end with a byte.
-bool PartOfByteByColumn(Stages& s) {
-  const Tensor packed = s.c.w;
-  const int64_t in_byte = 8 / BitsOf(packed.dtype());
-  for (int64_t i = 0; i < packed.size(); ++i) {
-    const int64_t from = i / in_byte * in_byte + i % s.c.K % in_byte;
-    s.c.w.SetInt(i, from < packed.size() ? packed.IntAt(from) : 0);
-  }
-  return s.c.w != packed;
+int64_t PartOfByteByColumn(int64_t i, int64_t in_byte, int64_t K) {
+  return i / in_byte * in_byte + i % K % in_byte;
 }
 
 // Each row begins at n * (K / 2) bytes, as if K filled whole bytes.
-bool RowsOfWholeBytes(Stages& s) {
-  const Tensor packed = s.c.w;
-  const int64_t in_byte = 8 / BitsOf(packed.dtype()), K = s.c.K;
-  for (int64_t i = 0; i < packed.size(); ++i)
-    s.c.w.CopyFrom(packed, i / K * (K - K % in_byte) + i % K, 1, i);
-  return s.c.w != packed;
+int64_t RowsOfWholeBytes(int64_t i, int64_t in_byte, int64_t K) {
+  return i / K * (K - K % in_byte) + i % K;
 }
 
 bool SwapParameters(Stages& s) {
@@ -557,9 +554,10 @@ bool EditZeroPoint(Stages& s) {
   return Replace((s.c.*kQ).zero_point, std::move(wrong));
 }
 
-bool AddBothZeroPoints(Stages& s) {
-  const bool x = EditZeroPoint<&Case::x_q, Negated>(s);
-  return EditZeroPoint<&Case::w_q, Negated>(s) || x;
+template <auto kOne, auto kOther, int32_t (*kWrong)(int32_t)>
+bool EditZeroPoints(Stages& s) {
+  const bool one = EditZeroPoint<kOne, kWrong>(s);
+  return EditZeroPoint<kOther, kWrong>(s) || one;
 }
 
 template <auto kTensor, auto kQ>
@@ -1913,16 +1911,18 @@ const Cause kCauses[] = {
      [](const Case& c) { return c.w_block != 0 && c.K > 0 && RowBlocks(c) % 2 == 1; },
      DropLastBlock, Cause::kBitsOfFamily},
     {Stage::kOperands, Kind::kIndex, "weights of a byte reversed",
-     "reads the weights that share a byte in the reverse order", PackedWeights, ReverseInBytes},
+     "reads the weights that share a byte in the reverse order", PackedWeights,
+     ReadPacked<ReversedInByte>},
     {Stage::kOperands, Kind::kIndex, "rows of whole bytes",
      "begins each row of weights after the bytes that the row before fills, without its last part "
      "of a byte",
-     [](const Case& c) { return PackedWeights(c) && HasSums(c.op) && c.N > 1; }, RowsOfWholeBytes,
+     [](const Case& c) { return PackedWeights(c) && HasSums(c.op) && c.N > 1; },
+     ReadPacked<RowsOfWholeBytes>,
      Cause::kBitsOfFamily},
     {Stage::kOperands, Kind::kIndex, "part of a byte by column",
      "finds the byte of a weight by its place in all rows, but which part of it by k alone",
      [](const Case& c) { return PackedWeights(c) && HasSums(c.op) && c.N > 1; },
-     PartOfByteByColumn, Cause::kBitsOfFamily},
+     ReadPacked<PartOfByteByColumn>, Cause::kBitsOfFamily},
     {Stage::kOperands, Kind::kIndex, "{x_sign}", "reads the {x_codes} with the other signedness",
      CodesOfInput, ReadWithOtherSign<&Case::x>},
     {Stage::kOperands, Kind::kIndex, "{w_sign}", "reads the {w_codes} with the other signedness",
@@ -1951,10 +1951,7 @@ const Cause kMistakes[] = {
      [](const Case& c) {
        return c.op == Op::kAvgPool || c.op == Op::kGlobalAvgPool || c.op == Op::kRescale;
      },
-     [](Stages& s) {
-       const bool x = EditZeroPoint<&Case::x_q, Ignored>(s);
-       return EditZeroPoint<&Case::out_q, Ignored>(s) || x;
-     },
+     EditZeroPoints<&Case::x_q, &Case::out_q, Ignored>,
      7},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} added",
      "adds the {w_zero_point} instead of subtracting it", Always,
@@ -1964,7 +1961,8 @@ const Cause kMistakes[] = {
      EditZeroPoint<&Case::x_q, Negated>, 6},
     {Stage::kXZeroPoint, Kind::kZeroPoint, "both zero points added",
      "adds both zero points instead of subtracting them",
-     [](const Case& c) { return SumsOfCodes(c) || HasTwoOperands(c.op); }, AddBothZeroPoints, 7},
+     [](const Case& c) { return SumsOfCodes(c) || HasTwoOperands(c.op); },
+     EditZeroPoints<&Case::x_q, &Case::w_q, Negated>, 7},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} one too large",
      "takes the {w_zero_point} one too large", Always, EditZeroPoint<&Case::w_q, OneMore>, 7},
     {Stage::kWZeroPoint, Kind::kZeroPoint, "{w_zero_point} one too small",
@@ -2023,10 +2021,7 @@ const Cause kMistakes[] = {
        return OutputsOfS8(c) && (c.op == Op::kTable || c.op == Op::kRescale || HasWindow(c.op)) &&
               c.x.dtype() == DType::kS8;
      },
-     [](Stages& s) {
-       const bool x = EditZeroPoint<&Case::x_q, InUint8>(s);
-       return EditZeroPoint<&Case::out_q, InUint8>(s) || x;
-     },
+     EditZeroPoints<&Case::x_q, &Case::out_q, InUint8>,
      Cause::kBitsOfFamily},
     {Stage::kClamp, Kind::kClamp, "negative results as 127",
      "gives 127 for each negative code: saturates it, as a byte without sign, again", OutputsOfS8,

@@ -269,11 +269,11 @@ struct Candidate {
   bool pairs = false;
 };
 
-// Where no condition separates all answers, two that do together: each holds wherever the cause is
-// borne out, and neither is idle.
+// Where no condition separates all answers, two that do together, or three: each holds wherever the
+// cause is borne out, and none is idle.
 void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
   constexpr size_t kMostOfThem = 24;
-  constexpr int64_t kLeast = 3;  // answers that one of the two alone lets out
+  constexpr int64_t kLeast = 3;  // answers that one of them alone lets out
   constexpr double kMoreBits = 5;
   const auto excluded = [&](const Candidate& where) {
     std::vector<bool> out;
@@ -297,56 +297,61 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
     return std::tuple(-std::ranges::count(each.second, true), each.first->bits, each.first);
   });
   if (necessary.size() > kMostOfThem) necessary.resize(kMostOfThem);
-  std::vector<Candidate> pairs;
+  using Chosen = std::vector<const std::pair<const Candidate*, std::vector<bool>>*>;
+  // Together they let out every answer that is against, and each of them some alone.
+  const auto separate = [](const Chosen& chosen) {
+    std::vector<int64_t> alone(chosen.size());
+    for (size_t at = 0; at < chosen.front()->second.size(); ++at) {
+      const auto lets_out = [at](const auto* each) { return each->second[at]; };
+      const auto out = std::ranges::count_if(chosen, lets_out);
+      if (out == 0) return false;
+      const auto first = std::ranges::find_if(chosen, lets_out);
+      if (out == 1) ++alone[static_cast<size_t>(first - chosen.begin())];
+    }
+    return std::ranges::min(alone) >= kLeast;
+  };
+  const auto is_of_size = [](const auto* each) { return each->first->size_of != nullptr; };
+  std::vector<Candidate> found;
+  const auto add = [&](const Chosen& chosen) {
+    Candidate all = *chosen.front()->first;
+    std::vector<std::function<bool(const Shape&)>> parts{all.holds};
+    for (size_t i = 1; i < chosen.size(); ++i) {
+      const Candidate& part = *chosen[i]->first;
+      all.text += i + 1 == chosen.size() ? " and " : ", ";
+      all.text += part.text.substr(std::string_view("where ").size());
+      all.bits += part.bits + kMoreBits;
+      all.of_type &= part.of_type;
+      parts.push_back(part.holds);
+    }
+    found.push_back({.text = std::move(all.text),
+                     .bits = all.bits,
+                     .holds =
+                         [parts = std::move(parts)](const Shape& shape) {
+                           return std::ranges::all_of(
+                               parts, [&](const auto& part) { return part(shape); });
+                         },
+                     .of_two = chosen.size() > 2 || !all.of_type,
+                     .of_two_sizes = is_of_size(chosen.front())});
+  };
   for (size_t i = 0; i < necessary.size(); ++i) {
     for (size_t j = i + 1; j < necessary.size(); ++j) {
-      int64_t neither = 0, by_a = 0, by_b = 0;
-      for (size_t at = 0; at < necessary[i].second.size(); ++at) {
-        const bool a = necessary[i].second[at], b = necessary[j].second[at];
-        neither += !a && !b, by_a += a && !b, by_b += b && !a;
-      }
-      if (neither > 0 || by_a < kLeast || by_b < kLeast) continue;
-      const Candidate &a = *necessary[i].first, &b = *necessary[j].first;
-      if ((a.size_of != nullptr) != (b.size_of != nullptr)) continue;
-      pairs.push_back({.text = a.text + " and " + b.text.substr(std::string_view("where ").size()),
-                       .bits = a.bits + b.bits + kMoreBits,
-                       .holds = [a = a.holds, b = b.holds](const Shape& s) { return a(s) && b(s); },
-                       .of_two = !(a.of_type && b.of_type),
-                       .of_two_sizes = a.size_of != nullptr});
+      const Chosen two{&necessary[i], &necessary[j]};
+      if (is_of_size(two[0]) == is_of_size(two[1]) && separate(two)) add(two);
     }
   }
   // A loop for one kernel, stride and type: three that no two replace.
   constexpr size_t kMostOfThree = 14;
-  const size_t several = pairs.empty() ? std::min(necessary.size(), kMostOfThree) : 0;
+  const size_t several = found.empty() ? std::min(necessary.size(), kMostOfThree) : 0;
   for (size_t i = 0; i < several; ++i) {
     for (size_t j = i + 1; j < several; ++j) {
       for (size_t k = j + 1; k < several; ++k) {
-        const std::array of{&necessary[i], &necessary[j], &necessary[k]};
-        std::array<int64_t, 3> alone{};
-        int64_t none = 0;
-        for (size_t at = 0; at < of[0]->second.size(); ++at) {
-          const auto out =
-              std::ranges::count_if(of, [&](const auto* each) { return each->second[at]; });
-          none += out == 0;
-          for (size_t n = 0; n < of.size(); ++n) alone.at(n) += out == 1 && of.at(n)->second[at];
-        }
-        const auto is_of_size = [](const auto* each) { return each->first->size_of != nullptr; };
-        if (none > 0 || std::ranges::min(alone) < kLeast || std::ranges::any_of(of, is_of_size))
-          continue;
-        const Candidate &a = *of[0]->first, &b = *of[1]->first, &c = *of[2]->first;
-        const auto what = [](const Candidate& each) {
-          return each.text.substr(std::string_view("where ").size());
-        };
-        pairs.push_back({.text = fmt::format("{}, {} and {}", a.text, what(b), what(c)),
-                         .bits = a.bits + b.bits + c.bits + 2 * kMoreBits,
-                         .holds = [a = a.holds, b = b.holds,
-                                   c = c.holds](const Shape& s) { return a(s) && b(s) && c(s); },
-                         .of_two = true});
+        const Chosen three{&necessary[i], &necessary[j], &necessary[k]};
+        if (std::ranges::none_of(three, is_of_size) && separate(three)) add(three);
       }
     }
   }
-  candidates.insert(candidates.end(), std::make_move_iterator(pairs.begin()),
-                    std::make_move_iterator(pairs.end()));
+  candidates.insert(candidates.end(), std::make_move_iterator(found.begin()),
+                    std::make_move_iterator(found.end()));
 }
 
 // The conditions among which one is chosen. A size is bounded where no answer in between leaves the

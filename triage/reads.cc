@@ -675,8 +675,8 @@ class Speaker {
   const bool window_, terms_;
 };
 
-// Whether this output changes with the weights of other channels.
-bool MindsOtherWeights(const Case& c, int64_t output, Subject& subject) {
+// Whether this output of y, the answer to c, changes with the weights of other channels.
+bool MindsOtherWeights(const Case& c, const Tensor& y, int64_t output, Subject& subject) {
   const auto first_of = [&](int64_t n) { return n * c.w.size() / c.N; };
   const CodeRange codes = RangeOf(c.w.dtype());
   Case other = c;
@@ -684,8 +684,8 @@ bool MindsOtherWeights(const Case& c, int64_t output, Subject& subject) {
     for (int64_t i = first_of(n); i < first_of(n + 1) && n != output % c.N; ++i)
       other.w.SetInt(i, codes.min + codes.max - c.w.IntAt(i));
   }
-  const std::optional<Tensor> before = Ask(subject, c), after = Ask(subject, other);
-  return before && after && before->BitsAt(output) != after->BitsAt(output);
+  const std::optional<Tensor> after = Ask(subject, other);
+  return after && y.BitsAt(output) != after->BitsAt(output);
 }
 
 }  // namespace
@@ -727,11 +727,13 @@ std::optional<ShownOfSubject> FindMisreading(const Case& c, const Tensor& right,
   const Speaker speaker(shown, *readings);
   auto [kind, sentence] = speaker.Sentence();
   // What belongs to another channel comes with its weights.
-  if (sentence.find("input channels") != std::string::npos && HasWeights(c.op) &&
-      std::ranges::any_of(*readings, [&](const auto& each) {
-        return MindsOtherWeights(shown, each.first, subject);
-      }))
-    sentence = "gives outputs of other channels, of their input channels and weights";
+  if (sentence.find("input channels") != std::string::npos && HasWeights(c.op)) {
+    const std::optional<Tensor> answer = Ask(subject, shown);
+    if (answer && std::ranges::any_of(*readings, [&](const auto& each) {
+          return MindsOtherWeights(shown, *answer, each.first, subject);
+        }))
+      sentence = "gives outputs of other channels, of their input channels and weights";
+  }
   if (speaker.SaysHowFar()) {
     for (const Case& other : WithOtherWindows(shown)) {
       if (!Validate(other).empty() || !IsSmall(other)) continue;

@@ -8,10 +8,6 @@
 namespace qualm {
 namespace {
 
-size_t BytesOf(const LaidTensor& laid) {
-  return ScatteredBytes(laid.dtype, laid.rows.count, laid.rows.columns, laid.gap);
-}
-
 // Of far rows, FarRows itself watches what can be accessed of the gaps.
 bool GapsIntact(const LaidTensor& laid, uint8_t poison) {
   return laid.is_far() ||
@@ -66,7 +62,7 @@ void Placement::LayInput(Slot slot, const Tensor& tensor, const Rows& rows, int6
     buffers_[slot].before = tensor.bytes().data();
     return;
   }
-  const size_t bytes = BytesOf(*laid);
+  const size_t bytes = laid->bytes();
   if (gap == 0) {
     laid->data = LayInput(slot, bytes, AlignmentOf(tensor.dtype()), tensor.bytes().data());
     return;
@@ -88,7 +84,7 @@ void Placement::LayFar(Slot slot, LaidTensor* laid) {
 void Placement::LayOutput(Slot slot, LaidTensor* laid) {
   if (laid->is_far()) return LayFar(slot, laid);
   laid->data =
-      Prepare(slot, BytesOf(*laid), AlignmentOf(laid->dtype), GuardedBuffer::Inside::kPoisoned);
+      Prepare(slot, laid->bytes(), AlignmentOf(laid->dtype), GuardedBuffer::Inside::kPoisoned);
 }
 
 void Placement::Lay(const Case& c, const RunContext& context, BufferNeeds needs) {

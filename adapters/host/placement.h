@@ -35,6 +35,7 @@ struct LaidTensor {
   uint8_t* data = nullptr;
   int64_t stride() const { return rows.columns + gap; }
   size_t row_bytes() const { return static_cast<size_t>(rows.columns) * SizeOf(dtype); }
+  size_t bytes() const { return ScatteredBytes(dtype, rows.count, rows.columns, gap); }
   bool is_far() const {  // in FarRows
     return rows.count != 0 && gap != 0 && static_cast<size_t>(gap) * SizeOf(dtype) >= kFarGapBytes;
   }

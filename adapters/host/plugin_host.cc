@@ -402,7 +402,7 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   }
   Remember(placement_);
 
-  Outcome called = CallOften(problem, context, static_cast<size_t>(limits.read_slack_bytes));
+  Outcome called = CallOften(problem, context);
   // Damage is reported before the answer: an answer of a call that did damage is worth nothing.
   if (const std::optional<Placement::Damage> damage = placement_.Inspect()) return Report(*damage);
   if (!called.ok()) return called;
@@ -417,8 +417,7 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
 }
 
 // Calls as often, and from as many threads at once, as `context` asks.
-Outcome PluginHost::CallOften(const qualm_problem& problem, const RunContext& context,
-                              size_t slack) {
+Outcome PluginHost::CallOften(const qualm_problem& problem, const RunContext& context) {
   Outcome called;
   const auto call = [&] { called = Call(problem, context); };
   std::optional<Traces> traces;
@@ -429,7 +428,7 @@ Outcome PluginHost::CallOften(const qualm_problem& problem, const RunContext& co
     if (left.empty()) left = LeakOf(call);
     if (!left.empty()) return Bad(RunStatus::kLeftBehind, std::move(left));
   }
-  if (context.callers > 1 && called.ok()) called = CallTogether(problem, context, slack);
+  if (context.callers > 1 && called.ok()) called = CallTogether(problem, context);
   return called;
 }
 
@@ -459,10 +458,10 @@ class Neighbour {
       : x_(*problem.x),
         y_(*problem.y),
         problem_(problem),
-        x_bytes_(BytesOf(x), slack),
-        y_bytes_(BytesOf(y), slack) {
+        x_bytes_(x.bytes(), slack),
+        y_bytes_(y.bytes(), slack) {
     const size_t size = SizeOf(x.dtype);
-    const size_t elements = BytesOf(x) / size;
+    const size_t elements = x.bytes() / size;
     for (size_t i = 0; i < elements; ++i)
       std::memcpy(x_bytes_.data() + i * size, x.data + (elements - 1 - i) * size, size);
     x_.data = x_bytes_.data();
@@ -482,10 +481,6 @@ class Neighbour {
   const qualm_problem& problem() const { return problem_; }
 
  private:
-  static size_t BytesOf(const LaidTensor& laid) {
-    return ScatteredBytes(laid.dtype, laid.rows.count, laid.rows.columns, laid.gap);
-  }
-
   // What of x the last output of a line needs more than the one before it; of outputs one column,
   // what the last line of them needs.
   void Narrow(const qualm_window& window) {
@@ -510,12 +505,11 @@ class Neighbour {
 
 // Each caller writes an output of its own; y holds the first caller's answer. An answer that
 // differs replaces y, so that a comparison of y sees it.
-Outcome PluginHost::CallTogether(const qualm_problem& problem, const RunContext& context,
-                                 size_t slack) {
+Outcome PluginHost::CallTogether(const qualm_problem& problem, const RunContext& context) {
   const LaidTensor& y = placement_.y();
-  const size_t bytes = ScatteredBytes(y.dtype, y.rows.count, y.rows.columns, y.gap);
   const auto others = static_cast<size_t>(context.callers - 1);
-  std::vector<std::vector<uint8_t>> outputs(others, std::vector<uint8_t>(bytes, context.poison));
+  std::vector<std::vector<uint8_t>> outputs(others,
+                                            std::vector<uint8_t>(y.bytes(), context.poison));
   std::vector<Outcome> outcomes(others + 1);  // the last one is of this thread
   const auto begin = std::chrono::steady_clock::now();
   {
@@ -540,21 +534,21 @@ Outcome PluginHost::CallTogether(const qualm_problem& problem, const RunContext&
   }
   // A slow kernel is not asked again: its process has a limit of time.
   if (std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(200)) return {};
-  return CallBesideOthers(problem, context, slack);
+  return CallBesideOthers(problem, context);
 }
 
 // What callers share unawares is seen only where they ask for different things: a buffer that two
 // of them fill with the same numbers is right. While this thread calls again and again, the others
 // ask for neighbours of the problem. What they are answered does not count; an answer of this
 // thread that differs replaces y.
-Outcome PluginHost::CallBesideOthers(const qualm_problem& problem, const RunContext& context,
-                                     size_t slack) {
+Outcome PluginHost::CallBesideOthers(const qualm_problem& problem, const RunContext& context) {
   constexpr int kCalls = 16;
   constexpr auto kTime = std::chrono::milliseconds(20);  // less of a slow kernel
   const LaidTensor& y = placement_.y();
-  const size_t bytes = ScatteredBytes(y.dtype, y.rows.count, y.rows.columns, y.gap);
-  AlignedBytes output(bytes, slack);
-  std::memset(output.data(), context.poison, bytes);
+  const auto slack =
+      static_cast<size_t>(info_.limits.at(static_cast<size_t>(problem.op))->read_slack_bytes);
+  AlignedBytes output(y.bytes(), slack);
+  std::memset(output.data(), context.poison, y.bytes());
   qualm_tensor own = *problem.y;
   own.data = output.data();
   qualm_problem asked = problem;

@@ -29,9 +29,9 @@ class PluginHost {
 
  private:
   qualm_qparams LayQParams(Placement::Slot scale_slot, const QParams& q);
-  Outcome CallOften(const qualm_problem& problem, const RunContext& context, size_t slack);
-  Outcome CallTogether(const qualm_problem& problem, const RunContext& context, size_t slack);
-  Outcome CallBesideOthers(const qualm_problem& problem, const RunContext& context, size_t slack);
+  Outcome CallOften(const qualm_problem& problem, const RunContext& context);
+  Outcome CallTogether(const qualm_problem& problem, const RunContext& context);
+  Outcome CallBesideOthers(const qualm_problem& problem, const RunContext& context);
   Outcome Call(const qualm_problem& problem, const RunContext& context);
 
   qualm_plugin plugin_{};

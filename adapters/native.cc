@@ -242,14 +242,6 @@ class Pool final : public kernels::ThreadPool {
   int threads_;
 };
 
-kernels::ObserverParams ObserverParamsOf(const Observer& o) {
-  return {.symmetric = o.symmetric,
-          .reduce_range = o.reduce_range,
-          .type = TypeOf(o.dtype),
-          .quant_min = o.quant_min,
-          .quant_max = o.quant_max};
-}
-
 kernels::QParamsRule RuleOf(QParamsRule rule) {
   switch (rule) {
     case QParamsRule::kObserver: return kernels::QParamsRule::kObserver;
@@ -257,6 +249,16 @@ kernels::QParamsRule RuleOf(QParamsRule rule) {
     case QParamsRule::kOnnx: return kernels::QParamsRule::kOnnx;
   }
   return kernels::QParamsRule::kObserver;
+}
+
+kernels::ObserverParams ObserverParamsOf(const Case& c) {
+  const Observer& o = c.observer;
+  return {.symmetric = o.symmetric,
+          .reduce_range = o.reduce_range,
+          .type = TypeOf(o.dtype),
+          .quant_min = o.quant_min,
+          .quant_max = o.quant_max,
+          .rule = RuleOf(c.rule)};
 }
 
 // Why the kernels take no linear with x and w in blocks like this one; "" if they do. They take
@@ -749,8 +751,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
          .bias = placed.bias,
          .relu = c.relu,
          .per_row = c.x_gran == Granularity::kRow,
-         .rule = RuleOf(c.rule),
-         .qparams = ObserverParamsOf(c.observer)},
+         .qparams = ObserverParamsOf(c)},
         &packed);
     if (!status.ok()) return status.error;
     Pool pool(context.threads);
@@ -803,7 +804,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
               : kernels::ObserveMovingAverage(batch, o.averaging_constant, {states, columns});
       if (!status.ok()) return status.error;
     }
-    const kernels::ObserverParams params = ObserverParamsOf(o);
+    const kernels::ObserverParams params = ObserverParamsOf(c);
     auto* const scale = static_cast<float*>(placed.y);
     auto* const zero_point = reinterpret_cast<int32_t*>(scratch + state_bytes);
     const kernels::Status status =

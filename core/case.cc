@@ -160,12 +160,14 @@ std::string CheckChoice(const Observer& o) {
   return "";
 }
 
-std::string CheckDynamic(const Case& c) {
-  if (!RowOf(c.op).dynamic) return "";
+// The choice of scale and zero point.
+std::string CheckRule(const Case& c) {
+  if (!RowOf(c.op).rule) return "";
   const Observer& o = c.observer;
   QUALM_RETURN_IF_ERROR(CheckChoice(o));
   if (c.rule == QParamsRule::kObserver) return "";
   const std::string rule(Name(c.rule));
+  if (o.kind != Observer::Kind::kMinMax) return Wrong("observer", rule + " goes with min_max");
   if (o.dtype != DType::kU8) return Wrong("dtype", rule + " chooses for u8 codes");
   if (o.symmetric) return Wrong("symmetric", rule + " is affine");
   if (CodeRange{o.quant_min, o.quant_max} != RangeOf(o.dtype))
@@ -184,7 +186,6 @@ std::string CheckObserver(const Case& c) {
     return Wrong("x", "does not have the shape [batches,M,N]");
   if (c.x.shape()[0] < 1 || c.M < 1 || c.N < 1)
     return Wrong("x", "is empty, expected something to observe");
-  QUALM_RETURN_IF_ERROR(CheckChoice(o));
 
   if (c.per_channel && o.kind == Observer::Kind::kHistogram)
     return Wrong("gran", "the histogram observer is per tensor");
@@ -707,7 +708,7 @@ std::string CheckRemarks(const Case& c) {
 
 std::string Validate(const Case& c) {
   // In this order: a check may rely on what the checks before it found right.
-  for (const auto check : {CheckFieldsBelong, CheckSizes, CheckWindow, CheckObserver, CheckDynamic,
+  for (const auto check : {CheckFieldsBelong, CheckSizes, CheckWindow, CheckRule, CheckObserver,
                            CheckTypes, CheckBlocks, CheckFloatX, CheckAllQParams, CheckParameters,
                            CheckBias, CheckClamp, CheckRemarks}) {
     QUALM_RETURN_IF_ERROR(check(c));
@@ -771,7 +772,7 @@ std::string Describe(const Case& c) {
   text += " " + TypesText(c) + (c.per_channel ? " per-channel" : " per-tensor");
   const Case usual;
   ForEachParameter(c, usual, [&](const Field& field, const auto& value, const auto& unsaid) {
-    if (RowOf(c.op).*field.has && (field.required || value != unsaid))
+    if (RowOf(c.op).*field.has && (field.is_required(c.op) || value != unsaid))
       text += " " + ParameterText(field, value);
   });
   if (IsClamped(c))

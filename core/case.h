@@ -72,10 +72,11 @@ constexpr std::span<const std::string_view> NamesOf(Observer::Kind /*any*/) {
   return kObserverNames;
 }
 
-// dynamic_linear: how the scale and zero point of x follow from its smallest and largest finite
-// value, float32 (kAten: float64) step by step.
-//   kObserver  as choose_qparams with a min_max observer
-//   kAten      PyTorch's quantized::linear_dynamic
+// How a scale and zero point follow from the smallest and largest (of dynamic_linear: finite) value
+// of x, float32 (kAten: float64) step by step. Of choose_qparams another rule than kObserver goes
+// with a min_max observer.
+//   kObserver  as PyTorch's observers
+//   kAten      torch._choose_qparams_per_tensor, quantized::linear_dynamic
 //   kOnnx      ONNX Runtime's DynamicQuantizeLinear
 enum class QParamsRule : uint8_t { kObserver, kAten, kOnnx };
 inline constexpr std::array<std::string_view, 3> kQParamsRuleNames{"observer", "aten", "onnx"};
@@ -181,7 +182,7 @@ struct Case {
   float negative_slope = 0.01f;         // table with kLeakyRelu only; finite, >= 0
   // choose_qparams. dynamic_linear has symmetric, reduce_range, dtype, quant_min and quant_max.
   Observer observer;
-  QParamsRule rule = QParamsRule::kObserver;  // dynamic_linear only
+  QParamsRule rule = QParamsRule::kObserver;  // choose_qparams, dynamic_linear
   Granularity x_gran = Granularity::kTensor;  // dynamic_linear only
   // linear, dynamic_linear: so many elements of a row of w, one behind the other, share a scale and
   // a zero point; the last block of a row may be shorter. 0: no blocks. With blocks per_channel is
@@ -222,7 +223,7 @@ struct Field {
   std::string_view name;  // of parameters and numbers of the window: their key in case files
   // A parameter belongs to the operations whose row says so; elsewhere it keeps its default.
   bool OpRow::* has = nullptr;
-  bool required = false;  // case files must give this parameter
+  bool OpRow::* required = nullptr;  // case files of these operations must give this parameter
   // Of a number of the window: the smallest valid one, which is also the simplest.
   int64_t least = -1;
   bool is_size = false;  // such a number is a dimension of x or w
@@ -231,6 +232,8 @@ struct Field {
   double lowest = -std::numeric_limits<float>::max();
   double highest = std::numeric_limits<float>::max();
   bool is_code = false;  // the number is a code of Observer::dtype, which is read before it
+
+  bool is_required(Op op) const { return required != nullptr && RowOf(op).*required; }
 };
 // Whether the value lies in the field's range. NaN lies in no range.
 template <class T>
@@ -301,9 +304,10 @@ template <class C>
           FieldOf{{.name = "ceil_mode", .has = &OpRow::ceil_mode}, ceil_mode},
           FieldOf{{.name = "count_include_pad", .has = &OpRow::count_include_pad},
                   count_include_pad},
-          FieldOf{{.name = "function", .has = &OpRow::function, .required = true}, function},
+          FieldOf{{.name = "function", .has = &OpRow::function, .required = &OpRow::function},
+                  function},
           FieldOf{{.name = "negative_slope", .has = &OpRow::function, .lowest = 0}, negative_slope},
-          FieldOf{{.name = "observer", .has = kObserver, .required = true}, kind},
+          FieldOf{{.name = "observer", .has = kObserver, .required = kObserver}, kind},
           FieldOf{{.name = "symmetric", .has = kQParams}, symmetric},
           FieldOf{{.name = "reduce_range", .has = kQParams}, reduce_range},
           FieldOf{{.name = "dtype", .has = kQParams}, dtype},
@@ -311,7 +315,7 @@ template <class C>
           FieldOf{{.name = "quant_max", .has = kQParams, .is_code = true}, quant_max},
           FieldOf{{.name = "averaging_constant", .has = kObserver, .lowest = 0, .highest = 1},
                   averaging_constant},
-          FieldOf{{.name = "qparams_rule", .has = &OpRow::dynamic, .required = true}, rule},
+          FieldOf{{.name = "qparams_rule", .has = &OpRow::rule, .required = &OpRow::dynamic}, rule},
           FieldOf{{.name = "x_gran", .has = &OpRow::dynamic}, x_gran},
           FieldOf{{.name = "w_block", .has = &OpRow::blocks, .lowest = 0, .highest = 1 << 28},
                   w_block},

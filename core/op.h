@@ -162,7 +162,8 @@ struct OpRow {
   bool blocks = false;             // Case::w_block
   bool x_blocks = false;           // Case::x_block
   bool float_x = false;            // x may be f32 too, without scale and zero point: HasFloatX
-  bool dynamic = false;            // chooses scale and zero point of x itself: Case::rule, x_gran
+  bool rule = false;               // Case::rule
+  bool dynamic = false;            // chooses scale and zero point of x itself: Case::x_gran
 };
 
 namespace internal {
@@ -288,7 +289,8 @@ inline constexpr std::array kOpRows{
           .relu = false,
           .clamp = false,
           .observer = true,
-          .qparams = true},
+          .qparams = true,
+          .rule = true},
     OpRow{.op = Op::kDynamicLinear,
           .name = "dynamic_linear",
           .layout = Layout::kProducts,
@@ -303,6 +305,7 @@ inline constexpr std::array kOpRows{
           .bias = true,
           .qparams = true,
           .blocks = true,
+          .rule = true,
           .dynamic = true},
     // Larger inputs may overflow to NaN, and a NaN has no place in an order.
     OpRow{.op = Op::kCast,

@@ -97,7 +97,6 @@ constexpr std::string_view kDynamicLinear = R"(  PackedDynamicLinear layer;
                                              .w_zero_point = w_zp,
 $bias$                                             .relu = relu != 0,
                                              .per_row = $per_row$,
-                                             .rule = QParamsRule::$rule$,
                                              .qparams = $params$},
                                             &layer);
   if (status.ok()) status = layer.Run({x.data(), $x_type$, M, K, K}, y_matrix);
@@ -182,9 +181,10 @@ ObserverText ObserverOf(const Case& c) {
           "state, y.data(), zero_points.data()"};
 }
 
-std::string ParamsText(const Observer& o) {
-  return fmt::format("{{{}, {}, {}, {}, {}}}", o.symmetric, o.reduce_range, ElementTypeOf(o.dtype),
-                     o.quant_min, o.quant_max);
+std::string ParamsText(const Case& c) {
+  const Observer& o = c.observer;
+  return fmt::format("{{{}, {}, {}, {}, {}, QParamsRule::k{}}}", o.symmetric, o.reduce_range,
+                     ElementTypeOf(o.dtype), o.quant_min, o.quant_max, Camel(Name(c.rule)));
 }
 
 std::string BiasText(const Case& c, std::string_view indent) {
@@ -271,10 +271,9 @@ std::string WriteGTest(const Evidence& evidence) {
                   {"state", observer.state},
                   {"observe", observer.observe},
                   {"chosen", observer.chosen},
-                  {"params", ParamsText(c.observer)},
+                  {"params", ParamsText(c)},
                   {"bias", BiasText(c, std::string(45, ' '))},
-                  {"per_row", c.x_gran == Granularity::kRow ? "true" : "false"},
-                  {"rule", "k" + Camel(Name(c.rule))}});
+                  {"per_row", c.x_gran == Granularity::kRow ? "true" : "false"}});
   std::string suite(Name(c.op));
   suite[0] = static_cast<char>(suite[0] - 'a' + 'A');
   std::erase(suite, '_');

@@ -213,7 +213,6 @@ constexpr std::string_view kChoice = R"(quant_min, quant_max = $quant_min$, $qua
 def choose(low, high):
     """PyTorch's observers, float32 step by step."""
     first, last = ($reduced$)
-    low, high = min(low, 0.0), max(high, 0.0)
     least = float(power(-23))
     if $symmetric$:
         scale = max(float32(max(-low, high) / ((last - first) / 2)), least)
@@ -236,7 +235,7 @@ constexpr std::string_view kObserve = R"(def observed(rows):
 
 
 columns = [range(m, m + 1) for m in range(M)] if $per_channel$ else [range(M)]
-chosen = [choose(*observed(rows)) for rows in columns]
+chosen = [choose(min(low, 0.0), max(high, 0.0)) for low, high in map(observed, columns)]
 expected = [float(scale) for scale, zero in chosen] + [float(zero) for scale, zero in chosen]
 )";
 
@@ -496,6 +495,17 @@ std::string Choice(const Case& c) {
                         {"symmetric_zero", zero}});
 }
 
+// `choose`, for a range that holds 0.
+std::string Rule(const Case& c) {
+  switch (c.rule) {
+    case QParamsRule::kAten:
+      return Fill(kAten, {{"last", c.observer.reduce_range ? "127" : "255"}});
+    case QParamsRule::kOnnx: return std::string(kOnnx);
+    case QParamsRule::kObserver: break;
+  }
+  return Choice(c);
+}
+
 std::string ChooseQParams(const Case& c) {
   const bool average = c.observer.kind == Observer::Kind::kMovingAverage;
   Require(c.observer.kind != Observer::Kind::kHistogram, "the histogram observer");
@@ -506,24 +516,17 @@ std::string ChooseQParams(const Case& c) {
           : "min(low, *values), max(high, *values)";
   return (average ? Number(Language::kPython, "averaging_constant", c.observer.averaging_constant)
                   : "") +
-         Choice(c) +
+         Rule(c) +
          Fill(kObserve, {{"next", next}, {"per_channel", c.per_channel ? "True" : "False"}});
 }
 
 std::string DynamicLinear(const Case& c) {
-  std::string rule;
-  switch (c.rule) {
-    case QParamsRule::kObserver: rule = Choice(c); break;
-    case QParamsRule::kAten:
-      rule = Fill(kAten, {{"last", c.observer.reduce_range ? "127" : "255"}});
-      break;
-    case QParamsRule::kOnnx: rule = kOnnx; break;
-  }
   const CodeRange codes = RangeOf(c.observer.dtype);
-  return rule + Fill(kDynamicLinear, {{"per_row", c.x_gran == Granularity::kRow ? "True" : "False"},
-                                      {"first", std::to_string(codes.min)},
-                                      {"last_code", std::to_string(codes.max)},
-                                      {"bias", c.bias ? " + Fraction(bias[n])" : ""}});
+  return Rule(c) +
+         Fill(kDynamicLinear, {{"per_row", c.x_gran == Granularity::kRow ? "True" : "False"},
+                               {"first", std::to_string(codes.min)},
+                               {"last_code", std::to_string(codes.max)},
+                               {"bias", c.bias ? " + Fraction(bias[n])" : ""}});
 }
 
 // The answer; codes of small floats as the numbers that they are.

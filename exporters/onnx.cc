@@ -306,6 +306,20 @@ Model DynamicLinear(const Case& c) {
   return model;
 }
 
+// Its scale and zero point as a list of two.
+Model ChooseQParams(const Case& c) {
+  Require(c.rule == QParamsRule::kOnnx && !c.per_channel,
+          "other rules than onnx, or one for each row");
+  Model model;
+  model.inputs = {{"x", c.x}, {"one", Tensor::Of<float>({1}, std::vector<float>{1.0f})}};
+  model.nodes = {{"DynamicQuantizeLinear", "", {"x"}, {"codes", "scale", "zp"}, {}},
+                 {"Cast", "", {"zp"}, {"number"}, {{"to", {1}, false}}},
+                 {"Mul", "", {"scale", "one"}, {"scales"}, {}},
+                 {"Mul", "", {"number", "one"}, {"numbers"}, {}},
+                 {"Concat", "", {"scales", "numbers"}, {"y"}, {{"axis", {0}, false}}}};
+  return model;
+}
+
 Model Operands(const Case& c) {
   RequireOneType(c);
   Model model;
@@ -355,6 +369,7 @@ Model ModelOf(const Case& c) {
     case Op::kConv2d:
     case Op::kDepthwise: return Conv(c);
     case Op::kDynamicLinear: return DynamicLinear(c);
+    case Op::kChooseQParams: return ChooseQParams(c);
     case Op::kAdd:
     case Op::kMul:
     case Op::kConcat: return Operands(c);

@@ -134,10 +134,19 @@ scale, zero_point = observe.calculate_qparams()
 got = [float(v) for v in scale.reshape(-1).tolist() + zero_point.reshape(-1).tolist()]
 )";
 
+constexpr std::string_view kChoose =
+    R"(x = torch.tensor(x, dtype=torch.float)
+got = [float(v) for v in torch._choose_qparams_per_tensor(x, $reduce_range$)]
+)";
+
 std::string_view Bool(bool value) { return value ? "True" : "False"; }
 
 std::string ObserverText(const Case& c) {
   const Observer& o = c.observer;
+  if (c.rule != QParamsRule::kObserver) {
+    Require(c.rule == QParamsRule::kAten && !c.per_channel, "the rule onnx, or aten for each row");
+    return Fill(kChoose, {{"reduce_range", std::string(Bool(o.reduce_range))}});
+  }
   const bool average = o.kind == Observer::Kind::kMovingAverage;
   Require(o.kind != Observer::Kind::kHistogram || !c.per_channel, "histograms per channel");
   const std::string name = o.kind == Observer::Kind::kHistogram

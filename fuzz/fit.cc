@@ -217,9 +217,7 @@ void FitFunctionAndObserver(Case* c) {
   if (!RowOf(c->op).qparams) return;
   Observer& o = c->observer;
   if (c->rule != QParamsRule::kObserver) {
-    const bool reduce_range = o.reduce_range && c->rule == QParamsRule::kAten;
-    o = Observer{};
-    o.reduce_range = reduce_range;
+    o = {.reduce_range = o.reduce_range && c->rule == QParamsRule::kAten};
   }
   const CodeRange range = RangeOf(o.dtype);
   o.quant_min = std::clamp(o.quant_min, range.min, 0);

@@ -12,7 +12,6 @@
 #include "kernels/dynamic_linear.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <new>
 
@@ -33,47 +32,9 @@ namespace {
 
 // Codes of one block should stay in the L2 cache.
 constexpr int64_t kBlockBytes = 128 * 1024;
-constexpr float kSmallestFloat = 0x1p-149f;
 constexpr float kLargestFloat = 0x1.fffffep127f;
 
 int64_t CodesToUnsigned(ElementType type) { return type == ElementType::kS8 ? 128 : 0; }
-
-// Scales below this one are numbers of float16 without full precision (ATen's reason).
-constexpr float kAtenSmallestScale = 6.1e-5f;
-
-// Not inlined, like all arithmetic here: else the compiler may move it in front of
-// ScopedFpEnvironment.
-HWY_NOINLINE Quantization ChooseAten(float min, float max, bool reduce_range) {
-  const int32_t steps = reduce_range ? 127 : 255;  // from code 0
-  double scale = (static_cast<double>(max) - static_cast<double>(min)) / steps;
-  const auto single = static_cast<float>(scale);
-  if (single == 0.0f || std::isinf(1.0f / single)) scale = 0.1;
-  if (scale < static_cast<double>(kAtenSmallestScale)) {
-    if (min == 0.0f) {
-      max = kAtenSmallestScale * static_cast<float>(steps);
-    } else if (max == 0.0f) {
-      min = -kAtenSmallestScale * static_cast<float>(steps);
-    } else {
-      const float amplifier = kAtenSmallestScale / static_cast<float>(scale);
-      min *= amplifier;
-      max *= amplifier;
-    }
-    scale = static_cast<double>(kAtenSmallestScale);
-  }
-  const double min_codes = static_cast<double>(min) / scale;
-  const double max_codes = static_cast<double>(max) / scale;
-  // ATen means to compare errors. It subtracts terms that would have to be added.
-  const bool from_min = 0 - std::fabs(min_codes) < steps - std::fabs(max_codes);
-  const double zero_point = from_min ? 0 - min_codes : steps - max_codes;
-  return {static_cast<float>(scale),
-          static_cast<int32_t>(std::nearbyint(std::clamp<double>(zero_point, 0, steps)))};
-}
-
-HWY_NOINLINE Quantization ChooseOnnx(float min, float max) {
-  const float scale = max == min ? 1.0f : std::max((max - min) / 255.0f, kSmallestFloat);
-  const float zero_point = std::clamp(0.0f - min / scale, 0.0f, 255.0f);
-  return {scale, static_cast<int32_t>(std::nearbyint(zero_point))};
-}
 
 // Widens `keys` by the finite ones of x[0..count).
 void WidenByFinite(const float* x, int64_t count, internal::MinMaxKeys* keys) {
@@ -114,7 +75,6 @@ struct PackedDynamicLinear::Impl {
   PackedWeights weights;
   Epilogue epilogue;
   ObserverParams qparams;
-  QParamsRule rule = QParamsRule::kObserver;
   bool per_row = false;
 };
 
@@ -145,15 +105,8 @@ Quantization PackedDynamicLinear::Impl::Choose(const internal::MinMaxKeys& keys)
                              .max = none ? 0.0f : std::max(internal::FloatOf(keys.max), 0.0f),
                              .empty = false};
   Quantization q;
-  switch (rule) {
-    case QParamsRule::kObserver:
-      // Pack has checked the parameters, and the state is not empty.
-      if (!ChooseQParams(qparams, {&state, 1}, {&q.scale, 1}, {&q.zero_point, 1}).ok())
-        std::abort();
-      break;
-    case QParamsRule::kAten: q = ChooseAten(state.min, state.max, qparams.reduce_range); break;
-    case QParamsRule::kOnnx: q = ChooseOnnx(state.min, state.max); break;
-  }
+  // Pack has checked the parameters, and the state is not empty.
+  if (!ChooseQParams(qparams, {&state, 1}, {&q.scale, 1}, {&q.zero_point, 1}).ok()) std::abort();
   q.scale = std::min(q.scale, kLargestFloat);
   return q;
 }
@@ -163,34 +116,15 @@ PackedDynamicLinear::~PackedDynamicLinear() = default;
 PackedDynamicLinear::PackedDynamicLinear(PackedDynamicLinear&&) noexcept = default;
 PackedDynamicLinear& PackedDynamicLinear::operator=(PackedDynamicLinear&&) noexcept = default;
 
-namespace {
-
-Status CheckRule(QParamsRule rule, const ObserverParams& qparams) {
-  const MinMaxState state = {.empty = false};
-  Quantization unused;
-  switch (rule) {
-    case QParamsRule::kObserver:
-      return ChooseQParams(qparams, {&state, 1}, {&unused.scale, 1}, {&unused.zero_point, 1});
-    case QParamsRule::kAten:
-    case QParamsRule::kOnnx:
-      if (qparams.type != ElementType::kU8 || qparams.symmetric || qparams.quant_min != 0 ||
-          qparams.quant_max != 255) {
-        return {"qparams are not those of all u8 codes, affine, expected them for this rule"};
-      }
-      if (rule == QParamsRule::kOnnx && qparams.reduce_range) {
-        return {"qparams.reduce_range is set, expected it not to be for this rule"};
-      }
-      return {};
-  }
-  return {"rule is unknown, expected one of QParamsRule"};
-}
-
-}  // namespace
-
 Status PackedDynamicLinear::Pack(const DynamicLinearParams& params, PackedDynamicLinear* packed) {
   if (packed == nullptr) return {"packed is null, expected where to put the weights"};
   const ScopedFpEnvironment environment;
-  if (Status s = CheckRule(params.rule, params.qparams); !s.ok()) return s;
+  const MinMaxState some = {.empty = false};
+  Quantization unused;
+  if (Status s =
+          ChooseQParams(params.qparams, {&some, 1}, {&unused.scale, 1}, {&unused.zero_point, 1});
+      !s.ok())
+    return s;
   const LinearParams layer = {
       .weights = params.weights,
       .input_type = params.qparams.type,
@@ -207,7 +141,6 @@ Status PackedDynamicLinear::Pack(const DynamicLinearParams& params, PackedDynami
         Impl{.weights = PackWeights(layer, TermRange{.low = -255, .high = 255}),
              .epilogue = PackEpilogue(layer),
              .qparams = params.qparams,
-             .rule = params.rule,
              .per_row = params.per_row});
   });
 }

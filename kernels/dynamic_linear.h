@@ -22,25 +22,6 @@
 
 namespace qualm::kernels {
 
-// How a scale and zero point follow from min <= 0 and max >= 0: the range, widened to contain 0.
-// A scale that comes out infinite becomes the largest float32, after the zero point is computed.
-enum class QParamsRule : uint8_t {
-  // PyTorch's MinMaxObserver: ChooseQParams of observer.h, with all its parameters.
-  kObserver,
-  // PyTorch's quantized::linear_dynamic (aten/src/ATen/native/quantized/cpu/QuantUtils.h). In
-  // double, scale = (max - min) / steps; 0.1 instead where its float32 is 0 or has an infinite
-  // reciprocal; 6.1e-5 instead of a smaller scale, with the range widened in float32. The zero
-  // point comes from the end of the range with the smaller error term. Last, the scale is rounded
-  // to float32. Takes u8 with quant_min 0 and quant_max 255, not symmetric; reduce_range leaves
-  // codes 0..127.
-  kAten,
-  // DynamicQuantizeLinear as ONNX Runtime computes it (onnxruntime/core/util/qmath.h). In float32,
-  // scale = (max - min) / 255; 1 instead where max = min; 2^-149 instead where the quotient
-  // underflows to 0. Zero point = RNE(clamp(0 - min / scale, 0, 255)). Takes u8 with quant_min 0
-  // and quant_max 255, neither symmetric nor reduce_range.
-  kOnnx,
-};
-
 // Everything but the activations. Spans are only read during packing.
 struct DynamicLinearParams {
   ConstMatrix weights;                    // [N,K], u8 or s8
@@ -48,9 +29,8 @@ struct DynamicLinearParams {
   std::span<const int32_t> w_zero_point;  // 1 or N
   std::span<const float> bias;            // empty or N
   bool relu = false;
-  bool per_row = false;  // each row of x has a scale and zero point of its own
-  QParamsRule rule = QParamsRule::kObserver;
-  ObserverParams qparams;  // of the activations
+  bool per_row = false;    // each row of x has a scale and zero point of its own
+  ObserverParams qparams;  // of the activations; an infinite scale becomes the largest float32
 };
 
 // Weights packed once for the instruction set chosen at packing time, reused for any x.

@@ -44,14 +44,15 @@ Status Pack(const Problem& p, PackedDynamicLinear* packed) {
     w[static_cast<size_t>(i / p.k * stride + i % p.k)] =
         static_cast<uint8_t>(p.w[static_cast<size_t>(i)]);
   }
+  ObserverParams qparams = p.qparams;
+  qparams.rule = p.rule;
   return PackedDynamicLinear::Pack({.weights = {w.data(), p.w_type, p.n, p.k, stride},
                                     .w_scale = p.w_scale,
                                     .w_zero_point = p.w_zero,
                                     .bias = p.bias,
                                     .relu = p.relu,
                                     .per_row = p.per_row,
-                                    .rule = p.rule,
-                                    .qparams = p.qparams},
+                                    .qparams = qparams},
                                    packed);
 }
 

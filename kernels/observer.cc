@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// choose_qparams: scale and zero point of observed values, as PyTorch computes them. The contract
-// is its float32 steps, not one rounding (docs/quantization.md). The same bits everywhere because
-// the smallest and the largest value are found as integers (common/min_max.h), and the few steps
-// after that, and the histogram's (common/histogram.cc), are scalar code compiled without
-// contraction.
+// choose_qparams: scale and zero point of observed values, as PyTorch and ONNX Runtime compute
+// them. The contract is its float32 steps, not one rounding (docs/quantization.md). The same bits
+// everywhere because the smallest and the largest value are found as integers (common/min_max.h),
+// and the few steps after that, and the histogram's (common/histogram.cc), are scalar code compiled
+// without contraction.
 #include "kernels/observer.h"
 
 #include <algorithm>
@@ -23,6 +23,7 @@ namespace {
 
 constexpr float kEps = 0x1p-23f;
 constexpr float kMostAveraged = 0x1p126f;
+constexpr float kSmallestFloat = 0x1p-149f;
 
 MinMaxKeys KeysOf(const ConstMatrix& x, int64_t first, int64_t rows) {
   MinMaxKeys keys;
@@ -70,7 +71,20 @@ Status CheckParams(const ObserverParams& params) {
   }
   if (params.reduce_range && params.symmetric && params.type == ElementType::kU8)
     return {"reduce_range does not go with symmetric u8"};
-  return {};
+  switch (params.rule) {
+    case QParamsRule::kObserver: return {};
+    case QParamsRule::kAten:
+    case QParamsRule::kOnnx:
+      if (params.type != ElementType::kU8 || params.symmetric || params.quant_min != 0 ||
+          params.quant_max != 255) {
+        return {
+            "the parameters are not those of all u8 codes, affine, expected them for this rule"};
+      }
+      if (params.rule == QParamsRule::kOnnx && params.reduce_range)
+        return {"reduce_range is set, expected it not to be for this rule"};
+      return {};
+  }
+  return {"rule is unknown, expected one of QParamsRule"};
 }
 
 struct Extent {
@@ -113,22 +127,66 @@ HWY_NOINLINE Status MovingAverage(const ConstMatrix& batch, float constant,
   });
 }
 
-HWY_NOINLINE void Choose(const ObserverParams& params, float min, float max, float* scale,
-                         int32_t* zero_point) {
+Quantization ByObserver(const ObserverParams& params, float min, float max) {
   const Bounds codes = CodesOf(params);
   const auto steps = static_cast<float>(codes.hi - codes.lo);
-  min = std::min(min, 0.0f);
-  max = std::max(max, 0.0f);
   if (!params.symmetric) {
-    *scale = std::max((max - min) / steps, kEps);
-    const auto low = static_cast<int32_t>(std::nearbyint(min / *scale));
-    *zero_point = std::clamp(codes.lo - low, codes.lo, codes.hi);
-    return;
+    const float scale = std::max((max - min) / steps, kEps);
+    const auto low = static_cast<int32_t>(std::nearbyint(min / scale));
+    return {scale, std::clamp(codes.lo - low, codes.lo, codes.hi)};
   }
-  *scale = std::max(std::max(-min, max) / (steps / 2), kEps);
+  const float scale = std::max(std::max(-min, max) / (steps / 2), kEps);
+  if (params.type == ElementType::kS8) return {scale, 0};
   const Bounds type = TypeBounds(params.type);
   const bool all_codes = params.quant_min == type.lo && params.quant_max == type.hi;
-  *zero_point = params.type == ElementType::kS8 ? 0 : all_codes ? 128 : (codes.lo + codes.hi) >> 1;
+  return {scale, all_codes ? 128 : (codes.lo + codes.hi) >> 1};
+}
+
+// Scales below this one are numbers of float16 without full precision (ATen's reason).
+constexpr float kAtenSmallestScale = 6.1e-5f;
+
+Quantization ByAten(float min, float max, bool reduce_range) {
+  const int32_t steps = reduce_range ? 127 : 255;  // from code 0
+  double scale = (static_cast<double>(max) - static_cast<double>(min)) / steps;
+  const auto single = static_cast<float>(scale);
+  if (single == 0.0f || std::isinf(1.0f / single)) scale = 0.1;
+  if (scale < static_cast<double>(kAtenSmallestScale)) {
+    if (min == 0.0f) {
+      max = kAtenSmallestScale * static_cast<float>(steps);
+    } else if (max == 0.0f) {
+      min = -kAtenSmallestScale * static_cast<float>(steps);
+    } else {
+      const float amplifier = kAtenSmallestScale / static_cast<float>(scale);
+      min *= amplifier;
+      max *= amplifier;
+    }
+    scale = static_cast<double>(kAtenSmallestScale);
+  }
+  const double min_codes = static_cast<double>(min) / scale;
+  const double max_codes = static_cast<double>(max) / scale;
+  // ATen means to compare errors. It subtracts terms that would have to be added.
+  const bool from_min = 0 - std::fabs(min_codes) < steps - std::fabs(max_codes);
+  const double zero_point = from_min ? 0 - min_codes : steps - max_codes;
+  return {static_cast<float>(scale),
+          static_cast<int32_t>(std::nearbyint(std::clamp<double>(zero_point, 0, steps)))};
+}
+
+Quantization ByOnnx(float min, float max) {
+  const float scale = max == min ? 1.0f : std::max((max - min) / 255.0f, kSmallestFloat);
+  const float zero_point = std::clamp(0.0f - min / scale, 0.0f, 255.0f);
+  return {scale, static_cast<int32_t>(std::nearbyint(zero_point))};
+}
+
+// Not inlined: else the compiler may move its arithmetic in front of ScopedFpEnvironment.
+HWY_NOINLINE Quantization Choose(const ObserverParams& params, float min, float max) {
+  min = std::min(min, 0.0f);
+  max = std::max(max, 0.0f);
+  switch (params.rule) {
+    case QParamsRule::kAten: return ByAten(min, max, params.reduce_range);
+    case QParamsRule::kOnnx: return ByOnnx(min, max);
+    case QParamsRule::kObserver: break;
+  }
+  return ByObserver(params, min, max);
 }
 
 }  // namespace
@@ -163,7 +221,9 @@ Status ChooseQParams(const ObserverParams& params, std::span<const MinMaxState> 
     if (state.empty) return {"states has one that has observed nothing"};
   }
   for (size_t m = 0; m < states.size(); ++m) {
-    internal::Choose(params, states[m].min, states[m].max, &scale[m], &zero_point[m]);
+    const Quantization chosen = internal::Choose(params, states[m].min, states[m].max);
+    scale[m] = chosen.scale;
+    zero_point[m] = chosen.zero_point;
   }
   return {};
 }
@@ -182,10 +242,13 @@ Status ChooseQParams(const ObserverParams& params, const HistogramState& state, 
                      int32_t* zero_point) {
   const ScopedFpEnvironment environment;
   if (Status s = internal::CheckParams(params); !s.ok()) return s;
+  if (params.rule != QParamsRule::kObserver) return {"rule is not that of observers"};
   if (state.empty) return {"state has observed nothing"};
   float min = 0, max = 0;
   internal::SearchHistogram(state, &min, &max);
-  internal::Choose(params, min, max, scale, zero_point);
+  const Quantization chosen = internal::Choose(params, min, max);
+  *scale = chosen.scale;
+  *zero_point = chosen.zero_point;
   return {};
 }
 

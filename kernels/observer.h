@@ -13,6 +13,26 @@
 
 namespace qualm::kernels {
 
+// How a scale and zero point follow from min <= 0 and max >= 0: the range, widened to contain 0.
+// The scale is infinite where max - min is no float32.
+enum class QParamsRule : uint8_t {
+  // PyTorch's observers, with all parameters. A scale is at least 2^-23.
+  kObserver,
+  // PyTorch's torch._choose_qparams_per_tensor and quantized::linear_dynamic
+  // (aten/src/ATen/native/quantized/cpu/QuantUtils.h). In
+  // double, scale = (max - min) / steps; 0.1 instead where its float32 is 0 or has an infinite
+  // reciprocal; 6.1e-5 instead of a smaller scale, with the range widened in float32. The zero
+  // point comes from the end of the range with the smaller error term. Last, the scale is rounded
+  // to float32. Takes u8 with quant_min 0 and quant_max 255, not symmetric; reduce_range leaves
+  // codes 0..127.
+  kAten,
+  // DynamicQuantizeLinear as ONNX Runtime computes it (onnxruntime/core/util/qmath.h). In float32,
+  // scale = (max - min) / 255; 1 instead where max = min; 2^-149 instead where the quotient
+  // underflows to 0. Zero point = RNE(clamp(0 - min / scale, 0, 255)). Takes u8 with quant_min 0
+  // and quant_max 255, neither symmetric nor reduce_range.
+  kOnnx,
+};
+
 // The codes for which scale and zero point are chosen.
 struct ObserverParams {
   bool symmetric = false;
@@ -20,6 +40,7 @@ struct ObserverParams {
   ElementType type = ElementType::kU8;  // or s8
   int32_t quant_min = 0;                // min <= 0 <= max, min < max also once halved, inside type
   int32_t quant_max = 255;
+  QParamsRule rule = QParamsRule::kObserver;
 };
 
 struct MinMaxState {
@@ -37,8 +58,7 @@ Status ObserveMinMax(const ConstMatrix& batch, std::span<MinMaxState> states);
 Status ObserveMovingAverage(const ConstMatrix& batch, float averaging_constant,
                             std::span<MinMaxState> states);
 
-// One scale and zero point for each state. Each state has observed something. A scale is at least
-// 2^-23, and infinite where max - min is no float32.
+// One scale and zero point for each state, by the rule. Each state has observed something.
 Status ChooseQParams(const ObserverParams& params, std::span<const MinMaxState> states,
                      std::span<float> scale, std::span<int32_t> zero_point);
 
@@ -49,7 +69,7 @@ Status ChooseQParams(const ObserverParams& params, std::span<const MinMaxState> 
 Status ObserveHistogram(const ConstMatrix& batch, HistogramState* state);
 
 // The scale and zero point of the part of the range whose quantization has the smallest squared
-// error, as a search from both ends finds it.
+// error, as a search from both ends finds it. The rule is kObserver.
 Status ChooseQParams(const ObserverParams& params, const HistogramState& state, float* scale,
                      int32_t* zero_point);
 

@@ -201,7 +201,7 @@ std::vector<Change> ChangesOfAll() {
       [](Case& c) { WithRule(c, QParamsRule::kAten); },
       [](Case& c) { WithRule(c, QParamsRule::kOnnx); },
       [](Case& c) {
-        if (RowOf(c.op).dynamic) WithRule(c, QParamsRule::kObserver);
+        if (RowOf(c.op).rule) WithRule(c, QParamsRule::kObserver);
       },
   };
 }

@@ -2,10 +2,12 @@
 // Scales and zero points follow from the values, not from their order; they scale with the values,
 // and 0 is a code. No oracle: the subject is compared with itself, or its answer with the values.
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "core/float_text.h"
 #include "core/rng.h"
 #include "core/slice.h"
 #include "properties/list.h"
@@ -18,7 +20,15 @@ using relation::Answer;
 using relation::Ask;
 using Kind = Observer::Kind;
 
-constexpr float kFloor = 0x1p-23f;  // of scales
+// The least scale that the rule chooses.
+float LeastScale(const Case& c) {
+  switch (c.rule) {
+    case QParamsRule::kAten: return 6.1e-5f;
+    case QParamsRule::kOnnx: return FLT_TRUE_MIN;
+    case QParamsRule::kObserver: break;
+  }
+  return 0x1p-23f;
+}
 
 // Scales and zero points of an answer, by column.
 struct QParamsOf {
@@ -109,6 +119,14 @@ float RangeOfColumn(const Case& c, int64_t column) {
   return hi - lo;
 }
 
+// Whether the scale of a column (per tensor: 0, the only one) follows from the range alone, rounded
+// as a normal float32.
+bool FollowsFromRange(const Case& c, int64_t column, float scale) {
+  if (!(scale > LeastScale(c))) return false;
+  return c.rule == QParamsRule::kObserver ||
+         RangeOfColumn(c, column) > 256 * std::max(LeastScale(c), FLT_MIN);
+}
+
 Verdict Doubling(const Case& c, Subject& subject) {
   if (c.observer.kind != Kind::kMinMax)
     return Verdict::Vacuous("averages round near 0, histograms to whole numbers");
@@ -127,7 +145,7 @@ Verdict Doubling(const Case& c, Subject& subject) {
   Tensor expected = twice.y;  // stays so where nothing is claimed
   int64_t judged = 0;
   for (int64_t m = 0; m < q.columns; ++m) {
-    if (!(q.scale(m) > kFloor) || !std::isfinite(RangeOfColumn(doubled, m))) continue;
+    if (!FollowsFromRange(c, m, q.scale(m)) || !std::isfinite(RangeOfColumn(doubled, m))) continue;
     ++judged;
     expected.as<float>()[static_cast<size_t>(m)] = q.scale(m) * 2.0f;
     expected.as<float>()[static_cast<size_t>(q.columns + m)] = q.zero_point(m);
@@ -162,8 +180,8 @@ Verdict ZeroIsRepresentable(const Case& c, Subject& subject) {
   const CodeRange codes = CodesOf(c.observer);
   for (int64_t m = 0; m < q.columns; ++m) {
     const float scale = q.scale(m), zero_point = q.zero_point(m);
-    if (!(scale >= kFloor)) {
-      return relation::FailedAt(c, m, ">= 0x1p-23", ElementText(answer.y, m), 0,
+    if (!(scale >= LeastScale(c))) {
+      return relation::FailedAt(c, m, ">= " + FloatText(LeastScale(c)), ElementText(answer.y, m), 0,
                                 "a scale lies below its floor");
     }
     if (zero_point != std::trunc(zero_point) || zero_point < static_cast<float>(codes.min) ||
@@ -218,7 +236,7 @@ Verdict ReduceRangeHalves(const Case& c, Subject& subject) {
   int64_t judged = 0;
   for (int64_t m = 0; m < whole.y.shape()[1]; ++m) {
     const double a = whole.y.FloatAt(m), b = half.y.FloatAt(m);
-    if (!(a > double{kFloor}) || std::isinf(b)) continue;
+    if (!FollowsFromRange(c, m, whole.y.FloatAt(m)) || std::isinf(b)) continue;
     ++judged;
     const double ratio = b * half_steps / (a * full_steps);
     if (std::abs(ratio - 1) <= 0x1p-22) continue;  // each is rounded once
@@ -251,7 +269,7 @@ std::vector<Property> ObserverProperties() {
        false, RowsAreTensors},
       {"zero_is_representable",
        "The zero point is one of the codes (with reduce_range: of the halved range), and the scale "
-       "is at least 2^-23.",
+       "is not below its floor: 2^-23, of the rule aten 6.1e-5, of onnx 2^-149.",
        ops, false, ZeroIsRepresentable},
       {"range_is_covered",
        "Every value of min_max lies within half a step of what the codes span. Symmetric "

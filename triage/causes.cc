@@ -86,8 +86,8 @@ bool Observes(const Case& c) {
 
 bool ChoosesQParams(const Case& c) { return Observes(c) || ChoosesScales(c); }
 
-// Parameters that every rule takes: u8, all codes, not symmetric, no reduce_range.
-bool ChoosesByAnyRule(const Case& c) { return ChoosesScales(c) && c.observer == Observer{}; }
+// Parameters that every rule takes: min_max, u8, all codes, not symmetric, no reduce_range.
+bool ChoosesByAnyRule(const Case& c) { return RowOf(c.op).rule && c.observer == Observer{}; }
 
 // ---- How a cause changes the stages.
 
@@ -1589,7 +1589,8 @@ const Cause kCauses[] = {
      "counts the zero point from code 0 instead of from the lowest code",
      [](const Case& c) { return Observes(c) && c.observer.quant_min != 0; },
      Set<&ChoiceHooks::zero_point_from_0, true>},
-    {Stage::kRound, Kind::kClamp, "no scale floor", "lets a scale fall below 2^-23", Observes,
+    {Stage::kRound, Kind::kClamp, "no scale floor", "lets a scale fall below 2^-23",
+     [](const Case& c) { return Observes(c) && c.rule == QParamsRule::kObserver; },
      Set<&ChoiceHooks::least_scale, 0.0f>},
     {Stage::kAccumulate, Kind::kRounding, "double average", "keeps the moving average in double",
      [](const Case& c) { return c.observer.kind == Observer::Kind::kMovingAverage; },

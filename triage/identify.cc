@@ -326,9 +326,9 @@ void Domain::Add(const Case& c) {
         (field.has == &OpRow::x_blocks && c.x_block == 0))
       return;
     if constexpr (NamedEnum<std::remove_cvref_t<decltype(value)>>) {
-      if (field.required) types_and_choices += " " + std::string(Name(value));
+      if (field.is_required(c.op)) types_and_choices += " " + std::string(Name(value));
     }
-    if (!field.required) note(std::string(field.name), value != unsaid);
+    if (!field.is_required(c.op)) note(std::string(field.name), value != unsaid);
   });
   ++types[types_and_choices];
   terms = std::max(terms, c.K);

@@ -358,7 +358,7 @@ void Stages::ChooseZeroPoint(double low, double high, exact::ChosenQParams* chos
   if (c.observer.symmetric) return;
   const CodeRange codes_of = exact::observer::Codes(c.observer);
   double first = static_cast<float>(low / static_cast<double>(chosen->scale));
-  if (RowOf(c.op).dynamic && c.rule == QParamsRule::kAten) {
+  if (c.rule == QParamsRule::kAten) {
     double scale = (high - low) / (codes_of.max - codes_of.min);
     if (const auto small = static_cast<float>(scale);
         small != chosen->scale) {  // ATen amplifies it
@@ -383,7 +383,10 @@ Tensor Stages::QParamsOf() const {
     Range range{ranges[column].min, ranges[column].max};
     if (choice.averages_in_double) range = AveragedInDouble(c, static_cast<int64_t>(column));
     if (!choice.range_without_zero) range = {std::min(range.low, 0.0), std::max(range.high, 0.0)};
-    auto chosen = exact::FromRange(c.observer, range.low, range.high, choice.least_scale);
+    exact::ChosenQParams chosen =
+        c.rule == QParamsRule::kObserver
+            ? exact::FromRange(c.observer, range.low, range.high, choice.least_scale)
+            : exact::ChosenFor(c, {static_cast<float>(range.low), static_cast<float>(range.high)});
     ChooseZeroPoint(range.low, range.high, &chosen);
     y.as<float>()[column] = chosen.scale;
     y.as<float>()[ranges.size() + column] = static_cast<float>(chosen.zero_point);

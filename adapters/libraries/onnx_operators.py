@@ -150,6 +150,19 @@ class Operators:
             nodes.append(node("Add", "product bias", "y"))
         return self.run(Plan(nodes, inputs, "float32", flat))
 
+    def choose_qparams(self, c):
+        if c["qparams_rule"] != "onnx":
+            raise Skip("DynamicQuantizeLinear has the rule onnx")
+        inputs = {"x": array(c["x"], "f32", (c["batches"], c["M"], c["N"])),
+                  "one": array([1], "f32", (1,))}  # a number times it is a list of one
+        node = onnx_model.node
+        return self.run(Plan([node("DynamicQuantizeLinear", "x", "codes scale zp"),
+                              node("Cast", "zp", "number", to=onnx_model.FLOAT),
+                              node("Mul", "scale one", "scales"),
+                              node("Mul", "number one", "numbers"),
+                              node("Concat", "scales numbers", "y", axis=0)],
+                             inputs, "float32", flat))
+
     def conv2d(self, c):
         x, w = of(c, "x", c["x_dtype"]), of(c, "w", c["w_dtype"])
         filters = planes(c["w"], c["w_dtype"], (c["OC"], c["R"], c["S"], c["IC"] // c["groups"]))

@@ -62,6 +62,27 @@ function linear(c) {
   return {operator: 'QLinearMatMul', ...ONNX, inputs, type: c.out_dtype, finish: asIs};
 }
 
+const node = (operator, from, to, attributes) =>
+    ({operator, domain: '', attributes, from: from.split(' '), to: to.split(' ')});
+
+function chooseQParams(c) {
+  if (c.qparams_rule !== 'onnx') throw new Skip('DynamicQuantizeLinear has the rule onnx');
+  return {
+    operator: 'DynamicQuantizeLinear',
+    ...ONNX,
+    nodes: [
+      node('DynamicQuantizeLinear', 'x', 'codes scale zp'),
+      node('Cast', 'zp', 'number', {to: ELEMENT.f32}),
+      node('Mul', 'scale one', 'scales'),  // a number times a list of one is a list of one
+      node('Mul', 'number one', 'numbers'),
+      node('Concat', 'scales numbers', 'y', {axis: 0}),
+    ],
+    inputs: [tensor('x', 'f32', c.x, [c.batches, c.M, c.N]), tensor('one', 'f32', [1], [1])],
+    type: 'f32',
+    finish: asIs,
+  };
+}
+
 // What quantize_dynamic of ONNX Runtime makes of a MatMul or Gemm.
 function dynamicLinear(c) {
   if (c.qparams_rule !== 'onnx') throw new Skip('DynamicQuantizeLinear has the rule onnx');
@@ -70,8 +91,6 @@ function dynamicLinear(c) {
   if (x[2].some(Number.isNaN)) throw new Skip('the range of values with NaN depends on their order');
   const bias = c.bias ? [tensor('bias', 'f32', c.bias, [c.N])] : [];
   const [bScale, bZero] = scaleAndZero('b', c.w_dtype, c.w_scale, c.w_zp);
-  const node = (operator, from, to, attributes) =>
-      ({operator, domain: '', attributes, from: from.split(' '), to: to.split(' ')});
   return {
     operator: 'DynamicQuantizeLinear',
     ...ONNX,
@@ -247,6 +266,7 @@ export const OPERATIONS = {
   linear,
   conv2d: conv,
   depthwise: conv,
+  choose_qparams: chooseQParams,
   dynamic_linear: dynamicLinear,
   quantize,
   dequantize,

@@ -286,7 +286,7 @@ class Engine:
                 "table": {"x": ["u8"], "out": ["u8"]},
                 "softmax": {"x": ["u8"], "out": ["u8"]} if qnnpack else {},
                 "concat": {"features": ["relu", "empty"]},
-                "choose_qparams": {"features": ["per_channel"]},
+                "choose_qparams": {"features": ["per_channel"], "rules": ["observer", "aten"]},
                 "dynamic_linear": {"w": ["s8"], "w_zp": w_zp, "features": dynamic},
             },
         }
@@ -565,10 +565,16 @@ class Engine:
         from torch.ao.quantization import observer as observers
 
         torch = self.torch
+        x = torch.tensor([real(v) for v in c["x"]], dtype=torch.float)
+        per_channel = c["gran"] == "channel"
+        if c["qparams_rule"] == "aten":
+            if per_channel:
+                raise Skip("_choose_qparams_per_tensor has one scale")
+            scale, zero_point = torch._choose_qparams_per_tensor(x, c["reduce_range"])
+            return [text(float(scale)), text(float(zero_point))]
         if c["observer"] == "histogram" and self.build != "wheel" and not self.is_113:
             raise Skip("the histogram observer of distributions is known for PyTorch 1.13, this is "
                        "%s" % torch.__version__)
-        per_channel = c["gran"] == "channel"
         kinds = {
             ("min_max", False): observers.MinMaxObserver,
             ("min_max", True): observers.PerChannelMinMaxObserver,
@@ -590,7 +596,6 @@ class Engine:
         if c["observer"] == "moving_average":
             options["averaging_constant"] = real(c["averaging_constant"])
         observer = kind(**options)
-        x = torch.tensor([real(v) for v in c["x"]], dtype=torch.float)
         for batch in x.reshape(c["batches"], c["M"], c["N"]):
             observer(batch)
         scale, zero_point = observer.calculate_qparams()

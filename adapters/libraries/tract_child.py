@@ -27,13 +27,15 @@ class Engine(Operators):
         sums = {"x": CODES, "w": CODES, "out": CODES + ["s32"]}
         window = ["bias_i32", "per_channel", "dilation", "asymmetric_padding"]
         return {"name": "tract", "version": judged(self.tract.version(), *HELD),
-                "contract": "model:tract,dynamic_linear=model:onnx@reference",
+                "contract": "model:tract,dynamic_linear=model:onnx@reference,"
+                            "choose_qparams=model:onnx@reference",
                 "ops": {"quantize": {"out": CODES, "features": each},
                         "dequantize": {"x": CODES, "features": each},
                         "rescale": dict(codes, features=["empty"]),
                         "linear": dict(sums, features=each + ["empty_k"]),
                         "dynamic_linear": {"x": ["f32"], "w": CODES, "out": ["f32"],
                                            "features": ["bias_f32", "per_channel"]},
+                        "choose_qparams": {"rules": ["onnx"]},
                         "conv2d": dict(sums, features=window + ["groups"]),
                         "depthwise": dict(sums, features=window)}}
 
@@ -54,7 +56,7 @@ class Engine(Operators):
             raise Skip("DequantizeLinear and QuantizeLinear of two types do not load")
         return super().rescale(c)
 
-    def dynamic_linear(self, c):
+    def ranged(self, c):
         import numpy
 
         x = array(c["x"], "f32", -1)
@@ -62,7 +64,14 @@ class Engine(Operators):
             span = max(x.max(initial=0), 0) - min(x.min(initial=0), 0)
             if not numpy.isfinite(span) or (span != 0 and span / numpy.float32(255) == 0):
                 raise Skip("the range of x, or its scale, is beyond float32")
+
+    def dynamic_linear(self, c):
+        self.ranged(c)
         return super().dynamic_linear(c)
+
+    def choose_qparams(self, c):
+        self.ranged(c)
+        return super().choose_qparams(c)
 
 
 serve(Engine)

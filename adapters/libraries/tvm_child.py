@@ -47,6 +47,7 @@ class Engine:
                     "concat": elements,
                     "linear": dict(codes, w=CODES, out=CODES + ["s32", "f32"],
                                    features=["bias_f32", "relu", "per_channel", "empty"]),
+                    "choose_qparams": {"rules": ["onnx"]},
                     "dynamic_linear": {"x": ["f32"], "w": CODES, "out": ["f32"],
                                        "features": ["bias_f32", "per_channel"]},
                     "max_pool": dict(codes, features=["asymmetric_padding", "dilation"]),
@@ -186,6 +187,18 @@ class Engine:
 
         return flat(self.run(("dynamic_linear", bool(bias)), program, x, w,
                              *self.column(of(c, "w", c["w_dtype"])), *bias))
+
+    def choose_qparams(self, c):
+        x = array(c["x"], "f32", (c["batches"] * c["M"], c["N"]))
+        self.ranged(c, x)
+
+        def program(x):
+            _, scale, zero = self.dynamic(x)
+            parts = [self.op.reshape(part, (1,)) for part in
+                     (scale, self.op.astype(zero, "float32"))]
+            return self.op.concat(parts, 0)
+
+        return flat(self.run(("choose_qparams",), program, (x, "mk")))
 
     # Pools -----------------------------------------------------------------------------------------
 

@@ -564,7 +564,7 @@ class Builder {
       if (key == kNegativeSlope && Has(key) && c_.function != Function::kLeakyRelu) {
         Fail(key, "does not belong to this function, expected it for leaky_relu only");
       }
-      if (field.required) Need(key);
+      if (field.is_required(c_.op)) Need(key);
       if (Has(key)) ReadParameter(field, key, value);
     });
   }

@@ -97,16 +97,16 @@ void ReadFeatures(const JsonNode& node, std::bitset<kPipeFeatureCount>& features
   }
 }
 
-void ReadRules(const JsonNode& node, PipeOp::Rules& rules) {
+void ReadRules(const JsonNode& node, std::optional<PipeOp::Rules>& rules) {
   const std::string expected = "a list of rules: observer, aten, onnx";
   if (!node.value().is_array()) FailAs(node, expected);
   if (node.value().empty()) node.Fail("is empty, expected " + expected);
-  rules.reset();
+  rules.emplace();
   for (const nlohmann::json& item : node.value()) {
     const std::optional<QParamsRule> rule =
         item.is_string() ? Parse<QParamsRule>(item.get_ref<const std::string&>()) : std::nullopt;
     if (!rule) node.Fail("holds " + Described(item) + ", expected " + expected);
-    rules.set(static_cast<size_t>(*rule));
+    rules->set(static_cast<size_t>(*rule));
   }
 }
 

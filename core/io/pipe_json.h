@@ -55,8 +55,8 @@ struct PipeOp {
   Types out = 0xF;
   std::bitset<kPipeFeatureCount> features;
   using Rules = std::bitset<CountOf<QParamsRule>()>;  // by QParamsRule
-  Rules rules = 0x7;                                  // all of them
-  int64_t m_max = 0;                                  // 0: no limit
+  std::optional<Rules> rules;  // none: all of dynamic_linear, observer of choose_qparams
+  int64_t m_max = 0;           // 0: no limit
   int64_t n_max = 0;
   int64_t k_max = 0;
   int64_t n_multiple = 0;  // 0 and 1: any

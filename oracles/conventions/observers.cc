@@ -29,9 +29,16 @@ std::string NotMinMax(const Case& c) {
   return c.per_channel ? "per tensor only" : "";
 }
 
+// A convention of one rule also says what it would choose where the case asks for the observers'.
+std::string NotByRule(const Case& c, QParamsRule rule) {
+  if (c.rule == QParamsRule::kObserver || c.rule == rule) return "";
+  return "the rule must be " + std::string(Name(rule));
+}
+
 // ATen and ONNX know the codes 0..255 alone.
-std::string NotAllOfU8(const Case& c) {
+std::string NotAllOfU8(const Case& c, QParamsRule rule) {
   if (std::string reason = NotMinMax(c); !reason.empty()) return reason;
+  if (std::string reason = NotByRule(c, rule); !reason.empty()) return reason;
   if (c.observer.symmetric) return "affine only";
   // 255 is a code of u8, whose least code is 0, and 0 is always among the codes.
   return c.observer.quant_max == 255 ? "" : "codes 0..255 only";
@@ -92,7 +99,7 @@ Convention OnnxChooseQParams(RoundFloat round) {
     return OnnxChoice({std::min(ends.min, 0.0f), std::max(ends.max, 0.0f)}, round);
   });
   convention.cannot_run = [](const Case& c) {
-    if (std::string reason = NotAllOfU8(c); !reason.empty()) return reason;
+    if (std::string reason = NotAllOfU8(c, QParamsRule::kOnnx); !reason.empty()) return reason;
     return std::string(c.observer.reduce_range ? "reduce_range is none of its options" : "");
   };
   return convention;
@@ -101,10 +108,16 @@ Convention OnnxChooseQParams(RoundFloat round) {
 std::vector<Convention> ObserverConventions() {
   Convention torch;
   torch.name = "observers@torch";
-  torch.description = "PyTorch's min-max, moving average and histogram observers";
-  torch.source = "PyTorch 1.13.1 torch/ao/quantization/observer.py";
+  torch.description =
+      "PyTorch's min-max, moving average and histogram observers, and its choice by rule aten";
+  torch.source =
+      "PyTorch 1.13.1 torch/ao/quantization/observer.py, "
+      "aten/src/ATen/native/quantized/QTensor.cpp";
   torch.ops = {Op::kChooseQParams};
-  torch.cannot_run = NotObserving;
+  torch.cannot_run = [](const Case& c) {
+    if (std::string reason = NotObserving(c); !reason.empty()) return reason;
+    return NotByRule(c, QParamsRule::kAten);
+  };
   torch.run = [](const Case& c) { return ConventionOutput{exact::Evaluate(c), std::nullopt}; };
   torch.trace = [](const Case& c, int64_t index) { return exact::Derive(c, index); };
   torch.satisfies = {"matches_exact",      "targets_agree",         "value_permutation",
@@ -136,7 +149,7 @@ std::vector<Convention> ObserverConventions() {
                [](const Case& c, Ends ends) {
                  return AtenChooseQParams(ends.min, ends.max, c.observer.reduce_range);
                });
-  aten.cannot_run = NotAllOfU8;
+  aten.cannot_run = [](const Case& c) { return NotAllOfU8(c, QParamsRule::kAten); };
 
   // FBGEMM calls symmetric ranges preserve_sparsity.
   Convention fbgemm = Choosing("observers@fbgemm", "FBGEMM's ChooseQuantizationParams",
@@ -145,7 +158,10 @@ std::vector<Convention> ObserverConventions() {
                                  return FbgemmChooseQParams(ends.min, ends.max, codes.min,
                                                             codes.max, c.observer.symmetric, false);
                                });
-  fbgemm.cannot_run = NotMinMax;
+  fbgemm.cannot_run = [](const Case& c) {
+    if (std::string reason = NotMinMax(c); !reason.empty()) return reason;
+    return NotByRule(c, QParamsRule::kObserver);
+  };
   return {std::move(torch), std::move(torch2), std::move(aten), std::move(fbgemm)};
 }
 

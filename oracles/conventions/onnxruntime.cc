@@ -7,7 +7,8 @@
 // is the matrix product of its im2col in the order (r, s, c), padding the zero point inside it;
 // with one channel in and out per group it goes to an exact kernel (qdwconv.cpp). All weights have
 // one zero point there. add and mul round with the output zero point in; add is fused from AVX2 on.
-// dynamic_linear is DynamicQuantizeLinear, MatMulInteger and float operators.
+// dynamic_linear is DynamicQuantizeLinear, MatMulInteger and float operators; choose_qparams its
+// scale and zero point.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -239,6 +240,7 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
   // onnxruntime/core/util/qmath.h, GetQuantizationParameter.
   AddOperation(convention, MakeDynamicLinear(OnnxDynamicLinear(
                                RoundNearestEven, MakeConvention(definition), definition)));
+  AddOperation(convention, OnnxChooseQParams(RoundNearestEven));
   return convention;
 }
 

@@ -116,6 +116,7 @@ std::vector<Convention> TvmConventions() {
   AddOperation(convention,
                MakeDynamicLinear(OnnxDynamicLinear(
                    RoundNearestEven, MakeConvention(std::move(definition)), std::move(sums))));
+  AddOperation(convention, OnnxChooseQParams(RoundNearestEven));
   return {std::move(convention)};
 }
 

@@ -20,6 +20,24 @@ std::string RangeText(const ObservedRange& range) {
   return "[" + ShortestDecimal(range.min) + ", " + ShortestDecimal(range.max) + "]";
 }
 
+// Of a quotient that is rounded.
+std::string TieText(float quotient) {
+  const bool tie = std::abs(quotient - std::trunc(quotient)) == 0.5f;
+  return tie ? ", a tie, exactly half way, goes to the even one" : "";
+}
+
+// How a rule that is not the observers' chooses the scale.
+std::string ScaleText(const Case& c, const ObservedRange& range) {
+  const std::string width =
+      "(" + ShortestDecimal(range.max) + " - " + ShortestDecimal(range.min) + ") / ";
+  if (c.rule == QParamsRule::kAten) {
+    return "the rule aten: " + width + (c.observer.reduce_range ? "127" : "255") +
+           " in float64, 0.1 where its reciprocal is infinite, but not less than 6.1e-05";
+  }
+  if (range.min == range.max) return "the rule onnx: 1, where all values are 0,";
+  return "the rule onnx: " + width + "255, but not 0";
+}
+
 // The case with its first `count` batches only.
 Case Batches(const Case& c, int64_t count) {
   Case some = ProblemOf(c);
@@ -61,7 +79,19 @@ Trace Steps(const Case& c, int64_t index) {
     step(Stage::kAccumulate, "the search for the smallest error leaves " + RangeText(range),
          o.symmetric ? range.max : range.min);
   }
-  range = {std::min(range.min, 0.0f), std::max(range.max, 0.0f)};
+  range = WithZero(range);
+  if (c.rule != QParamsRule::kObserver) {
+    step(Stage::kScale, ScaleText(c, range) + " = " + ShortestDecimal(scale), scale);
+    if (index < columns) return trace;
+    const float quotient = 0 - range.min / scale;
+    const bool by_onnx = c.rule == QParamsRule::kOnnx;
+    step(Stage::kZeroPoint,
+         "round(0 - min / scale" +
+             (by_onnx ? " = " + ShortestDecimal(quotient) + TieText(quotient) : "") +
+             "), within the codes, = " + std::to_string(static_cast<int32_t>(y.FloatAt(index))),
+         y.FloatAt(index));
+    return trace;
+  }
   const CodeRange codes = observer::Codes(o);
   const std::string between =
       "[" + std::to_string(codes.min) + ", " + std::to_string(codes.max) + "]";
@@ -86,14 +116,13 @@ Trace Steps(const Case& c, int64_t index) {
   const float zero_point = y.FloatAt(index);
   const std::string code = std::to_string(static_cast<int32_t>(zero_point));
   const float quotient = range.min / scale;
-  const bool tie = std::abs(quotient - std::trunc(quotient)) == 0.5f;
+  const std::string tie = TieText(quotient);
   step(Stage::kZeroPoint,
        o.symmetric
            ? "the zero point of symmetric quantization is " + code
            : "lowest code - round(min / scale), within the codes: " + std::to_string(codes.min) +
                  " - round(" + ShortestDecimal(range.min) + " / " + ShortestDecimal(scale) + " = " +
-                 ShortestDecimal(quotient) + ")" +
-                 (tie ? ", a tie, exactly half way, goes to the even one," : "") + " = " + code,
+                 ShortestDecimal(quotient) + ")" + (tie.empty() ? "" : tie + ",") + " = " + code,
        zero_point);
   return trace;
 }

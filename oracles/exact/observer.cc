@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "oracles/exact/nearest_environment.h"
+#include "oracles/exact/qparams_rule.h"
 
 namespace qualm::exact {
 namespace observer {
@@ -331,8 +332,10 @@ Tensor ChooseBy(const Case& c, ObserveFunction observe) {
   const int64_t columns = y.shape()[1];
   for (int64_t m = 0; m < columns; ++m) {
     const ObserverResult result = ObserveColumn(c, m, observe);
-    y.as<float>()[static_cast<size_t>(m)] = result.scale;
-    y.as<float>()[static_cast<size_t>(columns + m)] = static_cast<float>(result.zero_point);
+    ChosenQParams chosen{result.scale, result.zero_point};
+    if (c.rule != QParamsRule::kObserver) chosen = ChosenFor(c, WithZero(result.range));
+    y.as<float>()[static_cast<size_t>(m)] = chosen.scale;
+    y.as<float>()[static_cast<size_t>(columns + m)] = static_cast<float>(chosen.zero_point);
   }
   return y;
 }
@@ -362,6 +365,11 @@ ObserverResult Observe(const Observer& observer, Batches batches) {
 ObserverResult ObserveHistogram2(const Observer& observer, Batches batches) {
   const NearestEnvironment environment;
   return ObserveNearest<Histogram2>(observer, batches);
+}
+
+ObservedRange WithZero(ObservedRange range) {
+  const NearestEnvironment environment;  // denormals are told from 0
+  return {std::min(range.min, 0.0f), std::max(range.max, 0.0f)};
 }
 
 std::vector<ObservedRange> ObservedRanges(const Case& c) {

@@ -46,6 +46,8 @@ struct ObservedRange {
   float min = 0;
   float max = 0;
 };
+// The same range, widened to hold 0.
+ObservedRange WithZero(ObservedRange range);
 std::vector<ObservedRange> ObservedRanges(const Case& c);
 // The range that remains after the search of a histogram.
 ObservedRange SearchedRange(const Case& c);

@@ -12,6 +12,7 @@
 
 #include "oracles/exact/arithmetic/rational.h"
 #include "oracles/exact/observer.h"
+#include "oracles/exact/qparams_rule.h"
 
 namespace qualm::exact {
 namespace {
@@ -281,9 +282,8 @@ Tensor ChooseQParamsRational(const Case& c) {
   const auto floats = y.as<float>();
   for (int64_t m = 0; m < columns; ++m) {
     const Range range = Observe(c, m);
-    const ChosenQParams chosen =
-        FromRangeRational(c.observer, std::min(RoundToFloat32(range.min), 0.0f),
-                          std::max(RoundToFloat32(range.max), 0.0f));
+    const ChosenQParams chosen = ChosenForRational(
+        c, {std::min(RoundToFloat32(range.min), 0.0f), std::max(RoundToFloat32(range.max), 0.0f)});
     floats[static_cast<size_t>(m)] = chosen.scale;
     floats[static_cast<size_t>(columns + m)] = static_cast<float>(chosen.zero_point);
   }

@@ -14,7 +14,6 @@
 #include "oracles/conventions/aten.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/fbgemm.h"
-#include "oracles/conventions/onnx.h"
 #include "oracles/conventions/primitives.h"
 #include "oracles/golden/records.h"
 
@@ -64,6 +63,15 @@ Tensor Output(const GoldenRecord& record, const std::string& field, const Case& 
   if (c.op == Op::kCast) return CastCodes(record, field, c.out_dtype);
   return c.out_dtype == DType::kF32 ? Reals(record, field, c.output_shape())
                                     : Codes(record, field, c.out_dtype, c.output_shape());
+}
+
+// The scale and zero point of finite values [1,N].
+Case OnnxChoiceCase(const Tensor& x) {
+  Case c = CaseOver(Op::kChooseQParams, x, DType::kF32);
+  c.x = Tensor::Of<float>({1, c.M, c.N}, x.as<float>());
+  c.rule = QParamsRule::kOnnx;
+  if (const std::string error = Validate(c); !error.empty()) throw InputError("x: " + error);
+  return c;
 }
 
 class RecordJudge {
@@ -280,17 +288,15 @@ void RecordJudge::Quantize() {
 
 void RecordJudge::DynamicQuantizeLinear() {
   const Case c = QuantizeCase(record_);
-  result_.convention = ConventionName(record_);
-  exact::ObservedRange range;  // holds 0
-  for (const float x : c.x.as<float>()) {
-    if (!std::isfinite(x)) return Skip("DynamicQuantizeLinear of x that is not finite");
-    range = {std::min(range.min, x), std::max(range.max, x)};
-  }
-  const exact::AtenChoice chosen = conventions::OnnxChoice(range, conventions::RoundNearestEven);
-  CompareText("scale", FloatText(record_.Float("scale")),
-              FloatText(static_cast<float>(chosen.scale)));
-  CompareText("zp", std::to_string(record_.Int("zp")), std::to_string(chosen.zero_point));
-  JudgeOutput("y", result_.convention, c);
+  if (!std::ranges::all_of(c.x.as<float>(), [](float x) { return std::isfinite(x); }))
+    return Skip("DynamicQuantizeLinear of x that is not finite");
+  const std::string name = ConventionName(record_);
+  const auto chosen = Convention(name, OnnxChoiceCase(c.x));
+  if (!chosen) return;
+  CompareText("scale", FloatText(record_.Float("scale")), FloatText(chosen->y.FloatAt(0)));
+  CompareText("zp", std::to_string(record_.Int("zp")),
+              std::to_string(static_cast<int32_t>(chosen->y.FloatAt(1))));
+  JudgeOutput("y", name, c);
 }
 
 void RecordJudge::RequantizeFloat() {

@@ -19,7 +19,15 @@ void DrawCodes(Rng& rng, Theme theme, Observer& o) {
 }
 
 // The magnitude of a batch: a power of two.
-int DrawExponent(Rng& rng, Theme theme, bool histogram) {
+int DrawExponent(Rng& rng, Theme theme, const Case& c) {
+  const bool histogram = c.observer.kind == Observer::Kind::kHistogram;
+  if (theme == Theme::kScaleExtremes && c.rule != QParamsRule::kObserver) {
+    switch (rng.Below(3)) {
+      case 0: return static_cast<int>(rng.Between(-149, -120));  // denormal scales, that of onnx
+      case 1: return static_cast<int>(rng.Between(-9, -5));      // the least scale of aten
+      default: return static_cast<int>(rng.Between(122, 125));   // the range overflows
+    }
+  }
   // Ranges around 2^-23 * 255, where a scale meets its floor, half of the time.
   if (theme == Theme::kScaleExtremes) {
     if (rng.Chance(1, 2)) return static_cast<int>(rng.Between(-18, -14));
@@ -59,8 +67,7 @@ float SmallSpecial(Rng& rng) {
 
 Tensor DrawBatches(Rng& rng, Theme theme, int64_t batches, const Case& c) {
   Tensor x(DType::kF32, {batches, c.M, c.N});
-  const bool histogram = c.observer.kind == Observer::Kind::kHistogram;
-  const int exponent = DrawExponent(rng, theme, histogram);
+  const int exponent = DrawExponent(rng, theme, c);
   const auto values = x.as<float>();
   const size_t per_batch = values.size() / static_cast<size_t>(batches);
   const auto shape = static_cast<Shape>(rng.Below(6));
@@ -105,6 +112,10 @@ Case DrawObserver(Rng& rng, Theme theme, Op op) {
   if (rng.Chance(1, 4)) {
     constexpr std::array<float, 5> kConstants{0.0f, 0.5f, 0.1f, 1.0f, 0x1p-20f};
     o.averaging_constant = rng.Pick(kConstants);
+  }
+  if (o.kind == Observer::Kind::kMinMax && rng.Chance(1, 2)) {
+    c.rule = rng.Chance(1, 2) ? QParamsRule::kAten : QParamsRule::kOnnx;
+    o = {.reduce_range = c.rule == QParamsRule::kAten && rng.Chance(1, 3)};
   }
   const bool per_channel = rng.Chance(1, 3);
   c.per_channel = per_channel && o.kind != Observer::Kind::kHistogram;

@@ -75,7 +75,8 @@ py::list Claims(const std::string& op_name) {
 std::shared_ptr<const Function> FunctionOf(const std::string& name, Op op,
                                            const py::dict& arguments, py::object call) {
   return std::make_shared<const Function>(Function{"python:" + name, op, LimitsOf(op, arguments),
-                                                   DomainOf(op, arguments), std::move(call)});
+                                                   DomainOf(op, arguments), std::move(call),
+                                                   RulesOf(op, arguments)});
 }
 
 // A function under the claims of one operation.
@@ -276,6 +277,7 @@ PYBIND11_MODULE(_native, module) {
   module.def("check_limits", [](const std::string& op, const py::dict& limits) {
     LimitsOf(OpNamed(op), limits);
     DomainOf(OpNamed(op), limits);
+    RulesOf(OpNamed(op), limits);
   });
   module.def("check_contract", &CheckContract);
   module.def("contract_text", [](const std::string& op, const std::string& text) {

@@ -238,6 +238,26 @@ Domain DomainOf(Op op, const py::dict& arguments) {
   return domain;
 }
 
+Rules RulesOf(Op op, const py::dict& arguments) {
+  const Reader reader{arguments};
+  const std::optional<py::object> given = reader.Find("rules");
+  if (!given) return op == Op::kChooseQParams ? Rules(1) : ~Rules();
+  const std::string expected = "some of observer, aten, onnx";
+  if (!RowOf(op).rule)
+    Reader::Fail("rules", *given, "none: they are of choose_qparams and dynamic_linear");
+  const bool one = py::isinstance<py::str>(*given);
+  const auto names = one ? std::vector<std::string>{given->cast<std::string>()}
+                         : reader.Read<std::vector<std::string>>("rules", expected);
+  Rules rules;
+  for (const std::string& name : names) {
+    const std::optional<QParamsRule> rule = Parse<QParamsRule>(name);
+    if (!rule) Reader::Fail("rules", *given, expected);
+    rules.set(static_cast<size_t>(*rule));
+  }
+  if (rules.none()) Reader::Fail("rules", *given, expected);
+  return rules;
+}
+
 std::string PythonSubject::CannotRun(const Case& c) const {
   const Function& f = *function_;
   if (!Offers(c.op)) return f.name + " does not offer " + std::string(Name(c.op));
@@ -245,6 +265,8 @@ std::string PythonSubject::CannotRun(const Case& c) const {
     return "Python functions have no " + missing;
   if (const std::string why = OutsideLimits(f.limits, c); !why.empty())
     return f.name + " does not offer " + why;
+  if (RowOf(c.op).rule && !f.rules[static_cast<size_t>(c.rule)])
+    return f.name + " does not offer qparams_rule " + std::string(Name(c.rule));
   if (f.limits.w_formats != 0) {
     const std::string why = WhyNotInFormats(f.limits.w_formats, c);
     return why.empty() ? f.domain.WhyOutside(c) : why;

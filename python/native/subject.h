@@ -7,6 +7,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <bitset>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,9 @@ auto Interruptible(Body&& body) {
 
 // A function of a case and its limits. A thread keeps some subjects until it ends, after the
 // interpreter (relation::NewInstances): then there is nobody to give the function back to.
+// By QParamsRule.
+using Rules = std::bitset<CountOf<QParamsRule>()>;
+
 struct Function {
   ~Function() {
     if (Py_IsInitialized() == 0) call.release();
@@ -47,6 +51,7 @@ struct Function {
   PluginLimits limits;
   Domain domain;
   pybind11::object call;
+  Rules rules = ~Rules();
   // What it last returned in place of an array of the output's type: "None, expected ...".
   mutable std::string wrong_type = {};
 };
@@ -57,6 +62,8 @@ PluginLimits LimitsOf(Op op, const pybind11::dict& arguments);
 // The domain of the keyword argument `domain`: {"x_scale": (1e-6, 1e3), "shapes": ["64x512x1024"]}.
 // Throws InputError likewise.
 Domain DomainOf(Op op, const pybind11::dict& arguments);
+// Those of the keyword argument `rules`, else all; of choose_qparams the observers'. Likewise.
+Rules RulesOf(Op op, const pybind11::dict& arguments);
 
 class PythonSubject final : public BasicSubject {
  public:

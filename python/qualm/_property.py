@@ -25,7 +25,7 @@ _LEAST_PART = 10
 _FEATURES = ("relu", "clamp", "per_channel", "per_row", "per_block", "empty", "empty_k", "dilation", "groups",
              "asymmetric_padding", "ceil_mode", "count_padding", "strides")
 _LIMITS = ("x", "w", "out", "x_zp", "w_zp", "out_zp", "m_max", "n_max", "k_max", "n_multiple",
-           "k_multiple", "domain", "w_formats")
+           "k_multiple", "domain", "w_formats", "rules")
 _BIASES = {"f32": ["bias_f32"], "s32": ["bias_i32"], "both": ["bias_f32", "bias_i32"]}
 
 Types = Union[str, Sequence[str], None]
@@ -136,7 +136,7 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
              count_padding: bool = False, strides: bool = False,
              m_max: int | None = None, n_max: int | None = None, k_max: int | None = None,
              n_multiple: int | None = None, k_multiple: int | None = None,
-             domain: dict[str, Any] | None = None, w_formats: Types = None,
+             domain: dict[str, Any] | None = None, w_formats: Types = None, rules: Types = None,
              **unknown: NoReturn) -> Callable[[F], F]:
     """Makes tests of a function: one for each claim of operation ``op``.
 
@@ -170,6 +170,10 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
         of linear: block formats of llama.cpp (docs/blocks.md), one or several. The function gets
         the bytes, uint8 arrays ``c.w_packed`` and ``c.x_packed`` with a row of each channel and of
         each row of x; ``c.w_format`` and ``c.k_packed`` beside them.
+    ``rules``
+        of dynamic_linear and choose_qparams: "observer", "aten", "onnx", one or several: the
+        ``c.qparams_rule`` that the function chooses by. Without it all of them; of choose_qparams
+        "observer".
 
     Raises :class:`qualm.InputError` for a wrong argument.
     """

@@ -508,9 +508,11 @@ class Neighbour {
 Outcome PluginHost::CallTogether(const qualm_problem& problem, const RunContext& context) {
   const LaidTensor& y = placement_.y();
   const auto others = static_cast<size_t>(context.callers - 1);
-  std::vector<std::vector<uint8_t>> outputs(others,
-                                            std::vector<uint8_t>(y.bytes(), context.poison));
-  std::vector<Outcome> outcomes(others + 1);  // the last one is of this thread
+  std::deque<AlignedBytes> outputs;
+  for (size_t i = 0; i < others; ++i)
+    std::memset(outputs.emplace_back(y.bytes(), SlackOf(problem)).data(), context.poison,
+                y.bytes());
+  std::vector<Answer> answers(others + 1);  // the last one is of this thread
   const auto begin = std::chrono::steady_clock::now();
   {
     std::vector<std::jthread> threads;
@@ -521,15 +523,15 @@ Outcome PluginHost::CallTogether(const qualm_problem& problem, const RunContext&
         qualm_problem asked = problem;
         asked.y = &own;
         asked.acc = nullptr;
-        outcomes[i] = Call(asked, context);
+        answers[i] = Ask(asked, context);
       });
     }
-    outcomes.back() = Call(problem, context);
+    answers.back() = Ask(problem, context);
   }
-  for (Outcome& outcome : outcomes) {
-    if (!outcome.ok()) return std::move(outcome);
+  for (Answer& answer : answers) {
+    if (Outcome outcome = OutcomeOf(std::move(answer)); !outcome.ok()) return outcome;
   }
-  for (const std::vector<uint8_t>& output : outputs) {
+  for (AlignedBytes& output : outputs) {
     if (TakeIfDifferent(output.data(), y.dtype, y.rows, y.stride(), y.data)) return {};
   }
   // A slow kernel is not asked again: its process has a limit of time.
@@ -545,8 +547,7 @@ Outcome PluginHost::CallBesideOthers(const qualm_problem& problem, const RunCont
   constexpr int kCalls = 16;
   constexpr auto kTime = std::chrono::milliseconds(20);  // less of a slow kernel
   const LaidTensor& y = placement_.y();
-  const auto slack =
-      static_cast<size_t>(info_.limits.at(static_cast<size_t>(problem.op))->read_slack_bytes);
+  const size_t slack = SlackOf(problem);
   AlignedBytes output(y.bytes(), slack);
   std::memset(output.data(), context.poison, y.bytes());
   qualm_tensor own = *problem.y;
@@ -583,7 +584,15 @@ Outcome PluginHost::CallBesideOthers(const qualm_problem& problem, const RunCont
   return outcome;
 }
 
+size_t PluginHost::SlackOf(const qualm_problem& problem) const {
+  return static_cast<size_t>(info_.limits.at(static_cast<size_t>(problem.op))->read_slack_bytes);
+}
+
 Outcome PluginHost::Call(const qualm_problem& problem, const RunContext& context) {
+  return OutcomeOf(Ask(problem, context));
+}
+
+PluginHost::Answer PluginHost::Ask(const qualm_problem& problem, const RunContext& context) {
   int32_t answer = QUALM_OK;
   try {
     const ScopedEnvironment environment(context);
@@ -596,6 +605,12 @@ Outcome PluginHost::Call(const qualm_problem& problem, const RunContext& context
   } catch (...) {
     return Bad(RunStatus::kCrashed, "let an exception escape from run()");
   }
+  return answer;
+}
+
+Outcome PluginHost::OutcomeOf(Answer given) {
+  if (auto* const outcome = std::get_if<Outcome>(&given)) return std::move(*outcome);
+  const int32_t answer = std::get<int32_t>(given);
   if (answer == QUALM_OK) return {};
   if (answer != QUALM_UNSUPPORTED && answer != QUALM_FAILED) {
     return Bad(RunStatus::kGarbage, "run() answered " + std::to_string(answer) +

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "adapters/host/placement.h"
 #include "adapters/host/traces.h"
@@ -33,6 +34,13 @@ class PluginHost {
   Outcome CallTogether(const qualm_problem& problem, const RunContext& context);
   Outcome CallBesideOthers(const qualm_problem& problem, const RunContext& context);
   Outcome Call(const qualm_problem& problem, const RunContext& context);
+  // What run() answered, or what it did instead. May be called by several threads at once; the
+  // plugin is asked for its last error only in OutcomeOf.
+  using Answer = std::variant<int32_t, Outcome>;
+  Answer Ask(const qualm_problem& problem, const RunContext& context);
+  Outcome OutcomeOf(Answer given);
+  // Bytes behind a tensor that the plugin may read.
+  size_t SlackOf(const qualm_problem& problem) const;
 
   qualm_plugin plugin_{};
   PluginInfo info_;

@@ -457,6 +457,8 @@ def test_a_function_that_takes_nothing_is_no_pass():
     ({"op": "linear", "w_formats": "q9_9"}, "w_formats: is 'q9_9', expected some of q8_0, q4_0"),
     ({"op": "linear", "w_formats": 3}, "w_formats: is 3, expected some of q8_0, q4_0"),
     ({"op": "add", "w_formats": "q4_0"}, "w_formats: is 'q4_0', expected none: it is of linear alone"),
+    ({"rules": "onnx"}, "rules: is 'onnx', expected none: they are of choose_qparams and dynamic_linear"),
+    ({"op": "choose_qparams", "rules": ["onnx", "ort"]}, "rules: is ['onnx', 'ort'], expected some of observer, aten"),
     ({"domain": {"x_scal": (1, 2)}}, "domain: x_scal: is no range of a domain, nearest is 'x_scale'"),
     ({"domain": {"x": 3}}, "domain: x: is 3, expected a pair"),
     ({"domain": {"shapes": ["1x2x3"]}}, "domain: shape: '1x2x3' is no shape of quantize"),
@@ -504,6 +506,36 @@ def test_a_domain_is_kept():
 
     domain = {"out_scale": (0.125, 0.5), "x": (-8, 8), "shapes": ["3x5"]}
     assert judged(looks, domain=domain).judgement == "passed"
+
+
+def dynamic_quantize(case, rounded=np.rint):
+    """ONNX's DynamicQuantizeLinear in NumPy: the scale, then the zero point."""
+    f = np.float32
+    x = case.x.reshape(1, -1) if case.gran == "tensor" else case.x.transpose(1, 0, 2).reshape(case.M, -1)
+    with np.errstate(all="ignore"):
+        low, high = np.minimum(x.min(1), f(0)), np.maximum(x.max(1), f(0))
+        scale = np.where(low == high, f(1), np.maximum((high - low) / f(255), f(2.0**-149)))
+        zero_point = rounded(np.clip(f(0) - low / scale, 0, 255))
+    return np.stack([scale, zero_point]).astype(f)
+
+
+def test_the_rule_of_a_choice_is_one_of_its_own():
+    onnx = {"rules": "onnx", "per_channel": True, "cases": 200}
+    for result in qualm.check("choose_qparams", dynamic_quantize, **onnx).claims:
+        assert not result.failed, result
+    away = judged(lambda case: dynamic_quantize(case, lambda v: np.floor(v + np.float32(0.5))),
+                  "choose_qparams", **onnx)
+    assert away.failed and "rounds ties of the zero point away from zero" in away.text
+    seen = set()
+
+    def looks(case):
+        seen.add(case.qparams_rule)
+        return exact(case)
+
+    for rules, kinds in [(None, {"observer"}), (["aten", "onnx"], {"aten", "onnx"})]:
+        seen.clear()
+        assert judged(looks, "choose_qparams", rules=rules, cases=200).judgement == "passed"
+        assert seen == kinds
 
 
 def test_limits_are_kept():

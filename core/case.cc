@@ -689,6 +689,15 @@ std::string CheckRemarks(const Case& c) {
     return Wrong("expected", "does not have the type and shape of the output");
   if (c.observed && !c.HoldsOutput(c.observed->y))
     return Wrong("observed", "does not have the type and shape of the output");
+  if (c.observed) {
+    int64_t before = -1;
+    for (const auto& [index, text] : c.observed->printed) {
+      if (index <= before || index >= c.observed->y.size() || c.out_dtype != DType::kF32 ||
+          !ParseDecimal(text) || ParseFloatText(text) != c.observed->y.FloatAt(index))
+        return Wrong("observed", "a printed number stands for another value");
+      before = index;
+    }
+  }
   const Printed* before = nullptr;
   for (const Printed& number : c.printed) {
     const std::span<const float> values = ListOf(c, number.list);

@@ -125,6 +125,9 @@ struct Observed {
   std::string by;  // free text: library, version, instruction set
   Tensor y;        // of out_dtype, the shape of the output
   Explanation why = {};
+  // Of an f32 y: its numbers that may be any real that prints so (index, "0.0160"), by index. y
+  // holds the nearest float32.
+  std::vector<std::pair<int64_t, std::string>> printed = {};
   friend bool operator==(const Observed&, const Observed&) = default;
 };
 

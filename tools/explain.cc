@@ -195,7 +195,7 @@ int RunExplain(const Options& options) {
   if (!options.path.ends_with(".case.json") && std::filesystem::is_directory(options.path, ignored))
     return RunExplainModel(options);
   Session session(options);
-  const Case c = ReadCaseFile(options.path, {.as_printed = options.as_printed});
+  Case c = ReadCaseFile(options.path, {.as_printed = options.as_printed});
   const int64_t outputs = Tensor(c.out_dtype, c.output_shape()).size();
   if (options.at >= outputs) {
     throw InputError("--at: index " + std::to_string(options.at) +
@@ -216,6 +216,7 @@ int RunExplain(const Options& options) {
   session.Begin();
   auto progress = std::make_unique<StepProgress>("explaining: ");
   progress->At(0, "deriving the output and looking for the cause");
+  const std::string as_printed = triage::TakeAsPrinted(&c);
   std::vector<Finding> of_claim;
   const std::string claim = JudgeClaim(options, c, session, of_claim);
   // Causes are departures from the convention by which the claim was judged.
@@ -239,7 +240,7 @@ int RunExplain(const Options& options) {
   };
   std::vector<Told> all_told;  // each answer once
   std::vector<AnsweredLayer> answers;
-  std::string printed;
+  std::string printed = as_printed;
   const auto judge = [&](const std::string& name, const std::string& who, const Tensor& y) {
     auto told = std::ranges::find(all_told, y, &Told::y);
     if (told == all_told.end()) {

@@ -29,7 +29,8 @@ struct ConventionOrExact {
   // The reason why it does not define this case, "" if it does.
   std::string CannotRun(const Case& c) const;
   Tensor Run(const Case& c) const;
-  // Whether it leaves this answer open, beside that of Run.
+  // Whether it leaves this answer open, beside that of Run, or the answer is one that somebody
+  // printed (Case::observed) and that of Run prints so.
   bool AlsoGives(const Case& c, const Tensor& y) const;
 };
 // exact, then every convention by name.

@@ -503,6 +503,51 @@ PrintedAnswer ExaminePrinted(const Case& c, const Tensor& y) {
   return answer;
 }
 
+namespace {
+
+bool PrintsAs(const std::string& text, float value) {
+  if (!std::isfinite(value)) return false;
+  const Reals reals = RealsOf(text);
+  const Rational exactly = exact::ToRational(value);
+  return exactly >= *reals.low && exactly <= *reals.high;
+}
+
+}  // namespace
+
+bool PrintsAs(const Observed& observed, const Tensor& answer) {
+  auto next = observed.printed.begin();
+  for (int64_t i = 0; i < answer.size(); ++i) {
+    const bool printed = next != observed.printed.end() && next->first == i;
+    if (printed ? !PrintsAs((next++)->second, answer.FloatAt(i)) : !answer.SameAt(i, observed.y))
+      return false;
+  }
+  return true;
+}
+
+std::string TakeAsPrinted(Case* c) {
+  if (!c->observed || c->observed->printed.empty()) return "";
+  Observed& observed = *c->observed;
+  std::string text = "  no known arithmetic gives an output that prints so\n";
+  for (const ConventionOrExact& arithmetic : AllConventionsAndExact()) {
+    if (!arithmetic.CannotRun(*c).empty()) continue;
+    const Tensor y = arithmetic.Run(*c);
+    const bool is_exact = arithmetic.convention == nullptr;
+    if (PrintsAs(observed, y)) {
+      text = is_exact ? "  the exact output prints so\n"
+                      : fmt::format("  the output of {} prints so, the exact one does not\n",
+                                    arithmetic.name);
+      observed.y = y;
+      break;
+    }
+    if (!is_exact) continue;
+    for (const auto& [index, digits] : observed.printed) {
+      if (PrintsAs(digits, y.FloatAt(index))) observed.y.CopyFrom(y, index, 1, index);
+    }
+  }
+  observed.printed.clear();
+  return "observed output, as printed:\n" + text;
+}
+
 std::string PrintedText(const PrintedAnswer& answer, const Tensor& y) {
   if (answer.verdict == Verdict::kAsWritten) return "";
   constexpr size_t kMost = 8;

@@ -45,6 +45,13 @@ PrintedAnswer ExaminePrinted(const Case& c, const Tensor& y);
 // In a few lines; "" for kAsWritten.
 std::string PrintedText(const PrintedAnswer& answer, const Tensor& y);
 
+// Whether an f32 answer is the observed output as it is printed (Observed::printed).
+bool PrintsAs(const Observed& observed, const Tensor& answer);
+// Puts in place of a printed output the answer that prints so, of the exact meaning or else of the
+// first such convention; where there is none, the exact numbers that do. Says so in a line; ""
+// where no output is printed.
+std::string TakeAsPrinted(Case* c);
+
 }  // namespace qualm::triage
 
 #endif  // QUALM_TRIAGE_PRINTED_H_

@@ -205,6 +205,32 @@ TEST(Printed, SaysWhatIsMeant) {
   EXPECT_EQ(text(whole, Codes({16, 49})), "");
 }
 
+// 0.1 * 3 rounded once is 0.3, which is not the float32 that 0.3000 is nearest to.
+TEST(Printed, AnOutputIsThatWhichPrintsSo) {
+  Case c = CaseOver(Op::kDequantize, Tensor::Of<uint8_t>({1, 2}, std::vector<uint8_t>{3, 7}),
+                    DType::kF32);
+  c.x_q.scale = {0.1f};
+  const Tensor right = exact::Evaluate(c);
+  c.observed = Observed{"somebody",
+                        Tensor::Of<float>({1, 2}, std::vector<float>{0.3f, 0.7f}),
+                        {},
+                        {{0, "0.3000"}, {1, "0.7"}}};
+  ASSERT_EQ(Validate(c), "");
+  Case taken = c;
+  EXPECT_EQ(TakeAsPrinted(&taken), "observed output, as printed:\n  the exact output prints so\n");
+  EXPECT_EQ(taken.observed->y, right);
+  EXPECT_TRUE(taken.observed->printed.empty());
+  EXPECT_FALSE(BitEqual(c, c.observed->y, AllConventionsAndExact()).empty());
+  taken = c;
+  taken.observed->y.as<float>()[1] = 0.8f;
+  taken.observed->printed[1].second = "0.8";
+  EXPECT_EQ(TakeAsPrinted(&taken),
+            "observed output, as printed:\n  no known arithmetic gives an output that prints so\n");
+  EXPECT_EQ(taken.observed->y.FloatAt(0), right.FloatAt(0));
+  EXPECT_EQ(taken.observed->y.FloatAt(1), 0.8f);
+  EXPECT_EQ(TakeAsPrinted(&taken), "") << "nothing is printed any more";
+}
+
 // With 1/64, which prints as 0.016, 1056 and -1056 are ties, 16.5 and -16.5. A convention that
 // rounds halves up makes 17 and -16 of them, which no multiplier makes in the exact meaning.
 TEST(Printed, NamesConventions) {

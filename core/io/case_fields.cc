@@ -31,6 +31,7 @@ enum Accepts : unsigned {
   kFiles = 1u << 9,     // the name of a .npy file that holds the list
   kArrays = kLists | kFiles,
   kReals = kArrays | kPrinted,
+  kOutputs = kReals | kDecimals,
   kScales = kNumbers | kArrays | kPrinted | kUnknown | kDecimals,
   kZeroPoints = kNumbers | kArrays | kUnknown,
   kBounds = kNumbers | kUnknown,

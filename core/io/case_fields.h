@@ -90,7 +90,7 @@ namespace qualm {
   X(kExpected, "expected", kArrays, kValues)                                 \
   X(kObserved, "observed", kObjects, "an object {\"by\", \"y\"}")            \
   X(kObservedBy, "observed.by", kTexts, kString)                             \
-  X(kObservedY, "observed.y", kArrays, kValues)                              \
+  X(kObservedY, "observed.y", kOutputs, kValues)                             \
   X(kObservedKind, "observed.kind", kTexts, kString)                         \
   X(kObservedCause, "observed.cause", kTexts, kString)                       \
   X(kObservedCauses, "observed.causes", kTexts, kString)                     \

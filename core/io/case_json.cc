@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -598,14 +600,70 @@ class Builder {
             fields_.at(kObservedEvidence).text};
   }
 
+  // What somebody printed as the output. In place of codes may stand the real numbers that they
+  // stand for.
+  Tensor ReadObserved(std::vector<int64_t> shape) const {
+    if (fields_.at(kObservedY).printed.empty() || !IsCode(c_.out_dtype))
+      return ReadTensor(kObservedY, c_.out_dtype, std::move(shape));
+    ReadTensor(kObservedY, DType::kF32, shape);  // are there as many?
+    Tensor codes(c_.out_dtype, std::move(shape));
+    const auto& printed = fields_.at(kObservedY).printed;
+    for (int64_t i = 0; i < codes.size(); ++i) {
+      if (static_cast<size_t>(i) >= printed.size() || printed[static_cast<size_t>(i)].first != i)
+        FailAt(kObservedY, i, "stands beside printed numbers, expected one, such as \"0.0160~\"");
+      codes.SetInt(i, CodePrintedAs(i, printed[static_cast<size_t>(i)].second));
+    }
+    return codes;
+  }
+
+  // The one code of output i whose real number prints so. A scale that is printed itself may be any
+  // that prints so.
+  int32_t CodePrintedAs(int64_t i, const std::string& text) const {
+    const size_t entry =
+        HasElementBlocks(c_)
+            ? static_cast<size_t>(i / c_.N * ElementBlocks(c_) + i % c_.N / c_.x_block)
+        : c_.out_q.scale.size() > 1 ? static_cast<size_t>(i % c_.N)
+                                    : 0;
+    const auto [low, high] = PrintedRange(text);
+    std::pair scale{double{c_.out_q.scale[entry]}, double{c_.out_q.scale[entry]}};
+    for (const auto& [index, scale_text] : fields_.at(kOutScale).printed)
+      if (index == static_cast<int64_t>(entry)) scale = PrintedRange(scale_text);
+    const double zero_point = c_.out_q.zero_point[entry];
+    const auto [first, last] = std::minmax(
+        {low / scale.first, low / scale.second, high / scale.first, high / scale.second});
+    const CodeRange codes = RangeOf(c_.out_dtype);
+    const double slack = 1e-9 * std::max(1.0, std::max(std::abs(first), std::abs(last)));
+    const double least = std::max<double>(std::ceil(first - slack) + zero_point, codes.min);
+    const double most = std::min<double>(std::floor(last + slack) + zero_point, codes.max);
+    if (least == most) return static_cast<int32_t>(least);
+    const std::string shown = "is " + Shown(text + "~") + ", ";
+    if (least < most) {
+      FailAt(kObservedY, i, shown + "as which several codes print, expected more digits, or codes");
+    }
+    const double nearest = std::clamp<double>(
+        std::nearbyint((low + high) / 2 / scale.first + zero_point), codes.min, codes.max);
+    FailAt(kObservedY, i,
+           shown + "which no code of the output stands for: the nearest, " +
+               std::to_string(static_cast<int32_t>(nearest)) + ", stands for " +
+               ShortestDecimal(static_cast<float>((nearest - zero_point) * scale.first)) +
+               ", expected a number that an output stands for");
+  }
+
+  // The reals that print so.
+  static std::pair<double, double> PrintedRange(const std::string& text) {
+    const double half = std::pow(10.0, ParseDecimal(text)->exponent) / 2;
+    const double value = std::strtod(text.c_str(), nullptr);
+    return {value - half, value + half};
+  }
+
   void ReadRemarks() {
     c_.property = fields_.at(kProperty).text;
     if (Has(kContract)) c_.contract = ReadContract();
     c_.note = fields_.at(kNote).text;
     if (Has(kExpected)) c_.expected = ReadTensor(kExpected, c_.out_dtype, c_.output_shape());
     if (Has(kObserved)) {
-      c_.observed = Observed{Need(kObservedBy).text,
-                             ReadTensor(kObservedY, c_.out_dtype, c_.output_shape()), ReadWhy()};
+      c_.observed = Observed{Need(kObservedBy).text, ReadObserved(c_.output_shape()), ReadWhy()};
+      if (c_.out_dtype == DType::kF32) c_.observed->printed = fields_.at(kObservedY).printed;
     }
     const OperandKeys keys = OperandKeysOf(c_.op);
     using List = Printed::List;

@@ -81,6 +81,53 @@ TEST(CaseJson, KeepsHowNumbersWerePrinted) {
   EXPECT_EQ(values.printed, (std::vector<Printed>{{List::kX, 1, "2.50"}}));
 }
 
+// PyTorch prints the real numbers that the codes of a quantized tensor stand for.
+TEST(CaseJson, TakesOutputsAsPrinted) {
+  const auto quantize = [](const std::string& y, const std::string& scale = "0.0313") {
+    return R"({"qualm_case": 1, "op": "quantize", "M": 1, "N": 3, "out_scale": )" + scale +
+           R"(, "out_zp": 64, "x": [0, 1, 2], "observed": {"by": "PyTorch", "y": )" + y + "}}";
+  };
+  const auto codes = [](const std::string& text) {
+    const Case c = ParseCase(text, "f");
+    EXPECT_EQ(ParseCase(CaseToJson(c), "written"), c);
+    EXPECT_TRUE(c.observed->printed.empty());
+    return std::vector<int32_t>{c.observed->y.IntAt(0), c.observed->y.IntAt(1),
+                                c.observed->y.IntAt(2)};
+  };
+  const std::string y = R"(["0.0000~", "1.0016~", "-2.0032~"])";
+  EXPECT_EQ(codes(quantize(y)), (std::vector<int32_t>{64, 96, 0}));
+  EXPECT_EQ(codes(quantize(y, "\"0.0313~\"")), (std::vector<int32_t>{64, 96, 0}));
+  EXPECT_EQ(
+      ParseCase(quantize("[0.0, 1.0016, 2.0032]"), "f", {.as_printed = true}).observed->y.IntAt(2),
+      128);
+  const auto error = [&](const std::string& printed) -> std::string {
+    try {
+      ParseCase(quantize(printed), "f");
+    } catch (const InputError& wrong) {
+      return wrong.what();
+    }
+    return "";
+  };
+  for (const auto& [printed, what] : std::vector<std::pair<std::string, std::string>>{
+           {R"(["0.0000~", "1.0016~", 5])", "[2]: stands beside printed numbers, expected one"},
+           {R"(["0.0~", "1.0016~", "2~"])", "[2]: is \"2~\", as which several codes print"},
+           {R"(["0.0~", "1.0016~", "2.0100~"])",
+            "[2]: is \"2.0100~\", which no code of the output stands for: the nearest, 128, stands "
+            "for 2.0032"},
+           {R"(["0.0~", "1.0016~"])", ": has 2 values, expected 3"}}) {
+    EXPECT_NE(error(printed).find("observed.y" + what), std::string::npos) << error(printed);
+  }
+
+  const std::string reals = R"({"qualm_case": 1, "op": "dequantize", "M": 1, "N": 2, "x_scale": 0.1,
+      "x_zp": 0, "x": [3, 7], "observed": {"by": "x", "y": ["0.3000~", 0.5]}})";
+  const Case c = ParseCase(reals, "f");
+  EXPECT_EQ(c.observed->printed, (std::vector<std::pair<int64_t, std::string>>{{0, "0.3000"}}));
+  EXPECT_EQ(ParseCase(CaseToJson(c), "written"), c);
+  Case changed = c;
+  changed.observed->printed[0].second = "0.31";
+  EXPECT_EQ(Validate(changed), "observed: a printed number stands for another value");
+}
+
 TEST(CaseJson, TakesDecimalScalesAsPrinted) {
   using List = Printed::List;
   const std::string text = And(R"("bias": [0.5, 1.5], "relu": true)");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -45,12 +46,14 @@ class Writer {
       Put(CaseKey::kOutMin, Token(c.out_min));
       Put(CaseKey::kOutMax, Token(c.out_max));
     }
-    Put(keys.x, Matrix(c.x, /*is_x=*/true));
+    Put(keys.x, Matrix(c.x, [this](int64_t i, float x) {
+          return TokenOf(Printed::List::kX, static_cast<size_t>(i), x);
+        }));
     if (HasW(c.op)) Put(keys.w, Matrix(c.w));
     if (c.expected) Put(CaseKey::kExpected, Matrix(*c.expected));
     if (c.observed) {
       Put(CaseKey::kObserved, "{\"by\": " + JsonQuote(c.observed->by) +
-                                  ", \"y\": " + Matrix(c.observed->y) + WhyOf(*c.observed) + "}");
+                                  ", \"y\": " + OutputOf(*c.observed) + WhyOf(*c.observed) + "}");
     }
     return Text();
   }
@@ -66,6 +69,14 @@ class Writer {
                                      {"evidence", &why.evidence}})
       if (!value->empty()) text += std::string(", \"") + key + "\": " + JsonQuote(*value);
     return text;
+  }
+
+  std::string OutputOf(const Observed& observed) const {
+    auto next = observed.printed.begin();
+    return Matrix(observed.y, [&](int64_t i, float value) {
+      const bool printed = next != observed.printed.end() && next->first == i;
+      return printed ? JsonQuote((next++)->second + "~") : Token(value);
+    });
   }
 
   void Put(CaseKey key, std::string_view value) { values_[static_cast<size_t>(key)] = value; }
@@ -113,7 +124,8 @@ class Writer {
 
   // Row by row; each row on its own line where there are several. A row of an image has all its
   // channels.
-  std::string Matrix(const Tensor& tensor, bool is_x = false) const {
+  std::string Matrix(const Tensor& tensor,
+                     const std::function<std::string(int64_t, float)>& token_of = nullptr) const {
     const std::vector<int64_t>& shape = tensor.shape();
     const int64_t columns = shape.size() == 4 ? shape[2] * shape[3] : shape.back();
     const bool lines = pretty_ && tensor.size() > columns;
@@ -126,8 +138,7 @@ class Writer {
       } else if (tensor.dtype() != DType::kF32) {
         text += JsonQuote(CodeText(tensor.dtype(), tensor.BitsAt(i)));
       } else {
-        text += is_x ? TokenOf(Printed::List::kX, static_cast<size_t>(i), tensor.FloatAt(i))
-                     : Token(tensor.FloatAt(i));
+        text += token_of ? token_of(i, tensor.FloatAt(i)) : Token(tensor.FloatAt(i));
       }
     }
     return text + (lines ? "\n  ]" : "]");

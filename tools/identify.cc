@@ -252,6 +252,19 @@ std::string FileByFile(const Question& question, Op op) {
   return fmt::format("{}", fmt::join(lines, "; "));
 }
 
+// Whether a convention that no answer rules out defines all of them. A subject may be asked for
+// what it does not define; of files that somebody wrote each counts.
+bool GivesAll(const Question& question, const Identified& result, const Comparison& comparison) {
+  return comparison.state == State::kBitEqual &&
+         (question.observed.empty() || comparison.cases == result.answered);
+}
+std::vector<std::string> BitEqualOf(const Question& question, const Identified& result) {
+  std::vector<std::string> names;
+  for (const Comparison& comparison : result.conventions)
+    if (GivesAll(question, result, comparison)) names.push_back(comparison.convention);
+  return names;
+}
+
 // Whether the files hold so few outputs that the one convention which gives them all may do so by
 // chance: each output rules out some, and there are a hundred.
 bool MayFitByChance(const Question& question, const Identified& result) {
@@ -260,7 +273,7 @@ bool MayFitByChance(const Question& question, const Identified& result) {
   for (const triage::ObservedCase& file : question.observed) {
     if (file.c.op == result.op) outputs += file.c.observed->y.size();
   }
-  return result.bit_equal().size() == 1 && outputs < kFewOutputs;
+  return BitEqualOf(question, result).size() == 1 && outputs < kFewOutputs;
 }
 
 // That no output is beyond the bound of float32 sums in any order, or the first that is. "" where a
@@ -316,9 +329,14 @@ std::string ResultText(const Question& question, const Identified& result, bool 
     text += fmt::format("    at index {} it gave {} after other cases, {} in a new start\n",
                         divergence.index, divergence.actual, divergence.expected);
   }
-  std::string equal;
+  std::string equal, partly;
   for (const Comparison& comparison : result.conventions) {
     if (comparison.state != State::kBitEqual) continue;
+    if (!GivesAll(question, result, comparison)) {
+      partly += fmt::format("{}{} ({} of {})", partly.empty() ? "" : ", ", comparison.convention,
+                            comparison.cases, result.answered);
+      continue;
+    }
     equal += fmt::format("{}{} ({} cases)", equal.empty() ? "" : ", ", comparison.convention,
                          comparison.cases);
     if (between) equal += "\n    searched: " + comparison.domain.Text();
@@ -333,6 +351,7 @@ std::string ResultText(const Question& question, const Identified& result, bool 
                           : "  bit-equal to no one convention: " + files + "\n";
     text += FloatSumsText(question, result.op);
   }
+  if (!partly.empty()) text += "  bit-equal in all cases that it defines: " + partly + "\n";
   return text + RuledOutText(result, question.name) + NoVerdictText(result);
 }
 
@@ -413,7 +432,7 @@ std::optional<Finding> FindingOf(const Question& question, const Identified& res
     }
     return std::nullopt;
   }
-  if (!result.bit_equal().empty() || !result.any_compared()) return std::nullopt;
+  if (!BitEqualOf(question, result).empty() || !result.any_compared()) return std::nullopt;
   return finding(files.empty() ? "is bit-equal to no known convention"
                                : "is bit-equal to no one convention: " + files);
 }
@@ -489,9 +508,10 @@ int RunIdentify(Options options) {
     if (std::string not_compared = NotCompared(result, options); !not_compared.empty())
       missing.push_back(std::move(not_compared));
     for (const Comparison& comparison : result.conventions) compared += comparison.cases;
-    const std::string files = result.bit_equal().empty() || MayFitByChance(question, result)
-                                  ? FileByFile(question, result.op)
-                                  : std::string();
+    const std::string files =
+        BitEqualOf(question, result).empty() || MayFitByChance(question, result)
+            ? FileByFile(question, result.op)
+            : std::string();
     if (const auto finding = FindingOf(question, result, options, files)) {
       totals.Add(Judgement::kFailed);
       findings.push_back(*finding);

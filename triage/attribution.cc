@@ -1779,32 +1779,66 @@ std::optional<Attribution> Kept(const Case& c, const Tensor& actual, const Subje
 
 namespace {
 
+// Where an element of a row in blocks may find its scale and zero point by mistake.
+struct BlockTaken {
+  const char* which;
+  // The entry of the lists, for element n of row m.
+  int64_t (*entry)(const Case& c, int64_t m, int64_t n);
+};
+int64_t BlockOf(const Case& c, int64_t n, int64_t step) {
+  return std::clamp<int64_t>(n / c.x_block + step, 0, ElementBlocks(c) - 1);
+}
+constexpr BlockTaken kBlocksTaken[] = {
+    {"the block behind",
+     [](const Case& c, int64_t m, int64_t n) { return m * ElementBlocks(c) + BlockOf(c, n, 1); }},
+    {"the block before",
+     [](const Case& c, int64_t m, int64_t n) { return m * ElementBlocks(c) + BlockOf(c, n, -1); }},
+    {"the first block of the row",
+     [](const Case& c, int64_t m, int64_t) { return m * ElementBlocks(c); }},
+    {"the first row", [](const Case& c, int64_t, int64_t n) { return BlockOf(c, n, 0); }},
+    {"block n modulo the number of blocks, for element n of a row",
+     [](const Case& c, int64_t m, int64_t n) {
+       return m * ElementBlocks(c) + n % ElementBlocks(c);
+     }},
+    {"the block that has its place where the list goes block by block, not row by row",
+     [](const Case& c, int64_t m, int64_t n) { return BlockOf(c, n, 0) * c.M + m; }},
+};
+
+// The elements of slice::BlocksAsChannels with the scales, the zero points or both of the entries
+// that they may find by mistake.
+Case WithEntries(const Case& c, Case elements, const BlockTaken& taken, bool scales,
+                 bool zero_points) {
+  const QParams& own = ChannelQParams(c);
+  QParams& q = ChannelQParams(elements);
+  for (int64_t i = 0; i < elements.N; ++i) {
+    const auto to = static_cast<size_t>(i);
+    const auto from = static_cast<size_t>(taken.entry(c, i / c.N, i % c.N));
+    if (scales) q.scale[to] = own.scale[from];
+    if (zero_points) q.zero_point[to] = own.zero_point[from];
+  }
+  return elements;
+}
+
 // Of blocks of a row: by the one answer alone, as that to the same elements with a scale for each,
-// unless a block has what another one should have. No further case is asked: other cases have no
-// blocks.
+// unless elements have what those of another block should have. No further case is asked: other
+// cases have no blocks.
 Attribution OfElementBlocks(const Case& c, const Tensor& actual,
                             std::span<const Cause* const> hint) {
   constexpr double kBitsOfBlock = 5;  // what it takes to choose it
-  const int64_t blocks = ElementBlocks(c);
   const Case elements = slice::BlocksAsChannels(ProblemOf(c));
   const Tensor given = slice::InRowsOf(elements, actual);
   const double worth = BitsSaved(elements, exact::Evaluate(elements), given, given);
-  for (const auto& [step, which] : {std::pair{1, "behind"}, {-1, "before"}}) {
-    Case other = ProblemOf(c);
-    QParams& q = ChannelQParams(other);
-    const QParams own = q;
-    for (int64_t entry = 0; entry < std::ssize(q.scale); ++entry) {
-      const int64_t from = std::clamp<int64_t>(entry % blocks + step, 0, blocks - 1);
-      const auto at = static_cast<size_t>(entry),
-                 as = static_cast<size_t>(entry - entry % blocks + from);
-      q.scale[at] = own.scale[as];
-      q.zero_point[at] = own.zero_point[as];
+  for (const auto& [what, scales, zero_points] : {std::tuple{"scale and zero point", true, true},
+                                                  {"the scale", true, false},
+                                                  {"the zero point", false, true}}) {
+    if (worth < kMargin + kBitsOfBlock) break;
+    std::string from;  // with two blocks several mean the same
+    for (const BlockTaken& block : kBlocksTaken) {
+      if (exact::Evaluate(WithEntries(c, elements, block, scales, zero_points)) == given)
+        from += fmt::format("{}of {}", from.empty() ? "" : " or ", block.which);
     }
-    if (q == own || exact::Evaluate(other) != actual) continue;
-    if (worth < kMargin + kBitsOfBlock) continue;
-    return Stated(FindingKind::kIndex,
-                  fmt::format("the subject takes scale and zero point of the block {}", which),
-                  true);
+    if (!from.empty())
+      return Stated(FindingKind::kIndex, fmt::format("the subject takes {} {}", what, from), true);
   }
   return OfOneAnswer(elements, given, hint, nullptr, ByWorth);
 }

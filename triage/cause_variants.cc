@@ -696,7 +696,8 @@ double LeastNormal(DType dtype) {
 void AddCasts(std::vector<Cause>& rows) {
   const auto cast = [&](Stage stage, Kind kind, std::string name, std::string sentence,
                         std::function<bool(const Case&)> applies,
-                        std::function<uint32_t(const Case&, double, uint32_t)> by) {
+                        std::function<uint32_t(const Case&, double, uint32_t)> by,
+                        double bits = Cause::kBitsOfMistake) {
     rows.push_back({stage, kind, std::move(name), std::move(sentence),
                     [applies = std::move(applies)](const Case& c) {
                       return c.op == Op::kCast && IsFloat(c.x.dtype()) && IsFloat(c.out_dtype) &&
@@ -705,25 +706,28 @@ void AddCasts(std::vector<Cause>& rows) {
                     [by = std::move(by)](Stages& s) {
                       return MoveNumbers(
                           s.c, [&](double value, uint32_t code) { return by(s.c, value, code); });
-                    }});
+                    },
+                    bits});
   };
   const auto to_nearest = [](const Case& c) { return c.rounding == FloatRounding::kNearestEven; };
   // A number half way becomes its neighbour in the output type on the side to which it is rounded.
-  const auto ties = [&](std::string_view where, auto is_larger) {
-    cast(Stage::kRound, Kind::kTie, fmt::format("cast ties {}", where),
-         fmt::format("rounds ties {}", where), to_nearest,
-         [is_larger](const Case& c, double value, uint32_t code) {
-           if (!IsHalfWay(c.out_dtype, value)) return code;
-           const auto [low, high] = Neighbours(c.out_dtype, std::abs(value));
-           const double next = std::copysign(is_larger(value) ? high : low, value);
-           // Beyond the largest number of x there is none to move to.
-           return CodeOf(c.x.dtype(), static_cast<float>(next)).value_or(code);
-         });
+  const auto ties = [&](std::string_view where, double bits, auto is_larger) {
+    cast(
+        Stage::kRound, Kind::kTie, fmt::format("cast ties {}", where),
+        fmt::format("rounds ties {}", where), to_nearest,
+        [is_larger](const Case& c, double value, uint32_t code) {
+          if (!IsHalfWay(c.out_dtype, value)) return code;
+          const auto [low, high] = Neighbours(c.out_dtype, std::abs(value));
+          const double next = std::copysign(is_larger(value) ? high : low, value);
+          // Beyond the largest number of x there is none to move to.
+          return CodeOf(c.x.dtype(), static_cast<float>(next)).value_or(code);
+        },
+        bits);
   };
-  ties("away from zero", [](double) { return true; });
-  ties("toward zero", [](double) { return false; });
-  ties("up", [](double value) { return value > 0; });
-  ties("down", [](double value) { return value < 0; });
+  ties("away from zero", 4, [](double) { return true; });
+  ties("toward zero", Cause::kBitsOfMistake, [](double) { return false; });
+  ties("up", Cause::kBitsOfMistake, [](double value) { return value > 0; });
+  ties("down", Cause::kBitsOfMistake, [](double value) { return value < 0; });
   cast(Stage::kRound, Kind::kRounding, "cast away from zero", "rounds away from zero", to_nearest,
        [](const Case& c, double value, uint32_t code) {
          const double high = Neighbours(c.out_dtype, std::abs(value)).second;
@@ -765,7 +769,8 @@ void AddCasts(std::vector<Cause>& rows) {
         const uint32_t given = EncodeFloat(c.out_dtype, value, c.rounding, c.overflow);
         const double result = std::abs(DecodeFloat(c.out_dtype, given));
         return result < LeastNormal(c.out_dtype) ? ZeroLike(c.x.dtype(), value) : code;
-      });
+      },
+      4);
   cast(
       Stage::kOperands, Kind::kRounding, "cast of subnormals as 0", "takes subnormal inputs for 0",
       [has_digits](const Case& c) { return has_digits(c.x.dtype()); },
@@ -796,10 +801,27 @@ void AddCasts(std::vector<Cause>& rows) {
          if (!(std::abs(value) >= from) || std::abs(value) > largest) return code;
          return EncodeFloat(c.x.dtype(), std::copysign(largest, value));
        });
+  cast(Stage::kClamp, Kind::kClamp, "cast overflows before it rounds",
+       "lets numbers beyond the largest value overflow, also those that round to it", to_nearest,
+       [](const Case& c, double value, uint32_t code) {
+         const double largest = DecodeFloat(c.out_dtype, LargestCode(c.out_dtype));
+         if (!std::isfinite(value) || !(std::abs(value) > largest)) return code;
+         const double beyond = DecodeFloat(c.x.dtype(), LargestCode(c.x.dtype()));
+         return EncodeFloat(c.x.dtype(), std::copysign(beyond, value));
+       });
+  cast(Stage::kRound, Kind::kRounding, "cast loses the carry",
+       "loses the carry where rounding up fills the fraction, and gives half of the power of two",
+       to_nearest, [](const Case& c, double value, uint32_t code) {
+         const double rounded = std::abs(DecodeFloat(c.out_dtype, EncodeFloat(c.out_dtype, value)));
+         const bool carries = std::isfinite(rounded) && value != 0 &&
+                              std::abs(value) >= LeastNormal(c.out_dtype) &&
+                              std::ilogb(rounded) > std::ilogb(value);
+         return carries ? EncodeFloat(c.x.dtype(), std::copysign(rounded / 2, value)) : code;
+       });
   rows.push_back({Stage::kClamp, Kind::kClamp, "cast gives NaN",
                   "gives NaN where the largest value or infinity is asked for",
                   [](const Case& c) { return c.op == Op::kCast; },
-                  [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kNan); }});
+                  [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kNan); }, 4});
 }
 
 }  // namespace

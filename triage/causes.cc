@@ -1414,7 +1414,11 @@ const Cause kCauses[] = {
     {Stage::kAccumulate, Kind::kIndex, "sign of -128 lost",
      "multiplies the input code -128 by a negative weight with the wrong sign: in 8 bits -128 has "
      "no negative",
-     MultipliesLowest, LoseSignOfLowest, 3},
+     MultipliesLowestInBlocks, LoseSignOfLowest, 3},
+    {Stage::kAccumulate, Kind::kIndex, "sign of -128 lost, without blocks",
+     "multiplies the input code -128 by a negative weight with the wrong sign: in 8 bits -128 has "
+     "no negative",
+     [](const Case& c) { return c.w_block == 0 && MultipliesLowest(c); }, LoseSignOfLowest},
     {Stage::kAccumulate, Kind::kIndex, "sign of -128 lost in pairs of blocks",
      "multiplies the input code -128 by a negative weight with the wrong sign, but not in the last "
      "of an odd number of blocks: in 8 bits -128 has no negative",
@@ -1604,12 +1608,12 @@ const Cause kCauses[] = {
      Is<Op::kSoftmax>, Set<&SoftmaxHooks::distance_wraps, true>},
     {Stage::kClamp, Kind::kClamp, "cast saturates",
      "gives the largest value where infinity or NaN is asked for", Is<Op::kCast>,
-     [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kSaturate); }},
+     [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kSaturate); }, 3},
     {Stage::kClamp, Kind::kClamp, "cast overflows",
      "gives infinity or NaN where the largest value or NaN is asked for", Is<Op::kCast>,
-     [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kInfinity); }},
+     [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kInfinity); }, 3},
     {Stage::kRound, Kind::kRounding, "cast truncates", "rounds toward zero", Is<Op::kCast>,
-     [](Stages& s) { return Replace(s.c.rounding, FloatRounding::kTowardZero); }},
+     [](Stages& s) { return Replace(s.c.rounding, FloatRounding::kTowardZero); }, 3},
     {Stage::kRound, Kind::kRounding, "cast rounds to nearest",
      "rounds to nearest even, whatever is asked for", Is<Op::kCast>,
      [](Stages& s) { return Replace(s.c.rounding, FloatRounding::kNearestEven); }},

@@ -912,6 +912,40 @@ TEST(Attribution, OfBlocksOfARow) {
   EXPECT_LT(said_behind, behind);
 }
 
+// Of two rows of four blocks of two elements.
+TEST(Attribution, ElementsMayTakeWhatOtherBlocksHave) {
+  Case c = CaseOver(Op::kDequantize, Tensor(DType::kU8, {2, 8}), DType::kF32);
+  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, static_cast<int32_t>(40 + 3 * i));
+  c.x_block = 2;
+  c.x_q = {{1, 2, 3, 5, 7, 11, 13, 17}, {1, 2, 3, 4, 5, 6, 7, 8}};
+  ASSERT_EQ(Validate(c), "");
+  const auto said = [&](const std::function<size_t(int64_t m, int64_t n)>& entry, bool scales,
+                        bool zero_points) {
+    Tensor y(DType::kF32, {2, 8});
+    for (int64_t i = 0; i < y.size(); ++i) {
+      const int64_t m = i / 8, n = i % 8;
+      const auto right = static_cast<size_t>(m * 4 + n / 2);
+      const size_t wrong = entry(m, n);
+      const int32_t zero_point = c.x_q.zero_point[zero_points ? wrong : right];
+      y.as<float>()[static_cast<size_t>(i)] =
+          static_cast<float>(c.x.IntAt(i) - zero_point) * c.x_q.scale[scales ? wrong : right];
+    }
+    return Attribute(c, y).diagnosis;
+  };
+  EXPECT_EQ(
+      said([](int64_t m, int64_t n) { return static_cast<size_t>(m * 4 + n % 4); }, true, true),
+      "the subject takes scale and zero point of block n modulo the number of blocks, for "
+      "element n of a row");
+  EXPECT_EQ(
+      said([](int64_t m, int64_t n) { return static_cast<size_t>(n / 2 * 2 + m); }, true, false),
+      "the subject takes the scale of the block that has its place where the list goes block "
+      "by block, not row by row");
+  EXPECT_EQ(said([](int64_t m, int64_t) { return static_cast<size_t>(m * 4); }, false, true),
+            "the subject takes the zero point of the first block of the row");
+  EXPECT_EQ(said([](int64_t, int64_t n) { return static_cast<size_t>(n / 2); }, true, true),
+            "the subject takes scale and zero point of the first row");
+}
+
 TEST(Attribution, ATailOfElementsIsOne) {
   TestSubject subject([](const Case& c, const RunContext&) {
     Tensor y = exact::Evaluate(c);

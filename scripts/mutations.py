@@ -732,7 +732,7 @@ MUTATIONS = [
     dynamic("dynamic-row-scale", "sums.Finish(impl_->epilogue, q.scale);",
             "sums.Finish(impl_->epilogue, quantizations[0].scale);",
             "every row of a block has the scale of the first"),
-    dynamic("dynamic-reduce-range",
+    observer("observer-aten-reduce-range",
             "const int32_t steps = reduce_range ? 127 : 255;  // from code 0",
             "const int32_t steps = 255;  // from code 0", "ATen's rule ignores reduce_range"),
     dynamic("dynamic-not-finite",

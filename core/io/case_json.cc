@@ -651,7 +651,8 @@ class Builder {
 
   // The reals that print so.
   static std::pair<double, double> PrintedRange(const std::string& text) {
-    const double half = std::pow(10.0, ParseDecimal(text)->exponent) / 2;
+    const std::string unit = "1e" + std::to_string(ParseDecimal(text)->exponent);
+    const double half = std::strtod(unit.c_str(), nullptr) / 2;
     const double value = std::strtod(text.c_str(), nullptr);
     return {value - half, value + half};
   }

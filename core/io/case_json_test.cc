@@ -97,9 +97,9 @@ TEST(CaseJson, TakesOutputsAsPrinted) {
   const std::string y = R"(["0.0000~", "1.0016~", "-2.0032~"])";
   EXPECT_EQ(codes(quantize(y)), (std::vector<int32_t>{64, 96, 0}));
   EXPECT_EQ(codes(quantize(y, "\"0.0313~\"")), (std::vector<int32_t>{64, 96, 0}));
-  EXPECT_EQ(
-      ParseCase(quantize("[0.0, 1.0016, 2.0032]"), "f", {.as_printed = true}).observed->y.IntAt(2),
-      128);
+  EXPECT_EQ(ParseCase(quantize("[0.0000, 1.0016, 2.0032]"), "f", {.as_printed = true})
+                .observed->y.IntAt(2),
+            128);
   const auto error = [&](const std::string& printed) -> std::string {
     try {
       ParseCase(quantize(printed), "f");
@@ -110,11 +110,11 @@ TEST(CaseJson, TakesOutputsAsPrinted) {
   };
   for (const auto& [printed, what] : std::vector<std::pair<std::string, std::string>>{
            {R"(["0.0000~", "1.0016~", 5])", "[2]: stands beside printed numbers, expected one"},
-           {R"(["0.0~", "1.0016~", "2~"])", "[2]: is \"2~\", as which several codes print"},
-           {R"(["0.0~", "1.0016~", "2.0100~"])",
+           {R"(["0.0000~", "1.0016~", "2~"])", "[2]: is \"2~\", as which several codes print"},
+           {R"(["0.0000~", "1.0016~", "2.0100~"])",
             "[2]: is \"2.0100~\", which no code of the output stands for: the nearest, 128, stands "
             "for 2.0032"},
-           {R"(["0.0~", "1.0016~"])", ": has 2 values, expected 3"}}) {
+           {R"(["0.0000~", "1.0016~"])", ": has 2 values, expected 3"}}) {
     EXPECT_NE(error(printed).find("observed.y" + what), std::string::npos) << error(printed);
   }
 

@@ -715,9 +715,7 @@ MUTATIONS = [
         "min-max-tail", "const auto key = key_at(count - lanes);",
         "const auto key = key_at(i - lanes);", "the last values are not observed"),
     observer("observer-zero-point",
-             "*zero_point = params.type == ElementType::kS8 ? 0 : all_codes ? 128 : "
-             "(codes.lo + codes.hi) >> 1;",
-             "*zero_point = params.type == ElementType::kS8 ? 0 : 128;",
+             "return {scale, all_codes ? 128 : (codes.lo + codes.hi) >> 1};", "return {scale, 128};",
              "symmetric u8 codes with fewer steps are centred on 128"),
     of("common/histogram.cc", "choose_qparams")(
         "histogram-search",

@@ -570,8 +570,8 @@ class Engine:
         if c["qparams_rule"] == "aten":
             if per_channel:
                 raise Skip("_choose_qparams_per_tensor has one scale")
-            scale, zero_point = torch._choose_qparams_per_tensor(x, c["reduce_range"])
-            return [text(float(scale)), text(float(zero_point))]
+            chosen = torch._choose_qparams_per_tensor(x, c["reduce_range"])  # the scale is a double
+            return [text(v) for v in torch.tensor(chosen, dtype=torch.float).tolist()]
         if c["observer"] == "histogram" and self.build != "wheel" and not self.is_113:
             raise Skip("the histogram observer of distributions is known for PyTorch 1.13, this is "
                        "%s" % torch.__version__)

@@ -27,8 +27,7 @@ class Engine(Operators):
         sums = {"x": CODES, "w": CODES, "out": CODES + ["s32"]}
         window = ["bias_i32", "per_channel", "dilation", "asymmetric_padding"]
         return {"name": "tract", "version": judged(self.tract.version(), *HELD),
-                "contract": "model:tract,dynamic_linear=model:onnx@reference,"
-                            "choose_qparams=model:onnx@reference",
+                "contract": "model:tract,dynamic_linear=model:onnx@reference",
                 "ops": {"quantize": {"out": CODES, "features": each},
                         "dequantize": {"x": CODES, "features": each},
                         "rescale": dict(codes, features=["empty"]),

@@ -94,9 +94,9 @@ Convention Choosing(std::string name, std::string description, std::string sourc
 
 }  // namespace
 
-Convention OnnxChooseQParams(RoundFloat round) {
-  Convention convention = Choosing("", "", "", [round](const Case&, Ends ends) {
-    return OnnxChoice({std::min(ends.min, 0.0f), std::max(ends.max, 0.0f)}, round);
+Convention OnnxChooseQParams(RoundFloat round, float of_zeros) {
+  Convention convention = Choosing("", "", "", [=](const Case&, Ends ends) {
+    return OnnxChoice({std::min(ends.min, 0.0f), std::max(ends.max, 0.0f)}, round, of_zeros);
   });
   convention.cannot_run = [](const Case& c) {
     if (std::string reason = NotAllOfU8(c, QParamsRule::kOnnx); !reason.empty()) return reason;

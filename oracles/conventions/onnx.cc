@@ -9,9 +9,10 @@
 
 namespace qualm::conventions {
 
-exact::AtenChoice OnnxChoice(exact::ObservedRange range, RoundFloat round) {
+exact::AtenChoice OnnxChoice(exact::ObservedRange range, RoundFloat round, float of_zeros) {
+  if (range.min == range.max) return {of_zeros, 0};
   // 0 where a range of denormals is too small, and infinite where the range is.
-  const float scale = range.min == range.max ? 1.0f : (range.max - range.min) / 255.0f;
+  const float scale = (range.max - range.min) / 255.0f;
   // NaN, of 0/0 or of infinities, becomes 255: minps and Python's min take the bound.
   const float zero_point = MaxPs(MinPs(0.0f - range.min / scale, 255.0f), 0.0f);
   return {scale, static_cast<int32_t>(round(zero_point))};

@@ -7,8 +7,10 @@
 // int32, which wraps.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "oracles/conventions/definition.h"
+#include "oracles/conventions/onnx.h"
 
 namespace qualm::conventions {
 namespace {
@@ -172,7 +174,10 @@ std::vector<Convention> TractConventions() {
   definition.accumulation = ExactSums;
   definition.channel = ChannelOf;
   definition.steps = Steps;
-  return {MakeConvention(std::move(definition))};
+  Convention convention = MakeConvention(std::move(definition));
+  // onnx/src/ops/quant.rs, DynamicQuantizeLinear.
+  AddOperation(convention, OnnxChooseQParams(RoundNearestEven, 0));
+  return {std::move(convention)};
 }
 
 }  // namespace qualm::conventions

@@ -94,7 +94,7 @@ Convention Choosing(std::string name, std::string description, std::string sourc
 
 }  // namespace
 
-Convention OnnxChooseQParams(RoundFloat round, float of_zeros) {
+Convention OnnxChooseQParams(RoundFloat round, exact::AtenChoice of_zeros) {
   Convention convention = Choosing("", "", "", [=](const Case&, Ends ends) {
     return OnnxChoice({std::min(ends.min, 0.0f), std::max(ends.max, 0.0f)}, round, of_zeros);
   });

@@ -9,8 +9,9 @@
 
 namespace qualm::conventions {
 
-exact::AtenChoice OnnxChoice(exact::ObservedRange range, RoundFloat round, float of_zeros) {
-  if (range.min == range.max) return {of_zeros, 0};
+exact::AtenChoice OnnxChoice(exact::ObservedRange range, RoundFloat round,
+                             exact::AtenChoice of_zeros) {
+  if (range.min == range.max) return of_zeros;
   // 0 where a range of denormals is too small, and infinite where the range is.
   const float scale = (range.max - range.min) / 255.0f;
   // NaN, of 0/0 or of infinities, becomes 255: minps and Python's min take the bound.

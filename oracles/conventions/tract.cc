@@ -176,7 +176,7 @@ std::vector<Convention> TractConventions() {
   definition.steps = Steps;
   Convention convention = MakeConvention(std::move(definition));
   // onnx/src/ops/quant.rs, DynamicQuantizeLinear.
-  AddOperation(convention, OnnxChooseQParams(RoundNearestEven, 0));
+  AddOperation(convention, OnnxChooseQParams(RoundNearestEven, {0, 0}));
   return {std::move(convention)};
 }
 

@@ -116,7 +116,7 @@ std::vector<Convention> TvmConventions() {
   AddOperation(convention,
                MakeDynamicLinear(OnnxDynamicLinear(
                    RoundNearestEven, MakeConvention(std::move(definition)), std::move(sums))));
-  AddOperation(convention, OnnxChooseQParams(RoundNearestEven, 0));
+  AddOperation(convention, OnnxChooseQParams(RoundNearestEven, {0, 255}));
   return {std::move(convention)};
 }
 

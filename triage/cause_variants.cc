@@ -694,10 +694,11 @@ double LeastNormal(DType dtype) {
 }
 
 void AddCasts(std::vector<Cause>& rows) {
+  constexpr double kOfCasts = 6;  // few of all causes apply to a cast
   const auto cast = [&](Stage stage, Kind kind, std::string name, std::string sentence,
                         std::function<bool(const Case&)> applies,
                         std::function<uint32_t(const Case&, double, uint32_t)> by,
-                        double bits = Cause::kBitsOfMistake) {
+                        double bits = kOfCasts) {
     rows.push_back({stage, kind, std::move(name), std::move(sentence),
                     [applies = std::move(applies)](const Case& c) {
                       return c.op == Op::kCast && IsFloat(c.x.dtype()) && IsFloat(c.out_dtype) &&
@@ -725,9 +726,9 @@ void AddCasts(std::vector<Cause>& rows) {
         bits);
   };
   ties("away from zero", 4, [](double) { return true; });
-  ties("toward zero", Cause::kBitsOfMistake, [](double) { return false; });
-  ties("up", Cause::kBitsOfMistake, [](double value) { return value > 0; });
-  ties("down", Cause::kBitsOfMistake, [](double value) { return value < 0; });
+  ties("toward zero", kOfCasts, [](double) { return false; });
+  ties("up", kOfCasts, [](double value) { return value > 0; });
+  ties("down", kOfCasts, [](double value) { return value < 0; });
   cast(Stage::kRound, Kind::kRounding, "cast away from zero", "rounds away from zero", to_nearest,
        [](const Case& c, double value, uint32_t code) {
          const double high = Neighbours(c.out_dtype, std::abs(value)).second;

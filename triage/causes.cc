@@ -2707,7 +2707,7 @@ std::span<const Cause> AllCauses() {
     for (std::vector<Cause> rows : {CausesOfFamilies(), CausesOfVariants()}) {
       for (Cause& cause : rows) {
         cause.of_family = true;
-        cause.bits = std::max(cause.bits, Cause::kBitsOfFamily);
+        if (cause.bits == Cause::kBitsOfMistake) cause.bits = Cause::kBitsOfFamily;
         list.push_back(std::move(cause));
       }
     }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <ranges>
 #include <set>
@@ -120,6 +121,23 @@ bool MindsOtherRows(const Cause* cause, Op op) {
          cause->minds_other_rows;
 }
 
+// Whether a cause can do anything to the operation: whether it applies to some drawn case of it. Of
+// two causes one may do nothing in the case at hand, but not in every case.
+bool MayAct(const Cause& cause, Op op) {
+  static std::array<std::once_flag, kOpCount> once;
+  static std::array<std::set<const Cause*>, kOpCount> applying;
+  const auto at = static_cast<size_t>(op);
+  std::call_once(once.at(at), [&] {
+    constexpr uint64_t kDrawn = 100;
+    for (uint64_t seed = 0; seed < kDrawn; ++seed) {
+      const Case c = gen::Draw(op, seed);
+      for (const Cause& one : AllCauses())
+        if (!applying.at(at).contains(&one) && one.applies(c)) applying.at(at).insert(&one);
+    }
+  });
+  return applying.at(at).contains(&cause);
+}
+
 // One answer of the subject and its exact output. A smaller case of two rows rules out most
 // combinations of causes quickly.
 class Evidence {
@@ -146,6 +164,10 @@ class Evidence {
   int64_t departures() const { return departures_; }
   const Tensor& actual() const { return actual_; }
   bool LooksFor(const Cause& cause) const { return cause.IsLookedFor(c_); }
+  // Beside another cause.
+  bool LooksForBeside(const Cause& cause) const {
+    return LooksFor(cause) && (cause.applies(c_) || MayAct(cause, c_.op));
+  }
   // The whole case, or two rows of it if it is long; and what the subject answered.
   const Case& SmallCase() const { return IsCutDown() ? *two_rows_ : c_; }
   const Tensor& ActualOfSmallCase() const { return IsCutDown() ? actual_rows_ : actual_; }
@@ -369,7 +391,7 @@ std::vector<Hypothesis> TwoCauses(const Case& c, const Evidence& evidence, size_
   for (const Cause& cause : AllCauses()) {
     if (bits == INFINITY ? cause.of_family && !(slips && of_zero_point(cause)) : cause.bits >= bits)
       continue;
-    if (!evidence.LooksFor(cause)) continue;
+    if (!evidence.LooksForBeside(cause)) continue;
     if (Work(c) <= kSmall || evidence.Explained(cause)) usable.push_back(&cause);
   }
   std::vector<Hypothesis> pairs;
@@ -394,7 +416,7 @@ std::vector<Hypothesis> WithAnother(Op op, const Hypothesis& causes, const Evide
   std::vector<Hypothesis> fit;
   for (const Cause& cause : AllCauses()) {
     if (cause.of_family || cause.stage == causes.front()->stage || evidence.work() > kMostWork ||
-        !evidence.LooksFor(cause))
+        !evidence.LooksForBeside(cause))
       continue;
     Hypothesis both{causes.front(), &cause};
     if (evidence.Reproduced(both)) fit.push_back(std::move(both));

@@ -1794,6 +1794,21 @@ const Cause kCauses[] = {
      "rounds the float bias to an int32 in units of sx times the weight scale of channel 0, and "
      "scales it with that of its own",
      HasBias, ConvertBiasByChannel0, Cause::kBitsOfFamily},
+    {Stage::kBias, Kind::kIndex, "bias in units of channel 0",
+     "takes the float bias in units of the weight scale of channel 0, and scales it with that of "
+     "its own",
+     [](const Case& c) { return HasBias(c) && c.per_channel; },
+     [](Stages& s) {
+       const auto first = static_cast<double>(s.c.w_q.scale_at(0));
+       bool changes = false;
+       for (size_t n = 0; n < s.c.bias->size(); ++n) {
+         const auto own = static_cast<double>(s.c.w_q.scale_at(static_cast<int64_t>(n)));
+         float& bias = (*s.c.bias)[n];
+         changes |= Replace(bias, static_cast<float>(static_cast<double>(bias) * (own / first)));
+       }
+       return changes;
+     },
+     Cause::kBitsOfFamily},
     {Stage::kBias, Kind::kIndex, "bias times the weight scale",
      "multiplies the bias by the weight scale", HasBias, ScaleBias<false, true>,
      Cause::kBitsOfFamily},
@@ -1938,6 +1953,9 @@ const Cause kCauses[] = {
 const Cause kMistakes[] = {
     {Stage::kClamp, Kind::kZeroPoint, "output zero point ignored", "ignores the output zero point",
      HasCodesOut, EditZeroPoint<&Case::out_q, Ignored>, 6},
+    {Stage::kClamp, Kind::kZeroPoint, "output zero point subtracted",
+     "subtracts the output zero point instead of adding it", HasCodesOut,
+     EditZeroPoint<&Case::out_q, Negated>},
     {Stage::kClamp, Kind::kZeroPoint, "output zero point not added",
      "does not add the output zero point, though its relu is clamped there", [](const Case& c) {
        return HasCodesOut(c) && Converts(c) && RowOf(c.op).relu;

@@ -71,8 +71,8 @@ std::vector<Trait> AllTraits(const Case& c) {
   for (const int bits : {12, 10, 8, 6, 4, 3}) {
     all.push_back(
         {Kind::kRounding,
-         fmt::format("is off by one where the value lies within 2^-{} of a tie: it rounds "
-                     "on the way",
+         fmt::format("is off by one next to ties, of the answers asked within 2^-{} of one: it "
+                     "rounds on the way",
                      bits + 1),
          [=](const Output& o) { return near_tie(o, std::ldexp(1, -bits)); }});
   }
@@ -332,7 +332,7 @@ std::optional<ShownOfSubject> LawOf(Op op, const Counted& counted) {
     const FindingKind kind = of_bias ? FindingKind::kIndex : FindingKind::kZeroPoint;
     const std::string within =
         HasSums(op) && counted.longest_kept[i] < counted.longest
-            ? fmt::format(", in sums of {} terms or fewer", counted.longest_kept[i])
+            ? fmt::format(", seen in sums of up to {} terms", counted.longest_kept[i])
             : "";
     const std::string of = (of_bias ? ", where there is a bias" : "") + within;
     switch (kLaws[i]) {

@@ -1794,10 +1794,10 @@ const Cause kCauses[] = {
      "rounds the float bias to an int32 in units of sx times the weight scale of channel 0, and "
      "scales it with that of its own",
      HasBias, ConvertBiasByChannel0, Cause::kBitsOfFamily},
-    {Stage::kBias, Kind::kIndex, "bias in units of channel 0",
+    {Stage::kBias, Kind::kIndex, "float bias in units of channel 0",
      "takes the float bias in units of the weight scale of channel 0, and scales it with that of "
      "its own",
-     [](const Case& c) { return HasBias(c) && c.per_channel; },
+     [](const Case& c) { return HasBias(c) && c.w_q.scale.size() > 1; },
      [](Stages& s) {
        const auto first = static_cast<double>(s.c.w_q.scale_at(0));
        bool changes = false;

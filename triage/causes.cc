@@ -1804,7 +1804,8 @@ const Cause kCauses[] = {
        for (size_t n = 0; n < s.c.bias->size(); ++n) {
          const auto own = static_cast<double>(s.c.w_q.scale_at(static_cast<int64_t>(n)));
          float& bias = (*s.c.bias)[n];
-         changes |= Replace(bias, static_cast<float>(static_cast<double>(bias) * (own / first)));
+         const auto moved = static_cast<float>(static_cast<double>(bias) * (own / first));
+         if (std::isfinite(moved)) changes |= Replace(bias, moved);
        }
        return changes;
      },

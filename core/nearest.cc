@@ -46,4 +46,11 @@ std::string_view NearestName(std::string_view name, std::span<const std::string_
   return nearest;
 }
 
+std::string NearestText(std::string_view name, std::span<const std::string_view> known,
+                        size_t letters) {
+  const std::string_view nearest = NearestName(name, known);
+  const bool near = EditDistance(name.substr(0, 64), nearest) <= letters;
+  return near ? ", nearest is '" + std::string(nearest) + "'" : "";
+}
+
 }  // namespace qualm

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace qualm {
@@ -15,6 +16,9 @@ size_t EditDistance(std::string_view a, std::string_view b);
 
 // The first of the closest names; "" if there are none.
 std::string_view NearestName(std::string_view name, std::span<const std::string_view> known);
+// ", nearest is 'NAME'"; "" where nothing was mistyped, because most of the `letters` differ.
+std::string NearestText(std::string_view name, std::span<const std::string_view> known,
+                        size_t letters);
 
 }  // namespace qualm
 

@@ -131,7 +131,9 @@ struct Unjudged {
 
 // Why: the most frequent reason for which nothing was compared, else for which other claims were
 // not judged.
-std::string WhyUnjudged(const CheckResult& result, const std::string& subject, Op op) {
+std::string WhyUnjudged(const CheckResult& result, const Subject& asked, Op op) {
+  if (std::string why = WrongContracts({{}, {{op, asked.contract(op)}}}); !why.empty()) return why;
+  const std::string subject(asked.name());
   std::map<std::string, int64_t> of_comparison, of_others;
   for (const auto& [key, count] : result.reasons) {
     const Property* const property = FindProperty(key.property);
@@ -168,7 +170,7 @@ std::vector<Unjudged> UnjudgedOf(const CheckResult& result, const Session& sessi
           session.subjects, [&](const auto& any) { return judged(std::string(any->name()), op); });
       const bool cases = drawn != result.cases_by_op.end();
       list.push_back({name, op, cases ? drawn->second : 0,
-                      cases ? WhyUnjudged(result, name, op) : "there was no case", whole,
+                      cases ? WhyUnjudged(result, *subject, op) : "there was no case", whole,
                       subject->Offers(op) || (whole && std::ranges::count(named, name) != 0) ||
                           (by_nobody && !options.ops.empty())});
     }

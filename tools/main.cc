@@ -80,13 +80,10 @@ void KeepMemory() {
 #endif
 }
 
-// ", nearest is 'NAME'"; "" where nothing was mistyped, because most of the `letters` differ.
 std::string NearestTo(std::string_view word, const std::vector<std::string>& names,
                       size_t letters) {
   const std::vector<std::string_view> known(names.begin(), names.end());
-  const std::string_view nearest = NearestName(word, known);
-  const bool near = EditDistance(word, nearest) <= letters;
-  return near ? fmt::format(", nearest is '{}'", nearest) : "";
+  return NearestText(word, known, letters);
 }
 
 void RequireVerb(const CLI::App& app, const std::string& word) {

@@ -44,11 +44,8 @@ Op OpNamed(const std::string& name, const std::string& where) {
   if (const std::optional<Op> op = ParseOp(name)) return *op;
   std::vector<std::string_view> known;
   for (const Op op : AllOps()) known.push_back(Name(op));
-  const std::string_view nearest = NearestName(name, known);
-  // In half steps: where most letters differ nothing was mistyped.
-  const bool near = EditDistance(name.substr(0, 64), nearest) <= name.size();
   throw InputError(fmt::format("{}: unknown operation '{}'{} (see qualm list ops)", where, name,
-                               near ? fmt::format(", nearest is '{}'", nearest) : ""));
+                               NearestText(name, known, name.size())));
 }
 
 }  // namespace qualm::tools

@@ -71,6 +71,7 @@ std::optional<CodeRange> EncloseBy(const Convention& convention, const Case& end
 }
 
 bool Satisfies(const Convention& convention, Op op, std::string_view claim) {
+  if (std::ranges::count(convention.ops, op) == 0) return false;
   if (convention.for_op) {
     const Convention* const one = convention.for_op(op);
     return one != nullptr && Satisfies(*one, op, claim);

@@ -11,6 +11,7 @@
 #include "core/contract.h"
 #include "core/float_text.h"
 #include "core/io/text_file.h"
+#include "core/nearest.h"
 #include "core/status.h"
 #include "oracles/conventions/requirements.h"
 #include "oracles/exact/arithmetic/rational.h"
@@ -513,7 +514,10 @@ std::string WhyNoConvention(std::string_view name) {
       return error.what();
     }
   }
-  return "there is no convention '" + std::string(name) + "' (see qualm list subjects)";
+  std::vector<std::string_view> known;
+  for (const Convention& convention : AllConventions()) known.push_back(convention.name);
+  return "there is no convention '" + std::string(name) + "'" +
+         NearestText(name, known, name.size()) + " (see qualm list subjects)";
 }
 
 std::string WithTreesOfFiles(std::string_view contracts) {

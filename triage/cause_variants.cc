@@ -250,7 +250,8 @@ void AddLines(std::vector<Cause>& rows) {
           return true;
         });
   }
-  rows.push_back({Stage::kGeometry, Kind::kIndex, "0 stored", "stores 0 instead of the output",
+  // Of stage kClamp, where 0 may be an end of the type.
+  rows.push_back({Stage::kClamp, Kind::kIndex, "0 stored", "stores 0 instead of the output",
                   [](const Case& c) { return !RowOf(c.op).qparams; },
                   [](Stages& s) {
                     s.stored_from = [](int64_t) { return int64_t{-1}; };

@@ -247,7 +247,7 @@ struct Common {
 const Common kCommon[] = {
     {"Ties", "half away from zero", Op::kRequantize, "tie", "is off by one on some exact ties"},
     {"NextToTies", "float32 multiplier", Op::kRequantize, "rounding",
-     "is off by one where the value lies"},
+     "is off by one next to ties, of the answers asked within 2^-"},
     {"SomeTies", "float32 multiplier", Op::kConcat, "tie", "is off by one on some exact ties"},
     {"OffByOne", "operands rounded first", Op::kAdd, "rounding",
      "is off by one at most in the cases asked, in either direction"},

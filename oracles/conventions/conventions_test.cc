@@ -690,5 +690,19 @@ TEST(ConventionsTest, QParamsAreChosenEachInItsWay) {
   EXPECT_EQ(Get("observers@fbgemm").cannot_run(c), "min_max only");
 }
 
+// Or a contract that names the convention would be green where nothing judged.
+TEST(Conventions, SatisfyNothingOfAnOperationThatTheyLack) {
+  int lacking = 0;
+  for (const Convention& convention : AllConventions()) {
+    for (const Op op : AllOps()) {
+      if (std::ranges::count(convention.ops, op) != 0) continue;
+      ++lacking;
+      for (const char* claim : {"matches_exact", "value_permutation", "commutes"})
+        EXPECT_FALSE(Satisfies(convention, op, claim)) << convention.name << " " << Name(op);
+    }
+  }
+  EXPECT_GT(lacking, 500);
+}
+
 }  // namespace
 }  // namespace qualm

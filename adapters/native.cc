@@ -21,6 +21,7 @@
 #include "adapters/kinds.h"
 #include "core/enclosure.h"
 #include "core/float_format.h"
+#include "core/scaled_cast.h"
 #include "core/status.h"
 #include "kernels/binary.h"
 #include "kernels/block_linear.h"
@@ -352,6 +353,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
       return "the kernels take no " + std::string(kInBlocks) +
              " but beside x in blocks, under contract sum or a tree";
     }
+    if (IsScaledCast(c)) return "the kernels have no " + std::string(kOfScaledCasts);
     if (HasElementBlocks(c)) return "";
     if (c.x_block != 0) return WhyNotInBlocks(c, weights_ == Weights::kQ4K);
     if (weights_ == Weights::kQ4K) return "q4_k has blocks of 32 of w and of x";

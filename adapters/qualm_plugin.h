@@ -210,9 +210,9 @@ typedef struct qualm_problem {
    * and convolutions as the kernel accumulates them, before zero-point correction and bias; what
    * lies in the padding adds nothing. */
   const qualm_tensor* acc;
-  qualm_qparams x_q;   /* all but quantize; requantize: the scale */
+  qualm_qparams x_q;   /* all but quantize; requantize, cast: the scale */
   qualm_qparams w_q;   /* requantize (scale), and where there is a w */
-  qualm_qparams out_q; /* where the output has codes; max_pool: the same as x_q */
+  qualm_qparams out_q; /* where the output has codes; max_pool: as x_q; cast: the scale */
   /* requantize: y = clamp(round(x * multiplier[n]) + zero point); multiplier_count 1 or N, or 0:
    * then the multiplier is the quotient x_q.scale * w_q.scale[n] / out_q.scale. */
   const float* multiplier;
@@ -296,6 +296,9 @@ typedef struct qualm_problem {
 /* linear: x may be QUALM_F32, if x_dtypes says so too; y is then QUALM_F32 and x_q is not to be
  * read. */
 #define QUALM_CAN_FLOAT_X UINT32_C(8388608)
+/* cast: reads the scales of x_q and out_q: y is x_q.scale * x / out_q.scale, rounded once. The zero
+ * points are 0. */
+#define QUALM_CAN_CAST_SCALES UINT32_C(16777216)
 
 /* Limits of one operation. Zero-initialise it and fill what differs. */
 typedef struct qualm_capability {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/float_text.h"
+#include "core/scaled_cast.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -352,13 +353,13 @@ std::span<const float> ListOf(const Case& c, Printed::List list) {
     case Printed::List::kX:
       return c.x.dtype() == DType::kF32 ? c.x.as<float>() : std::span<const float>();
     case Printed::List::kXScale:
-      if (row.multiplier ? product : HasXQParams(c)) return c.x_q.scale;
+      if (row.multiplier ? product : HasXQParams(c) || row.cast) return c.x_q.scale;
       return {};
     case Printed::List::kWScale:
       if (product || HasW(c.op)) return c.w_q.scale;
       return {};
     case Printed::List::kOutScale:
-      if (row.out_q == OutQParams::kOwn) return c.out_q.scale;
+      if (row.out_q == OutQParams::kOwn || row.cast) return c.out_q.scale;
       return {};
     case Printed::List::kMultiplier: return c.multiplier;
     case Printed::List::kBias:
@@ -576,6 +577,17 @@ std::string CheckFloatX(const Case& c) {
                         " is not finite, expected a number: NaN and infinities drown the sum");
 }
 
+// A cast has scales per tensor and no zero points.
+std::string CheckCastScales(const Case& c) {
+  if (!RowOf(c.op).cast) return "";
+  for (const auto& [name, q] : {std::pair{"x", &c.x_q}, {"out", &c.out_q}}) {
+    QUALM_RETURN_IF_ERROR(CheckQParams(name, *q, false, 0, 1, ""));
+    if (q->zero_point != QParams{}.zero_point)
+      return Wrong(std::string(name) + "_zp", "a cast has none, expected 0");
+  }
+  return "";
+}
+
 std::string CheckAllQParams(const Case& c) {
   const OpRow& row = RowOf(c.op);
   const auto check = [&](std::string_view operand, const QParams& q, PerChannel list) {
@@ -718,8 +730,8 @@ std::string CheckRemarks(const Case& c) {
 std::string Validate(const Case& c) {
   // In this order: a check may rely on what the checks before it found right.
   for (const auto check : {CheckFieldsBelong, CheckSizes, CheckWindow, CheckRule, CheckObserver,
-                           CheckTypes, CheckBlocks, CheckFloatX, CheckAllQParams, CheckParameters,
-                           CheckBias, CheckClamp, CheckRemarks}) {
+                           CheckTypes, CheckBlocks, CheckFloatX, CheckCastScales, CheckAllQParams,
+                           CheckParameters, CheckBias, CheckClamp, CheckRemarks}) {
     QUALM_RETURN_IF_ERROR(check(c));
   }
   return "";
@@ -784,6 +796,12 @@ std::string Describe(const Case& c) {
     if (RowOf(c.op).*field.has && (field.is_required(c.op) || value != unsaid))
       text += " " + ParameterText(field, value);
   });
+  if (IsScaledCast(c)) {
+    for (const auto& [name, q] : {std::pair{"x_scale", &c.x_q}, {"out_scale", &c.out_q}}) {
+      if (q->scale != QParams{}.scale)
+        text += " " + std::string(name) + "=" + FloatText(q->scale[0]);
+    }
+  }
   if (IsClamped(c))
     text += " clamp=" + std::to_string(c.out_min) + ".." + std::to_string(c.out_max);
   return text;

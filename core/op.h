@@ -158,7 +158,7 @@ struct OpRow {
   bool function = false;           // Case::function, negative_slope
   bool observer = false;           // Observer::kind, averaging_constant
   bool qparams = false;            // the other members of Observer: inputs of the choice
-  bool cast = false;               // Case::rounding, overflow
+  bool cast = false;               // Case::rounding, overflow; scales, no zero points
   bool blocks = false;             // Case::w_block
   bool x_blocks = false;           // Case::x_block
   bool float_x = false;            // x may be f32 too, without scale and zero point: HasFloatX

@@ -100,8 +100,17 @@ Case RandomCase::DrawFloatX() {
   return c;
 }
 
+Case RandomCase::DrawScaledCast() {
+  Case c = Draw(Op::kCast);
+  const int which = static_cast<int>(rng_.Between(1, 3));
+  if ((which & 1) != 0) c.x_q.scale = {Scale(0)};
+  if ((which & 2) != 0) c.out_q.scale = {Scale(0)};
+  if (c.x.dtype() == DType::kF32) DrawX(&c);
+  return c;
+}
+
 Case RandomCase::DrawWhole(Op op) {
-  Case c = Draw(op);
+  Case c = RowOf(op).cast && rng_.Chance(1, 2) ? DrawScaledCast() : Draw(op);
   if (RowOf(op).requant && IsCode(c.out_dtype) && !c.bias)
     c.requant = static_cast<Requant>(rng_.Below(CountOf<Requant>()));
   if (rng_.Chance(1, 3)) c.property = "matches_exact";

@@ -36,6 +36,8 @@ class RandomCase {
   Case DrawInBlocks(Op op);
   // A linear of f32 x, half of them with weights in blocks.
   Case DrawFloatX();
+  // A cast with scales.
+  Case DrawScaledCast();
   // With all that a case file can hold: remarks, and other modes of requantization. What is
   // expected and observed is any bits.
   Case DrawWhole(Op op);

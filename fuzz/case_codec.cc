@@ -41,6 +41,9 @@ constexpr uint8_t kBlocks = 'b';
 constexpr uint8_t kBothBlocks = 'B';
 // And behind that, or another byte in its place, x in f32.
 constexpr uint8_t kFloatX = 'f';
+// The zero point of a cast, which has none, beside a scale that counts; beside any other it is 1.
+// So most bytes are casts without scales, which more subjects run.
+constexpr int32_t kScaled = 's';
 // Only this byte means the dimension 0, so that random bytes rarely make an empty case.
 constexpr uint8_t kNoneByte = 255;
 
@@ -357,6 +360,9 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   if (HasWindow(op)) ReadWindow(reader, sizes, c);
   ForEachOwnField(c, [&](auto& value) { Read(reader, value); });
   if (row.cast) {  // of more types than flags has room for
+    for (QParams* q : {&c.x_q, &c.out_q}) {
+      if (q->zero_point[0] != kScaled) *q = QParams{};
+    }
     x_dtype = row.x_types.list[reader.Byte() % row.x_types.count];
     c.out_dtype = row.out_types.list[reader.Byte() % row.out_types.count];
     OpenClamp(&c);
@@ -408,6 +414,10 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   if (c.function != Function::kLeakyRelu)
     stored.negative_slope = 0;  // the reader restores the default
   const OpRow& row = RowOf(c.op);
+  if (row.cast) {
+    for (QParams* q : {&stored.x_q, &stored.out_q})
+      q->zero_point = {q->scale[0] != 1 ? kScaled : 0};
+  }
   Writer writer;
   const Sizes sizes = SizesOf(c), limits = LimitsOf(c.op);
   writer.Dim(sizes.m, limits.m);

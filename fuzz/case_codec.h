@@ -12,7 +12,8 @@
 //                    bits 4-7 are all set, 4 ceil_mode, 5 count_include_pad
 //   out_min out_max  int32 each
 //   x w out          scale (float32 bits) and zero point (int32) each; the scale of w is the
-//                    multiplier where requantize has one
+//                    multiplier where requantize has one. Of cast a scale of x or the output
+//                    counts where its zero point is 's', and is 1 else
 //   window           convolutions and pools, a byte each: H W R S, strides, pads (t, b, l, r),
 //                    dilations, groups
 //   own fields       the parameters of ForEachOwnField (fuzz/fit.h): a choice is a byte, int32 and

@@ -262,6 +262,11 @@ TEST(CaseCodecLimits, FloatXComesBack) {
   ComeBack([&] { return draw.DrawFloatX(); });
 }
 
+TEST(CaseCodecLimits, ScaledCastsComeBack) {
+  test::RandomCase draw(5);
+  ComeBack([&] { return draw.DrawScaledCast(); });
+}
+
 TEST(CaseCodecLimits, CasesBeyondAreRefused) {
   Case c = DecodeCase(Op::kLinear, {});
   ASSERT_TRUE(EncodeCase(c).has_value());

@@ -142,9 +142,10 @@ void FitBlocks(Case* c) {
 
 void FitQParams(Case* c) {
   const OpRow& row = RowOf(c->op);
-  if (!HasXQParams(*c)) c->x_q = QParams{};
+  if (!HasXQParams(*c) && !row.cast) c->x_q = QParams{};
   if (!HasW(c->op) && !row.multiplier) c->w_q = QParams{};
-  if (row.out_q == OutQParams::kNone) c->out_q = QParams{};
+  if (row.out_q == OutQParams::kNone && !row.cast) c->out_q = QParams{};
+  if (row.cast) c->x_q.zero_point = c->out_q.zero_point = {0};  // it has scales alone
   if (row.out_q == OutQParams::kFixed) c->out_q = FixedOutQParams(c->out_dtype);
   if (row.per_channel == PerChannel::kNone || c->observer.kind == Observer::Kind::kHistogram) {
     c->per_channel = false;

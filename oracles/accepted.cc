@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/scaled_cast.h"
 #include "core/status.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/tree_contract.h"
@@ -93,6 +94,8 @@ std::string WhyNotJudged(const Contract& contract, const Case& c) {
     return "variations know no " + std::string(HasFloatX(c) ? kOfFloatX : kInBlocks);
   if (HasElementBlocks(c) && !contract.variations.empty())
     return "variations know no " + std::string(kElementsInBlocks);
+  if (IsScaledCast(c) && !contract.variations.empty())
+    return "variations know no " + std::string(kOfScaledCasts);
   if (contract.sum) return WhyNoFloatSums(c, OffsetsOf(contract));
   if (contract.convention.empty()) return "";
   const Convention* const convention = FindConvention(contract.convention);

@@ -17,6 +17,7 @@
 #include "adapters/host/threads.h"
 #include "adapters/kinds.h"
 #include "adapters/registry.h"
+#include "core/scaled_cast.h"
 #include "core/status.h"
 
 namespace qualm {
@@ -506,6 +507,8 @@ class FaultySubject final : public InProcessSubject {
     }
     if ((BitsOf(c.x.dtype()) < 8 || BitsOf(c.out_dtype) < 8) && faults_.own.any())
       return "this planted fault has elements of whole bytes";
+    if (IsScaledCast(c) && faults_.own.any())
+      return "this planted fault is not in " + std::string(kOfScaledCasts);
     if (HasElementBlocks(c) && faults_.own.any())
       return "this planted fault is not in " + std::string(kElementsInBlocks);
     if (HasFloatX(c) && !KnowsFloatX())

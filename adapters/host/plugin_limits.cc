@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "adapters/qualm_plugin.h"
+#include "core/scaled_cast.h"
 
 namespace qualm {
 namespace {
@@ -66,6 +67,7 @@ uint32_t FeatureBit(PipeFeature feature) {
     case PipeFeature::kPerRow: return QUALM_CAN_PER_ROW;
     case PipeFeature::kPerBlock: return QUALM_CAN_PER_BLOCK;
     case PipeFeature::kFloatX: return QUALM_CAN_FLOAT_X;
+    case PipeFeature::kCastScales: return QUALM_CAN_CAST_SCALES;
     case PipeFeature::kXPerBlock: return QUALM_CAN_X_PER_BLOCK;
   }
   return 0;
@@ -121,6 +123,7 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
   const Window& v = c.window;
   const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
   if (HasFloatX(c) && lacks(QUALM_CAN_FLOAT_X)) return std::string(kOfFloatX);
+  if (IsScaledCast(c) && lacks(QUALM_CAN_CAST_SCALES)) return std::string(kOfScaledCasts);
   if (c.w_block != 0 && lacks(QUALM_CAN_PER_BLOCK)) return std::string(kInBlocks);
   if (c.x_block != 0 && lacks(QUALM_CAN_X_PER_BLOCK))
     return std::string(HasElementBlocks(c) ? kElementsInBlocks : kXInBlocks);

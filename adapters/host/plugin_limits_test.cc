@@ -128,6 +128,11 @@ TEST(PluginLimits, NameTheFeatureThatAPluginLacks) {
     c.out_dtype = DType::kF32;
     OpenClamp(&c);
   });
+  {
+    Case cast = CaseOver(Op::kCast, Tensor(DType::kF32, {1, 1}), DType::kF8E4M3FN);
+    cast.out_q.scale = {0.5f};
+    all.push_back({QUALM_CAN_CAST_SCALES, "casts with scales", cast});
+  }
   linear(QUALM_CAN_X_PER_BLOCK, "activations in blocks",
          [](Case& c) { c.w_block = c.x_block = 2; });
   linear(QUALM_CAN_EMPTY, "empty output", [](Case& c) { c = ZeroLayer(0, 3, 4); });

@@ -458,6 +458,11 @@ class Builder {
     const OperandKeys keys = OperandKeysOf(c_.op);
     const OpRow& row = RowOf(c_.op);
     if (row.multiplier) return ReadRequantizeQParams();
+    if (row.cast) {
+      if (Has(kXScale)) ReadScale(kXScale, c_.x_q.scale);
+      if (Has(kOutScale)) ReadScale(kOutScale, c_.out_q.scale);
+      return;
+    }
     // A sum in s32 needs no scale, and an output that is no code needs no scale or zero point.
     const bool scales = c_.out_dtype != DType::kS32;
     if (HasFloatX(c_)) {

@@ -271,6 +271,24 @@ TEST(CaseJson, RoundTripOfFloatX) {
   }
 }
 
+TEST(CaseJson, RoundTripOfScaledCasts) {
+  test::RandomCase draw(20261130);
+  for (int i = 0; i < 1000; ++i) {
+    const Case c = draw.DrawScaledCast();
+    ASSERT_EQ(Validate(c), "");
+    const std::string text = CaseToJsonLine(c);
+    ASSERT_TRUE(ParseCase(text, "f") == c) << text;
+    ASSERT_EQ(text.find("_zp"), std::string::npos) << text;
+    for (const auto& [key, q] : {std::pair{"\"x_scale\"", &c.x_q}, {"\"out_scale\"", &c.out_q}})
+      ASSERT_EQ(text.find(key) != std::string::npos, q->scale[0] != 1) << text;
+  }
+  const std::string printed =
+      R"({"qualm_case": 1, "op": "cast", "M": 1, "N": 1, "x": [5], "out_scale": "0.10~"})";
+  const Case c = ParseCase(printed, "f");
+  EXPECT_EQ(c.printed, (std::vector<Printed>{{Printed::List::kOutScale, 0, "0.10"}}));
+  EXPECT_EQ(ParseCase(CaseToJsonLine(c), "f").printed, c.printed);
+}
+
 TEST(CaseJson, HostileTextsNameFileAndField) {
   const std::vector<Hostile> table = HostileTable();
   std::set<std::string> distinct;

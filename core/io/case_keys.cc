@@ -32,6 +32,7 @@ CaseKeySet MakeKeys(const OpRow& row) {
   const OperandKeys operands = OperandKeysOf(row.op);
   add({operands.x});
   if (row.x_qparams) add({operands.x_scale, operands.x_zp});
+  if (row.cast) add({kXScale, kOutScale});
   if (row.second != Second::kInput) add({kXShape});
   if (row.second != Second::kNone) add({operands.w, operands.w_scale, operands.w_zp});
   if (row.second == Second::kWeights) add({kWShape, kWDType});

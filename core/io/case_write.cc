@@ -213,6 +213,15 @@ class Writer {
     const PerChannel list = c.per_channel ? RowOf(c.op).per_channel : PerChannel::kNone;
     const bool multiplier = UsesMultiplier(c);
     using In = Printed::List;
+    if (RowOf(c.op).cast) {
+      const auto put_scale = [&](CaseKey key, In in, const QParams& q) {
+        const std::vector<std::string> tokens = Tokens(in, q.scale);
+        if (tokens.front() != Token(1.0f)) PutParams(key, tokens, false);
+      };
+      put_scale(CaseKey::kXScale, In::kXScale, c.x_q);
+      put_scale(CaseKey::kOutScale, In::kOutScale, c.out_q);
+      return;
+    }
     const auto put = [&](CaseKey scale, CaseKey zp, const QParams& q, PerChannel own, In in) {
       if (!HasKey(c.op, scale) || (scale == CaseKey::kXScale && HasFloatX(c))) return;
       PutParams(scale, Tokens(in, q.scale), list == own);

@@ -62,6 +62,7 @@ inline std::vector<Hostile> HostileTable() {
   for (int i = 0; i < 17; ++i) deep_objects += R"({"observed": )";
   const std::string requantize =
       R"({"qualm_case": 1, "op": "requantize", "M": 1, "N": 1, "x": [5])";
+  const std::string cast = R"({"qualm_case": 1, "op": "cast", "M": 1, "N": 1, "x": [5], )";
   std::vector<Hostile> table = {
       // Not JSON, or not all of it.
       {"", "top level", "parse error"},
@@ -152,6 +153,12 @@ inline std::vector<Hostile> HostileTable() {
       {R"({"qualm_case": 1, "op": "dequantize", "M": 1, "N": 1, "x_scale": 1, "x_zp": 0, "x": [1],
            "relu": true})",
        "relu", "does not belong to op dequantize"},
+      // Scales of a cast, which has no zero points.
+      {cast + R"("out_scale": 0})", "out_scale", "finite and greater than 0"},
+      {cast + R"("x_scale": "inf"})", "x_scale", "finite and greater than 0"},
+      {cast + R"("x_scale": [1, 2]})", "x_scale", "has 2 entries, expected 1"},
+      {cast + R"("out_scale": []})", "out_scale", "has 0 entries, expected 1"},
+      {cast + R"("out_zp": 0})", "out_zp", "does not belong to op cast"},
       // Sizes: claims are checked before anything is allocated.
       {With("\"M\": 1", "\"M\": -1"), "M", "is -1"},
       {With("\"M\": 1", "\"M\": 4294967296"), "M", "is 4294967296"},

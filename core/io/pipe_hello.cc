@@ -34,7 +34,8 @@ constexpr std::array<std::string_view, kPipeFeatureCount> kFeatureNames{"bias_f3
                                                                         "per_row",
                                                                         "per_block",
                                                                         "x_per_block",
-                                                                        "float_x"};
+                                                                        "float_x",
+                                                                        "cast_scales"};
 
 // The value in the words of an error message.
 std::string Described(const nlohmann::json& value) {

@@ -43,8 +43,9 @@ enum class PipeFeature : uint8_t {
   kPerBlock,
   kXPerBlock,
   kFloatX,
+  kCastScales,
 };
-inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kFloatX) + 1;
+inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kCastScales) + 1;
 std::string_view Name(PipeFeature feature);  // "bias_f32"
 
 // Limits of one operation.

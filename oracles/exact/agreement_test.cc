@@ -8,9 +8,11 @@
 #include <set>
 #include <vector>
 
+#include "core/float_format.h"
 #include "core/float_text.h"
 #include "core/random_case_test_util.h"
 #include "core/rng.h"
+#include "core/scaled_cast.h"
 #include "core/slice.h"
 #include "oracles/exact/arithmetic/real.h"
 #include "oracles/exact/definition.h"
@@ -135,6 +137,26 @@ TEST(Agreement, Linear) {
   EXPECT_GT(reached.far, 500);
   EXPECT_GT(reached.denormal, 20);
   EXPECT_GT(reached.infinite, 100);
+}
+
+TEST(Agreement, ScaledCasts) {
+  RandomCase draw(49);
+  int64_t outputs = 0, inexact = 0, exact = 0, subnormal = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const Case c = draw.DrawScaledCast();
+    ASSERT_EQ(Validate(c), "") << Describe(c);
+    const Tensor fast = Evaluate(c), naive = EvaluateRational(c);
+    for (int64_t at = 0; at < fast.size(); ++at, ++outputs) {
+      ASSERT_EQ(fast.BitsAt(at), naive.BitsAt(at)) << Print(c, at);
+      (QuotientOf(c, at).exact ? exact : inexact) += 1;
+      const uint32_t code = fast.BitsAt(at) & ~SignOf(c.out_dtype);
+      subnormal += code != 0 && code < 1u << InfoOf(c.out_dtype).floating.fraction_bits ? 1 : 0;
+    }
+  }
+  EXPECT_GT(outputs, 50000);
+  EXPECT_GT(inexact, 20000);
+  EXPECT_GT(exact, 10000);
+  EXPECT_GT(subnormal, 500);
 }
 
 TEST(Agreement, WeightsInBlocks) {

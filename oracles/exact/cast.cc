@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// cast: y = the value of x in the output type, rounded once as the case says. Beyond the type:
-// infinity, the largest value or NaN. Any NaN is right where a NaN is (Tensor::AcceptAnyNan).
+// cast: y = x_scale * x / out_scale in the output type, rounded once as the case says. Beyond the
+// type: infinity, the largest value or NaN. Any NaN is right where a NaN is (Tensor::AcceptAnyNan).
 #include <algorithm>
 #include <optional>
 #include <string>
 
 #include "core/float_format.h"
 #include "core/float_text.h"
+#include "core/scaled_cast.h"
 #include "oracles/exact/definition.h"
 #include "oracles/exact/meanings.h"
 #include "oracles/exact/told.h"
@@ -61,6 +62,15 @@ Element ElementOf(const Tensor& x, int64_t i) {
                       ? Rational(part * PowerOfTwo(1 - f.bias))
                       : Rational((1 + part) * PowerOfTwo(static_cast<int>(exponent) - f.bias));
   if (element.negative) element.value = -element.value;
+  return element;
+}
+
+Rational ScaleOf(const QParams& q) { return ToRational(q.scale[0]); }
+
+// What is rounded: signs, infinities and NaN are those of x, because scales are positive.
+Element Scaled(const Case& c, int64_t i) {
+  Element element = ElementOf(c.x, i);
+  element.value *= ScaleOf(c.x_q) / ScaleOf(c.out_q);
   return element;
 }
 
@@ -130,14 +140,14 @@ uint32_t Output(const Case& c, const Element& x) {
 }
 
 std::optional<Rational> Value(const Case& c, int64_t m, int64_t n) {
-  const Element element = ElementOf(c.x, m * c.N + n);
+  const Element element = Scaled(c, m * c.N + n);
   if (element.kind != Kind::kNumber) return std::nullopt;
   return element.value;
 }
 
 Tensor All(const Case& c) {
   Tensor y(c.out_dtype, c.output_shape());
-  for (int64_t i = 0; i < y.size(); ++i) y.SetBits(i, Output(c, ElementOf(c.x, i)));
+  for (int64_t i = 0; i < y.size(); ++i) y.SetBits(i, Output(c, Scaled(c, i)));
   y.AcceptAnyNan();
   return y;
 }
@@ -148,8 +158,7 @@ namespace fast {
 Tensor All(const Case& c) {
   Tensor y(c.out_dtype, c.output_shape());
   for (int64_t i = 0; i < y.size(); ++i) {
-    y.SetBits(i, EncodeFloat(c.out_dtype, DecodeFloat(c.x.dtype(), c.x.BitsAt(i)), c.rounding,
-                             c.overflow));
+    y.SetBits(i, EncodeFloat(c.out_dtype, QuotientOf(c, i).value, c.rounding, c.overflow));
   }
   y.AcceptAnyNan();
   return y;
@@ -160,11 +169,18 @@ namespace told {
 
 std::string Value(const Case& c, int64_t index) { return CodeText(c.x.dtype(), c.x.BitsAt(index)); }
 
+void TellScales(Teller& t, const Rational& value) {
+  const auto is_one = [](const QParams& q) { return q.scale == QParams{}.scale; };
+  std::string names = "x", numbers = Value(t.c, 0);
+  if (!is_one(t.c.x_q)) names += " * x_scale", numbers += " * " + Short(t.c.x_q.scale[0]);
+  if (!is_one(t.c.out_q)) names += " / out_scale", numbers += " / " + Short(t.c.out_q.scale[0]);
+  t.Step(Stage::kScale, names + ": " + numbers, value);
+}
+
 void Steps(Teller& t) {
   const Case& c = t.c;
   const std::string type(Name(c.out_dtype));
-  const std::string result =
-      CodeText(c.out_dtype, definition::Output(c, definition::ElementOf(c.x, 0)));
+  const std::string result = CodeText(c.out_dtype, definition::Output(c, definition::Scaled(c, 0)));
   const std::optional<Rational> value = definition::Value(c, 0, 0);
   if (!value) {
     const bool nan = IsNanCode(c.x.dtype(), c.x.BitsAt(0));
@@ -174,6 +190,7 @@ void Steps(Teller& t) {
            result);
     return;
   }
+  if (IsScaledCast(c)) TellScales(t, *value);
   const FloatFormat& f = InfoOf(c.out_dtype).floating;
   const Rational rounded = *value == 0 ? Rational(0) : definition::ToDigits(f, c.rounding, *value);
   const bool below = !f.has_sign && (rounded < 0 || (rounded == 0 && f.fraction_bits == 0));

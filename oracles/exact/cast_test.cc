@@ -128,6 +128,62 @@ TEST(Cast, Examples) {
   }
 }
 
+Case Scaled(Case c, float x_scale, float out_scale) {
+  c.x_q.scale = {x_scale};
+  c.out_q.scale = {out_scale};
+  return c;
+}
+
+TEST(ScaledCast, Examples) {
+  using enum DType;
+  constexpr float kTenth = 0.1f;  // more than 1/10
+  struct Row {
+    DType from;
+    const char* x;
+    DType to;
+    float x_scale, out_scale;
+    const char* y;
+  };
+  for (const Row& r : std::initializer_list<Row>{
+           {kF32, "3", kF8E4M3FN, 1, 0.25f, "12"},
+           {kF8E4M3FN, "3", kF32, 0.25f, 1, "0.75"},
+           {kF8E5M2, "2", kF8E4M3FN, 0.5f, 4, "0.25"},
+           // 0.265625 is half way, and the float32 nearest to the quotient; that lies above it.
+           {kF32, "0x1.b33334p-6", kF8E4M3FN, 1, kTenth, "0.28125"},
+           {kF32, "0x1.b33332p-6", kF8E4M3FN, 1, kTenth, "0.25"},
+           {kF32, "-0x1.b33334p-6", kF8E4M3FN, 1, kTenth, "-0.28125"},
+           {kF32, "46.3", kF8E4M3FN, 1, kTenth, "448"},
+           {kF32, "46.5", kF8E4M3FN, 1, kTenth, "nan:7f"},
+           {kF32, "0.625", kF4E2M1FN, 1, 0.5f, "1"},  // a tie, to the even code
+           {kF32, "0.875", kF4E2M1FN, 1, 0.5f, "2"},
+           {kF32, "-1", kF6E2M3FN, 1, 0.25f, "-4"},
+           {kF32, "0x1p-149", kF32, 0x1p-149f, 0x1p-149f, "0x1p-149"},
+           {kF32, "0x1p-149", kF32, 0.5f, 1, "0"},
+           {kF32, "0x1p-149", kF32, 0x1.000002p-1f, 1, "0x1p-149"},
+           {kF32, "0x1.fffffep+127", kF32, 0x1.fffffep+127f, 0x1.fffffep+127f, "0x1.fffffep+127"},
+           {kF32, "2", kF32, 0x1.fffffep+127f, 1, "inf"},
+           {kF32, "-0x0p+0", kF8E5M2, 3, 7, "-0x0p+0"},
+           {kF32, "-inf", kF8E5M2, 3, 7, "-inf"},
+           {kF8E4M3FN, "nan:7f", kF32, 3, 7, "nan:7fc00000"},
+           {kF8E8M0FNU, "0x1p-127", kF8E8M0FNU, 3, 2, "0x1p-126"}}) {
+    const Case c = Scaled(Cast(One(r.from, r.x), r.to), r.x_scale, r.out_scale);
+    const Tensor y = Evaluate(c);
+    EXPECT_EQ(y.BitsAt(0), CodeOfText(r.to, r.y)) << r.x << " -> " << ElementText(y, 0);
+    ExpectFormsAgree(c);
+  }
+}
+
+TEST(ScaledCast, TellsTheQuotient) {
+  const Case c = Scaled(Cast(One(DType::kF32, "3"), DType::kF8E4M3FN), 1, 0.25f);
+  const Trace trace = Derive(c, 0);
+  ASSERT_EQ(trace.size(), 2u);
+  EXPECT_EQ(trace[0].text, "x / out_scale: 0x1.8p+1 / 0.25 = 12");
+  EXPECT_EQ(trace[0].value, "12");
+  EXPECT_EQ(trace[1].value, "0x1.8p+3");
+  EXPECT_EQ(RealValueText(Scaled(Cast(One(DType::kF16, "1"), DType::kF32), 3, 7), 0), "3/7");
+  EXPECT_EQ(Describe(c), "cast M=1 N=1 f32->f8e4m3fn per-tensor out_scale=0x1p-2");
+}
+
 TEST(Cast, EveryNanIsRight) {
   const Case c = Cast(One(DType::kF32, "nan:ffc00001"), DType::kF8E5M2);
   for (const Tensor& right : {Evaluate(c), EvaluateRational(c)}) {

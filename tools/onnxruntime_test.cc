@@ -67,6 +67,25 @@ TEST_F(OnnxruntimeWheel, CastsAsItsConvention) {
   ExpectContract({Op::kCast}, 300, 3);
 }
 
+// QuantizeLinear makes quotients in float32: the first two lie on a tie there, and beside it in the
+// real numbers. DequantizeLinear rounds the product once.
+TEST_F(OnnxruntimeWheel, QuantizesToFloat8ByAFloat32Quotient) {
+  const std::vector<float> x{0x1.b33334p-6f, 0x1.e66666p-6f, 1.5f};
+  Case c = CaseOver(Op::kCast, Tensor::Of<float>({1, 3}, x), DType::kF8E4M3FN);
+  c.overflow = FloatOverflow::kSaturate;
+  c.out_q.scale = {0.1f};
+  const Outcome quantized = subject().Run(c, {});
+  ASSERT_TRUE(quantized.ok()) << quantized.detail;
+  EXPECT_EQ(quantized.y.ValueAt(0), 0.25);
+  EXPECT_EQ(quantized.y.ValueAt(1), 0.3125);
+  EXPECT_EQ(quantized.y.ValueAt(2), 15);
+  Case back = CaseOver(Op::kCast, quantized.y, DType::kF32);
+  back.x_q.scale = {0.1f};
+  const Outcome dequantized = subject().Run(back, {});
+  ASSERT_TRUE(dequantized.ok()) << dequantized.detail;
+  EXPECT_EQ(dequantized.y.FloatAt(2), 15 * 0.1f);
+}
+
 class OnnxruntimeWheelConstant : public OnnxruntimeTest {
  protected:
   OnnxruntimeWheelConstant() : OnnxruntimeTest("onnxruntime-py@constant") {}

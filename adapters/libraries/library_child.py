@@ -125,6 +125,20 @@ def float8_texts(dtype):
     return [text_of(code) for code in range(256)]
 
 
+def float8_codes(values, dtype):
+    """The codes of a list of such a type."""
+    import numpy
+
+    codes = {text: code for code, text in enumerate(float8_texts(dtype))}
+
+    def code_of(v):
+        if isinstance(v, str) and v.startswith("nan:"):
+            return int(v[4:], 16)
+        return codes[text(real(v))]
+
+    return numpy.array([code_of(v) for v in values], "uint8")
+
+
 def planes(values, dtype, shape):
     """Images and filters, [a,H,W,b] in a case, as [a,b,H,W]."""
     return array(values, dtype, shape).transpose(0, 3, 1, 2).copy()

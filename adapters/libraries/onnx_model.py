@@ -84,9 +84,11 @@ def model(nodes, inputs, constants, output, opset=13, shapes=False, y_shape=None
             content(8, content(1, MS) + integer(2, 1)))
 
 
-def cast_model(from_type, to_type, opset, **attributes):
-    """One Cast between floats, of qualm's names. Float8 needs ir_version 9, e8m0 opset 24."""
-    one = node("Cast", "x", "y", to=FLOATS[to_type], **attributes)
+def cast_model(operator, from_type, to_type, opset, scaled=False, **attributes):
+    """One Cast, QuantizeLinear or DequantizeLinear (`scaled`) between floats, of qualm's names. Float8
+    needs ir_version 9, e8m0 opset 24."""
+    one = node(operator, "x scale" if scaled else "x", "y", **attributes)
     graph = (content(1, one) + content(2, "g") + content(11, value_info("x", from_type)) +
+             (content(11, value_info("scale", "f32", ())) if scaled else b"") +
              content(12, value_info("y", to_type)))
     return integer(1, 10) + content(7, graph) + content(8, content(1, "") + integer(2, opset))

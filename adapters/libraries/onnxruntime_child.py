@@ -15,13 +15,14 @@ the processor that is emulated; it names the contract.
 import collections
 import math
 
-from library_child import (EIGHT_BITS, Skip, array, float8_texts, float_codes, integers, judged,
-                           processor_flags, real, serve, single)
+from library_child import (EIGHT_BITS, Skip, array, flat, float8_codes, float8_texts, float_codes, integers,
+                           judged, processor_flags, real, serve, single)
 import onnx_model
 from onnx_operators import CODES, FEW_BITS, SMALL_CODES, WIDE_CODES, Operators
 
 # The releases whose recordings and drawn cases hold the conventions (docs/onnxruntime.md).
 HELD = ((1, 21), (1, 30), (1, 32))
+FLOAT8 = ["f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"]  # QuantizeLinear has them
 
 
 def own_instruction_set():
@@ -88,7 +89,8 @@ class Engine(Operators):
                 "global_avg_pool": codes,
                 "table": dict(codes, features=["empty"]),
                 "softmax": codes,
-                "cast": {"x": ["f32", "f16", "bf16"], "out": list(EIGHT_BITS)},
+                "cast": {"x": ["f32", "f16", "bf16"] + FLOAT8, "out": list(EIGHT_BITS) + ["f32"],
+                         "features": ["cast_scales"]},
             },
         }
 
@@ -108,24 +110,50 @@ class Engine(Operators):
         return plan.finish(self.session(model).run(["y"], fed)[0])
 
     def cast(self, c):
-        """NumPy has no float8: the bytes are bound to the model, by their numbers of ONNX."""
-        import numpy
-
+        """Cast; with scales QuantizeLinear and, of float8 in any case, DequantizeLinear."""
+        x_scale, out_scale = real(c.get("x_scale", 1)), real(c.get("out_scale", 1))
         if c["overflow"] == "nan":
             raise Skip("Cast gives infinity or the largest value where a number overflows")
-        attributes, opset = {"saturate": 1 if c["overflow"] == "saturate" else 0}, 21
+        attributes = {"saturate": 1 if c["overflow"] == "saturate" else 0}
+        if c["x_dtype"] in FLOAT8:
+            if out_scale != 1 or c["out_dtype"] != "f32":
+                raise Skip("DequantizeLinear gives f32, and takes the scale of x alone")
+            return self.cast_by(c, "DequantizeLinear", 23, x_scale)
+        if out_scale != 1 or x_scale != 1:
+            if x_scale != 1 or c["x_dtype"] != "f32" or c["out_dtype"] not in FLOAT8:
+                raise Skip("QuantizeLinear takes f32 to float8, and the scale of the output alone")
+            if c["rounding"] != "nearest_even":
+                raise Skip("QuantizeLinear rounds to the nearest")
+            return self.cast_by(c, "QuantizeLinear", 23, out_scale, **attributes,
+                                output_dtype=onnx_model.FLOATS[c["out_dtype"]])
+        if c["out_dtype"] == "f32":
+            raise Skip("Cast is asked to 8 bits")
+        opset = 21
         if c["out_dtype"] == "f8e8m0fnu":
             modes = {"nearest_even": "nearest", "up": "up", "toward_zero": "down"}
             attributes["round_mode"], opset = modes[c["rounding"]], 24
         elif c["rounding"] != "nearest_even":
             raise Skip("Cast rounds to the nearest")
-        session = self.session(onnx_model.cast_model(c["x_dtype"], c["out_dtype"], opset, **attributes))
-        x = float_codes(c["x"], c["x_dtype"])
-        y = numpy.zeros(x.size, "uint8")
+        return self.cast_by(c, "Cast", opset, to=onnx_model.FLOATS[c["out_dtype"]], **attributes)
+
+    def cast_by(self, c, operator, opset, scale=None, **attributes):
+        """NumPy has no float8: the bytes are bound to the model, by their numbers of ONNX."""
+        import numpy
+
+        session = self.session(onnx_model.cast_model(operator, c["x_dtype"], c["out_dtype"], opset,
+                                                     scale is not None, **attributes))
+        shape = (c["M"], c["N"])
+        x = float8_codes(c["x"], c["x_dtype"]) if c["x_dtype"] in FLOAT8 else float_codes(c["x"], c["x_dtype"])
+        y = numpy.zeros(x.size, "float32" if c["out_dtype"] == "f32" else "uint8")
         binding = session.io_binding()
-        binding.bind_input("x", "cpu", 0, onnx_model.FLOATS[c["x_dtype"]], (c["M"], c["N"]), x.ctypes.data)
-        binding.bind_output("y", "cpu", 0, onnx_model.FLOATS[c["out_dtype"]], (c["M"], c["N"]), y.ctypes.data)
+        binding.bind_input("x", "cpu", 0, onnx_model.FLOATS[c["x_dtype"]], shape, x.ctypes.data)
+        scales = numpy.array([1 if scale is None else scale], "float32")
+        if scale is not None:
+            binding.bind_input("scale", "cpu", 0, onnx_model.FLOAT, (), scales.ctypes.data)
+        binding.bind_output("y", "cpu", 0, onnx_model.FLOATS[c["out_dtype"]], shape, y.ctypes.data)
         session.run_with_iobinding(binding)
+        if c["out_dtype"] == "f32":
+            return flat(y)
         texts = float8_texts(c["out_dtype"])
         return [texts[code] for code in y.tolist()]
 

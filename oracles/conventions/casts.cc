@@ -2,8 +2,10 @@
 // What casts between float types give in today's libraries. All of them round a number that the
 // output type can hold to nearest even, once; they differ in the pattern of a NaN, in what lies
 // beyond the type, and in f8e8m0fnu. The rules are those of recordings: every bf16 and f16, and f32
-// at and around every boundary (corpus/golden/casts.jsonl).
+// at and around every boundary (corpus/golden/casts.jsonl). Of casts with scales there is one:
+// QuantizeLinear and DequantizeLinear of ONNX Runtime (corpus/golden/onnxruntime130.jsonl).
 #include <array>
+#include <bit>
 #include <cmath>
 #include <initializer_list>
 #include <optional>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "core/float_format.h"
+#include "core/scaled_cast.h"
 #include "oracles/conventions/families.h"
 #include "oracles/conventions/requirements.h"
 
@@ -42,6 +45,8 @@ struct Stack {
   std::optional<uint32_t> (*edge)(const Element& e);
   // The float32 pattern of a NaN of a small type.
   uint32_t (*wide_nan)(const Element& e);
+  // The element after the steps in which the scales are taken; null if it knows no scales.
+  Element (*scaled)(const Case& c, Element e) = nullptr;
 };
 
 bool IsOneOf(DType dtype, std::initializer_list<DType> types) {
@@ -138,15 +143,35 @@ std::string CudaCannot(const Case& c) {
 std::string PtxCannot(const Case& c) {
   return FirstReason({NotFrom(c, {kF32}, {kF8E4M3FN, kF8E5M2}), OneWay(c, kSaturate)});
 }
+constexpr std::initializer_list<DType> kFloatsOfOnnx{kF8E4M3FN, kF8E5M2, kF8E4M3FNUZ, kF8E5M2FNUZ,
+                                                     kF8E8M0FNU};
+// QuantizeLinear and DequantizeLinear; the latter beside a scale of 1 too, because no Cast from
+// float8 is recorded.
+std::string OnnxRuntimeCannotScale(const Case& c) {
+  const auto small = {kF8E4M3FN, kF8E5M2, kF8E4M3FNUZ, kF8E5M2FNUZ};
+  const auto is_one = [](const QParams& q) { return q.scale == QParams{}.scale; };
+  if (IsOneOf(c.x.dtype(), small)) {
+    return FirstReason({NotFrom(c, small, {kF32, kF16}),
+                        Require(is_one(c.out_q), "DequantizeLinear has no scale of its output"),
+                        OneWay(c, kInfinity)});
+  }
+  return FirstReason({NotFrom(c, {kF32, kF16}, small),
+                      Require(is_one(c.x_q), "QuantizeLinear has no scale of its input"),
+                      NoNanPolicy(c), OneWay(c, c.overflow)});
+}
 std::string OnnxRuntimeCannot(const Case& c) {
-  const std::string why =
-      NotFrom(c, {kF32, kF16, kBF16}, {kF8E4M3FN, kF8E5M2, kF8E4M3FNUZ, kF8E5M2FNUZ, kF8E8M0FNU});
+  if (IsScaledCast(c) || IsOneOf(c.x.dtype(), {kF8E4M3FN, kF8E5M2, kF8E4M3FNUZ, kF8E5M2FNUZ}))
+    return OnnxRuntimeCannotScale(c);
+  const std::string why = NotFrom(c, {kF32, kF16, kBF16}, kFloatsOfOnnx);
   if (!why.empty()) return why;
   if (c.out_dtype == kF8E8M0FNU) return NoNanPolicy(c);
   return FirstReason({NoNanPolicy(c), OneWay(c, c.overflow)});
 }
 std::string OnnxReferenceCannot(const Case& c) {
-  if (c.out_dtype != kF4E2M1FN) return OnnxRuntimeCannot(c);
+  if (c.out_dtype != kF4E2M1FN) {
+    const std::string why = NotFrom(c, {kF32, kF16, kBF16}, kFloatsOfOnnx);
+    return why.empty() ? OnnxRuntimeCannot(c) : why;
+  }
   return FirstReason({NotFrom(c, {kF32, kF16, kBF16}, {kF4E2M1FN}), OneWay(c, kSaturate)});
 }
 
@@ -241,6 +266,24 @@ std::optional<uint32_t> OnnxRuntimeEdge(const Element& e) {
   return std::nullopt;
 }
 
+uint32_t OnnxRuntimeWideNan(const Element& e) { return 0x7FC00000 | (e.negative ? 0x80000000 : 0); }
+// x / scale (QuantizeLinear), or x * scale (DequantizeLinear), in float32; the other scale is 1.
+Element OnnxRuntimeScaled(const Case& c, Element e) {
+  if (std::isnan(e.value)) {
+    e.negative |= IsFnuz(e.from);  // their NaN has the bit that is a sign in other types
+    return e;
+  }
+  const float product = static_cast<float>(e.value) * c.x_q.scale[0];
+  const float scaled = product / c.out_q.scale[0];
+  return {.from = kF32,
+          .to = e.to,
+          .rounding = e.rounding,
+          .overflow = e.overflow,
+          .code = std::bit_cast<uint32_t>(scaled),
+          .value = static_cast<double>(scaled),
+          .negative = e.negative};
+}
+
 // No cast back is recorded: `cannot` refuses it.
 constexpr uint32_t (*kNoWideNan)(const Element&) = nullptr;
 
@@ -257,9 +300,12 @@ constexpr std::array<Stack, 9> kStacks{
      {"onnx-cast@reference", "ONNX's reference evaluator: saturate is an attribute",
       "onnx 1.23.1 reference/ops/op_cast.py", OnnxReferenceCannot, MlDtypesNan, OnnxReferenceEdge,
       kNoWideNan},
-     {"onnxruntime1.30-cast", "ONNX Runtime's Cast: without saturation not monotone at the edge",
-      "ONNX Runtime 1.30.0 core/framework/float8.h", OnnxRuntimeCannot, OnnxRuntimeNan,
-      OnnxRuntimeEdge, kNoWideNan},
+     {"onnxruntime1.30-cast",
+      "ONNX Runtime's Cast, and with scales QuantizeLinear and DequantizeLinear: not monotone at "
+      "the edge without saturation, quotients rounded to float32",
+      "ONNX Runtime 1.30.0 core/framework/float8.h, core/providers/cpu/quantization/"
+      "quantize_linear.cc",
+      OnnxRuntimeCannot, OnnxRuntimeNan, OnnxRuntimeEdge, OnnxRuntimeWideNan, OnnxRuntimeScaled},
      {"ptx-cast", "PTX's cvt.rn.satfinite: the largest value, NaN without sign", "PTX ISA 9.0, cvt",
       PtxCannot, CudaNan, CudaEdge, kNoWideNan},
      {"torch2.11-cast@cpu", "PyTorch's Tensor.to on the CPU: overflow to infinity or NaN",
@@ -268,7 +314,7 @@ constexpr std::array<Stack, 9> kStacks{
       "PyTorch 2.11.0 c10/util/Float8_*.h, cuda_fp8.h", TorchCannot, TorchCudaNan, TorchEdge,
       TorchCudaWideNan}}};
 
-uint32_t OutputOf(const Stack& stack, const Case& c, int64_t index) {
+Element ElementOf(const Stack& stack, const Case& c, int64_t index) {
   Element e{.from = c.x.dtype(),
             .to = c.out_dtype,
             .rounding = c.rounding,
@@ -278,6 +324,10 @@ uint32_t OutputOf(const Stack& stack, const Case& c, int64_t index) {
             .negative = false};
   e.value = DecodeFloat(e.from, e.code);
   e.negative = (e.code & SignOf(e.from)) != 0;
+  return stack.scaled == nullptr ? e : stack.scaled(c, e);
+}
+
+uint32_t OutputOf(const Stack& stack, const Element& e) {
   if (std::isnan(e.value)) return e.to == kF32 ? stack.wide_nan(e) : stack.nan(e);
   if (const auto code = stack.edge(e)) return *code;
   const uint32_t code = EncodeFloat(e.to, e.value, e.rounding, e.overflow);
@@ -292,17 +342,29 @@ Convention ConventionOf(const Stack& stack) {
   convention.ops = {Op::kCast};
   convention.cannot_run = [&stack](const Case& c) {
     if (c.op != Op::kCast) return "this convention has no " + std::string(Name(c.op));
+    if (IsScaledCast(c) && stack.scaled == nullptr)
+      return "this convention has no " + std::string(kOfScaledCasts);
     return stack.cannot(c);
   };
   convention.run = [&stack](const Case& c) {
     Tensor y(c.out_dtype, c.output_shape());
-    for (int64_t i = 0; i < y.size(); ++i) y.SetBits(i, OutputOf(stack, c, i));
+    for (int64_t i = 0; i < y.size(); ++i) y.SetBits(i, OutputOf(stack, ElementOf(stack, c, i)));
     return ConventionOutput{std::move(y), std::nullopt};
   };
   convention.trace = [&stack](const Case& c, int64_t index) {
-    const std::string x = CodeText(c.x.dtype(), c.x.BitsAt(index));
-    const std::string y = CodeText(c.out_dtype, OutputOf(stack, c, index));
-    return Trace{{Stage::kRound, x + " becomes " + y, y, false}};
+    const Element e = ElementOf(stack, c, index);
+    const std::string x = CodeText(e.from, e.code), y = CodeText(c.out_dtype, OutputOf(stack, e));
+    Trace trace;
+    if (IsScaledCast(c)) {
+      const Quotient quotient = QuotientOf(c, index);
+      const bool lossy = !quotient.exact || quotient.value != e.value;
+      trace.push_back({Stage::kScale,
+                       "x * x_scale / out_scale in float32: " +
+                           CodeText(c.x.dtype(), c.x.BitsAt(index)) + " becomes " + x,
+                       x, lossy && !std::isnan(e.value)});
+    }
+    trace.push_back({Stage::kRound, x + " becomes " + y, y, false});
+    return trace;
   };
   convention.variations = {"V42"};
   return convention;

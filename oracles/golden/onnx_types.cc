@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recorded QuantizeLinear and DequantizeLinear of ONNX Runtime 1.30 with types and groupings that
-// no case can say yet (onnxruntime130.jsonl): 4 and 16 bits, float16, float8, blocks, rows. Read in
+// no case can say yet (onnxruntime130.jsonl): 4 and 16 bits, float16, blocks, rows. Those of float8
+// are casts with scales, one for each group of elements that share a scale. Read in
 // onnxruntime 1.30.0 core/providers/cpu/quantization/quantize_linear.cc and
 // core/mlas/lib/quantize.cpp; every recorded bit agrees.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "core/float_format.h"
+#include "core/status.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/primitives.h"
 #include "oracles/golden/records.h"
@@ -125,6 +128,34 @@ int64_t RoundedFirst(float quotient, const Range& range, int64_t zero_point) {
   return std::clamp<int64_t>(conventions::Wrap32(rounded + zero_point), range.low, range.high);
 }
 
+// visit(elements, scale) for each group: its elements, which are cases of one scale.
+template <class Visit>
+void RunGroups(const Grouping& grouping, const Visit& visit) {
+  std::map<size_t, std::vector<int64_t>> groups;
+  for (int64_t i = 0; i < grouping.size(); ++i) groups[grouping.GroupOf(i)].push_back(i);
+  for (const auto& [group, elements] : groups) visit(elements, grouping.scale(group));
+}
+
+// The convention that a cast with scales has; what it refuses no recording has.
+Tensor RunCast(const Case& cast) {
+  const Convention& convention = *FindConvention("onnxruntime1.30-cast");
+  QUALM_CHECK_EQ(convention.cannot_run(cast), "");
+  return convention.run(cast).y;
+}
+
+// The code of a recorded float32 in f32 or, of which it is a value, f16.
+uint32_t CodeOfRecorded(DType dtype, float value) {
+  return dtype == DType::kF32 ? std::bit_cast<uint32_t>(value)
+                              : EncodeFloat(dtype, static_cast<double>(value));
+}
+// An f32 or f16 as the float32 that recordings have of both.
+uint32_t EncodeFloat32(const Tensor& reals, int64_t i) {
+  if (reals.dtype() == DType::kF32) return reals.BitsAt(i);
+  const uint32_t code = reals.BitsAt(i);
+  if (IsNanCode(reals.dtype(), code)) return 0x7FC00000 | (code >> 15 << 31);
+  return std::bit_cast<uint32_t>(static_cast<float>(reals.ValueAt(i)));
+}
+
 JudgedRecord Quantize(const GoldenRecord& record) {
   const std::string x_type = record.Text("x_type"), y_type = record.Text("y_type");
   const auto range = RangeOfCodes(y_type);
@@ -142,11 +173,9 @@ JudgedRecord Quantize(const GoldenRecord& record) {
   const Tensor empty(DType::kS32, {grouping.size()});
   Tensor& recorded = judged.outputs.emplace_back("y", empty, empty).recorded;
   Tensor& computed = judged.outputs.back().computed;
-  Tensor quotients(DType::kF32, {1, grouping.size()});
   for (int64_t i = 0; i < grouping.size(); ++i) {
     const size_t at = static_cast<size_t>(i), group = grouping.GroupOf(i);
     const float quotient = x[at] / grouping.scale(group);
-    quotients.as<float>()[at] = quotient;
     if (y[at] < INT32_MIN || y[at] > INT32_MAX) Wrong(record, "y", "an entry is no code");
     recorded.SetInt(i, static_cast<int32_t>(y[at]));
     if (!range) continue;
@@ -157,12 +186,19 @@ JudgedRecord Quantize(const GoldenRecord& record) {
                            quotient, *range, zero_point)));
   }
   if (range) return judged;
-  Case cast = CaseOver(Op::kCast, std::move(quotients), *floats);
-  cast.overflow = !record.Has("saturate") || Flag(record, "saturate") ? FloatOverflow::kSaturate
-                                                                      : FloatOverflow::kInfinity;
-  const Tensor codes = FindConvention("onnxruntime1.30-cast")->run(cast).y;
-  for (int64_t i = 0; i < grouping.size(); ++i)
-    computed.SetInt(i, static_cast<int32_t>(codes.BitsAt(i)));
+  const bool saturates = !record.Has("saturate") || Flag(record, "saturate");
+  const DType from = *FloatTypeNamed(x_type);
+  RunGroups(grouping, [&](const std::vector<int64_t>& elements, float scale) {
+    Case cast = CaseOver(Op::kCast, Tensor(from, {1, std::ssize(elements)}), *floats);
+    cast.overflow = saturates ? FloatOverflow::kSaturate : FloatOverflow::kInfinity;
+    cast.out_q.scale = {scale};
+    for (size_t i = 0; i < elements.size(); ++i)
+      cast.x.SetBits(static_cast<int64_t>(i),
+                     CodeOfRecorded(from, x[static_cast<size_t>(elements[i])]));
+    const Tensor codes = RunCast(cast);
+    for (size_t i = 0; i < elements.size(); ++i)
+      computed.SetInt(elements[i], static_cast<int32_t>(codes.BitsAt(static_cast<int64_t>(i))));
+  });
   return judged;
 }
 
@@ -185,17 +221,24 @@ JudgedRecord Dequantize(const GoldenRecord& record) {
     if (grouping.zero_point(group) < INT32_MIN || grouping.zero_point(group) > INT32_MAX)
       Wrong(record, "zp", "an entry is no code");
     recorded.as<float>()[at] = y[at];
-    if (floats && IsNanCode(*floats, static_cast<uint32_t>(x[at]))) {  // keeps its sign
-      computed.SetBits(i, 0x7FC00000u | static_cast<uint32_t>(x[at] >> 7) << 31);
-      continue;
-    }
-    const float real = floats
-                           ? static_cast<float>(DecodeFloat(*floats, static_cast<uint32_t>(x[at])))
-                           : static_cast<float>(x[at] - grouping.zero_point(group));
+    if (floats) continue;
+    const auto real = static_cast<float>(x[at] - grouping.zero_point(group));
     float value = real * grouping.scale(group);
     if (y_type == "f16") value = conventions::RoundedTo(DType::kF16, value);
     computed.as<float>()[at] = value;
   }
+  if (!floats) return judged;
+  const DType to = *FloatTypeNamed(y_type);
+  RunGroups(grouping, [&](const std::vector<int64_t>& elements, float scale) {
+    Case cast = CaseOver(Op::kCast, Tensor(*floats, {1, std::ssize(elements)}), to);
+    cast.x_q.scale = {scale};
+    for (size_t i = 0; i < elements.size(); ++i)
+      cast.x.SetBits(static_cast<int64_t>(i),
+                     static_cast<uint32_t>(x[static_cast<size_t>(elements[i])]));
+    const Tensor reals = RunCast(cast);
+    for (size_t i = 0; i < elements.size(); ++i)
+      computed.SetBits(elements[i], EncodeFloat32(reals, static_cast<int64_t>(i)));
+  });
   return judged;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/float_format.h"
+#include "core/scaled_cast.h"
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/float_sums.h"
@@ -198,6 +199,9 @@ std::vector<Change> ChangesOfAll() {
         c.window.pad_top = c.window.pad_bottom = std::min(c.window.pad_top, c.window.kernel_h / 2);
         c.window.pad_left = c.window.pad_right = std::min(c.window.pad_left, c.window.kernel_w / 2);
       },
+      [](Case& c) {
+        if (IsScaledCast(c)) c.x_q = c.out_q = QParams{};
+      },
       [](Case& c) { WithRule(c, QParamsRule::kAten); },
       [](Case& c) { WithRule(c, QParamsRule::kOnnx); },
       [](Case& c) {
@@ -324,6 +328,11 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
                   HasElementBlocks);
     if (elements) return elements;
     if (small) return small;
+  }
+  if (RowOf(drawn.op).cast && !IsScaledCast(drawn)) {  // as above
+    std::optional<Case> scaled =
+        TakenWith(subject, gen::WithCastScales(drawn, seed), {kOfScaledCasts}, IsScaledCast);
+    if (scaled) return scaled;
   }
   if (std::optional<Case> floats = with_floats(seed)) return floats;
   if (std::optional<Case> both = with_x_blocks(false)) return both;

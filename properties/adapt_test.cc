@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/scaled_cast.h"
 #include "core/slice.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
@@ -174,6 +175,26 @@ TEST(TakenBy, DrawsBlocksOfElementsForThoseWhoTakeThem) {
     EXPECT_GT(blocks, 30) << Name(op);
     EXPECT_LT(blocks, 150) << Name(op);
   }
+}
+
+// So are scales of casts.
+TEST(TakenBy, DrawsScaledCastsForThoseWhoTakeThem) {
+  TestSubject all, none;
+  none.cannot_run = [](const Case& c) {
+    return IsScaledCast(c) ? std::string(kOfScaledCasts) : "";
+  };
+  int scaled = 0;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    const Case c = gen::Draw(Op::kCast, seed);
+    EXPECT_EQ(TakenBy(none, c), c);
+    const std::optional<Case> taken = TakenBy(all, c);
+    ASSERT_TRUE(taken);
+    EXPECT_EQ(TakenBy(all, *taken), taken) << "a taken case stays as it is";
+    scaled += IsScaledCast(*taken) ? 1 : 0;
+    EXPECT_TRUE(AdaptTo(none, *taken).has_value()) << Describe(*taken);
+  }
+  EXPECT_GT(scaled, 100);
+  EXPECT_LT(scaled, 200);
 }
 
 // Whoever has no codes of fewer than 8 bits gets the same codes in bytes, with the same clamp.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/scaled_cast.h"
 #include "core/slice.h"
 
 namespace qualm {
@@ -70,7 +71,7 @@ struct Change {
 constexpr std::array<Change, 19> kChanges{
     {{"the scale of x",
       [](Case& c) {
-        if (HasXQParams(c)) Double(c.x_q.scale);
+        if (HasXQParams(c) || IsScaledCast(c)) Double(c.x_q.scale);
       }},
      {"the zero point of x",
       [](Case& c) {
@@ -87,7 +88,7 @@ constexpr std::array<Change, 19> kChanges{
      {"the multiplier", [](Case& c) { Double(c.multiplier); }},
      {"the output scale",
       [](Case& c) {
-        if (HasOutQParams(c.op)) Double(c.out_q.scale);
+        if (HasOutQParams(c.op) || IsScaledCast(c)) Double(c.out_q.scale);
       }},
      {"the output zero point",
       [](Case& c) {

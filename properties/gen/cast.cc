@@ -3,9 +3,12 @@
 // largest value of the output type, in every type of x; and every pattern that is no number.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "core/float_format.h"
+#include "core/scaled_cast.h"
 #include "properties/gen/values.h"
 
 namespace qualm::gen::internal {
@@ -100,3 +103,41 @@ Case DrawCast(Rng& rng, Theme theme, Op op) {
 }
 
 }  // namespace qualm::gen::internal
+
+namespace qualm::gen {
+namespace {
+
+// A power of two; one of few bits, whose products with halves of values are floats; any; or one at
+// the ends of float32, where quotients leave it.
+float AnyScale(Rng& rng) {
+  const uint64_t kind = rng.Below(8);
+  if (kind < 3) return std::ldexp(1.0f, static_cast<int>(rng.Between(-12, 12)));
+  if (kind < 5) return internal::ToScale(internal::ShortScale(rng));
+  return kind < 7 ? internal::DrawScale(rng, -9, 9) : internal::ExtremeScale(rng);
+}
+
+}  // namespace
+
+std::optional<Case> WithCastScales(const Case& drawn, uint64_t seed) {
+  if (!RowOf(drawn.op).cast || IsScaledCast(drawn)) return std::nullopt;
+  Rng rng(MixSeed(seed, 5300));
+  if (!rng.Chance(1, 4)) return std::nullopt;
+  Case c = ProblemOf(drawn);
+  const int64_t which = rng.Between(1, 3);
+  if (which != 1) c.x_q.scale = {AnyScale(rng)};
+  if (which != 2) c.out_q.scale = {AnyScale(rng)};
+  if (which == 3 && rng.Chance(1, 6)) c.x_q = c.out_q;
+  if (!IsScaledCast(c)) return std::nullopt;
+  // Small types have few numbers to choose from, so there the scales alone make the quotients.
+  if (BitsOf(c.x.dtype()) < 16 || rng.Chance(1, 6)) return c;
+  const double out = double{c.out_q.scale[0]}, in = double{c.x_q.scale[0]};
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    const double value = DecodeFloat(c.x.dtype(), c.x.BitsAt(i));
+    if (!std::isfinite(value)) continue;
+    c.x.SetBits(i, EncodeFloat(c.x.dtype(), value * out / in, FloatRounding::kNearestEven,
+                               FloatOverflow::kSaturate));
+  }
+  return c;
+}
+
+}  // namespace qualm::gen

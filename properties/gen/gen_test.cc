@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/float_format.h"
+#include "core/scaled_cast.h"
 #include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
 #include "properties/coverage.h"
@@ -173,6 +174,44 @@ TEST(Gen, BlocksOfElements) {
     for (const int count : {shorter, one, small}) EXPECT_GT(count, 10) << Name(op);
   }
   EXPECT_EQ(ElementsInBlocks(Draw(Op::kLinear, 1), 1), std::nullopt);
+}
+
+TEST(Gen, ScaledCasts) {
+  int all = 0, of_x = 0, of_out = 0, both = 0, ties = 0, overflows = 0, underflows = 0, twice = 0;
+  for (uint64_t seed = 0; seed < 8 * kCases; ++seed) {
+    const std::optional<Case> c = WithCastScales(Draw(Op::kCast, seed), seed);
+    if (!c) continue;
+    ASSERT_EQ(Validate(*c), "") << Describe(*c);
+    ASSERT_TRUE(IsScaledCast(*c));
+    ++all;
+    const bool x = c->x_q.scale[0] != 1, out = c->out_q.scale[0] != 1;
+    (x && out ? both : x ? of_x : of_out) += 1;
+    bool tie = false, over = false, under = false;
+    const double largest = DecodeFloat(c->out_dtype, LargestCode(c->out_dtype)),
+                 least = DecodeFloat(c->out_dtype, 1);
+    for (int64_t i = 0; i < c->x.size(); ++i) {
+      const Quotient quotient = QuotientOf(*c, i);
+      const double value = std::abs(quotient.value);
+      if (!std::isfinite(value) || value == 0) continue;
+      over |= value > largest;
+      under |= value < least;
+      const auto at = [&](FloatRounding rounding) {
+        return DecodeFloat(c->out_dtype,
+                           EncodeFloat(c->out_dtype, value, rounding, FloatOverflow::kInfinity));
+      };
+      const double low = at(FloatRounding::kTowardZero), high = at(FloatRounding::kUp);
+      tie |= quotient.exact && value < largest && low < high && value - low == high - value;
+    }
+    ties += tie, overflows += over, underflows += under;
+    bool exact = true;
+    const Case quotients = WithQuotients(*c, &exact);
+    twice += exact::Evaluate(quotients) != exact::Evaluate(*c);
+    EXPECT_TRUE(!exact || exact::Evaluate(quotients) == exact::Evaluate(*c)) << Describe(*c);
+  }
+  EXPECT_GT(all, static_cast<int>(kCases));
+  for (const int count : {of_x, of_out, both, ties, overflows, underflows}) EXPECT_GT(count, 200);
+  EXPECT_GT(twice, 20) << "cases that a quotient in float32 gets wrong";
+  EXPECT_EQ(WithCastScales(Draw(Op::kLinear, 1), 1), std::nullopt);
 }
 
 TEST(Gen, FloatXOfEveryKind) {

@@ -8,12 +8,14 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/float_format.h"
+#include "core/scaled_cast.h"
 #include "core/slice.h"
 #include "core/types.h"
 #include "triage/cause_families.h"
@@ -706,6 +708,12 @@ void AddCasts(std::vector<Cause>& rows) {
                              applies(c);
                     },
                     [by = std::move(by)](Stages& s) {
+                      if (IsScaledCast(s.c)) {
+                        bool all_exact = true;
+                        Case plain = WithQuotients(s.c, &all_exact);
+                        if (!all_exact) return false;  // no x would stand for what is rounded
+                        s.c = std::move(plain);
+                      }
                       return MoveNumbers(
                           s.c, [&](double value, uint32_t code) { return by(s.c, value, code); });
                     },
@@ -826,6 +834,51 @@ void AddCasts(std::vector<Cause>& rows) {
                   [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kNan); }, 4});
 }
 
+// ---- Casts with scales: what is made of them before the cast.
+
+void AddScaledCasts(std::vector<Cause>& rows) {
+  const auto scaled = [&](Kind kind, std::string name, std::string sentence,
+                          std::function<bool(Case&)> edit) {
+    rows.push_back({Stage::kScale, kind, std::move(name), std::move(sentence), IsScaledCast,
+                    [edit = std::move(edit)](Stages& s) { return edit(s.c); }});
+  };
+  // A kernel that takes the scales in float32 and casts what it gets.
+  const auto in_float = [](float (*by)(float x, float x_scale, float out_scale)) {
+    return [by](Case& c) {
+      const Case given = c;
+      c = WithQuotients(given, nullptr);
+      std::span<float> x = c.x.as<float>();
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double value = DecodeFloat(given.x.dtype(), given.x.BitsAt(static_cast<int64_t>(i)));
+        if (!std::isnan(value))
+          x[i] = by(static_cast<float>(value), given.x_q.scale[0], given.out_q.scale[0]);
+      }
+      return true;
+    };
+  };
+  scaled(Kind::kRounding, "cast of a float32 quotient",
+         "takes the scales in float32, and rounds that to the output type",
+         in_float([](float x, float x_scale, float out_scale) { return x * x_scale / out_scale; }));
+  scaled(Kind::kRounding, "cast by a float32 reciprocal",
+         "multiplies by the float32 reciprocal of the output scale",
+         in_float([](float x, float x_scale, float out_scale) {
+           return x * x_scale * (1.0f / out_scale);
+         }));
+  scaled(
+      Kind::kRounding, "cast by a float32 ratio",
+      "multiplies by the ratio of the scales, rounded to float32",
+      in_float([](float x, float x_scale, float out_scale) { return x * (x_scale / out_scale); }));
+  scaled(Kind::kRounding, "cast with scales the other way round",
+         "divides by the scale of x, and multiplies by that of the output", [](Case& c) {
+           std::swap(c.x_q, c.out_q);
+           return c.x_q != c.out_q;
+         });
+  scaled(Kind::kRounding, "cast without the scale of x", "ignores the scale of x",
+         [](Case& c) { return Replace(c.x_q, QParams{}); });
+  scaled(Kind::kRounding, "cast without the output scale", "ignores the scale of the output",
+         [](Case& c) { return Replace(c.out_q, QParams{}); });
+}
+
 }  // namespace
 
 std::vector<Cause> CausesOfVariants() {
@@ -839,6 +892,7 @@ std::vector<Cause> CausesOfVariants() {
   AddOperands(rows);
   AddRatiosOfScales(rows);
   AddCasts(rows);
+  AddScaledCasts(rows);
   return rows;
 }
 

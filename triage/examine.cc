@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/rng.h"
+#include "core/scaled_cast.h"
 #include "core/slice.h"
 #include "oracles/exact/exact.h"
 #include "properties/adapt.h"
@@ -494,7 +495,8 @@ class Examiner {
     const Case c = tie ? gen::Draw(base_.op, gen::Theme::kTies, seed) : gen::Draw(base_.op, seed);
     if (c.x.size() + c.w.size() > 4096 || c.M * c.N * std::max<int64_t>(c.K, 1) > 16384)
       return std::nullopt;
-    return base_.w_block != 0 || HasFloatX(base_) ? TakenBy(subject_, c) : AdaptTo(subject_, c);
+    return base_.w_block != 0 || HasFloatX(base_) || IsScaledCast(base_) ? TakenBy(subject_, c)
+                                                                         : AdaptTo(subject_, c);
   }
 
   // What the causes give, or the right output where they change nothing.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/rng.h"
+#include "core/scaled_cast.h"
 #include "core/slice.h"
 
 namespace qualm::triage {
@@ -106,7 +107,10 @@ void EditScales(QParams& q, Rng& rng) {
 void EditParameters(Case& c, Rng& rng) {
   const OpRow& row = RowOf(c.op);
   const CodeRange codes{-128, 255};
-  switch (rng.Below(7)) {
+  const uint64_t parameter = rng.Below(7);
+  // A cast has no zero points, and who is asked one without scales may know none.
+  if (row.cast && !(parameter == 3 && IsScaledCast(c))) return;
+  switch (parameter) {
     case 0: return EditZeroPoints(c.x_q, IsCode(c.x.dtype()) ? RangeOf(c.x.dtype()) : codes, rng);
     case 1: return EditZeroPoints(c.w_q, RangeOf(c.w.dtype()), rng);
     case 2:

@@ -346,20 +346,26 @@ TEST_F(Python, DrawnCasesOfEveryOperationAreComputedExactly) {
     }
     EXPECT_GE(texts.size() - before, 5u) << Name(op);
   }
+  const auto add = [&](std::optional<Case> c) {
+    if (!c || c->w.size() > 2000) return;
+    c->observed = Observed{"exact", exact::Evaluate(*c)};
+    std::string text = TextOrNothing("numpy", FoundOf(*c));
+    if (text.empty()) return;
+    texts.push_back(std::move(text));
+    cases.push_back(*std::move(c));
+  };
   // Weights, or x too, in blocks; x of reals.
   const size_t before = texts.size();
   for (const Case& drawn : SmallCases(Op::kLinear, 60)) {
-    for (std::optional<Case> c :
-         {gen::InBlocks(drawn, 3), gen::XInBlocks(drawn, 5), gen::WithFloatX(drawn, 7)}) {
-      if (!c || c->w.size() > 2000) continue;
-      c->observed = Observed{"exact", exact::Evaluate(*c)};
-      std::string text = TextOrNothing("numpy", FoundOf(*c));
-      if (text.empty()) continue;
-      texts.push_back(std::move(text));
-      cases.push_back(*std::move(c));
-    }
+    add(gen::InBlocks(drawn, 3));
+    add(gen::XInBlocks(drawn, 5));
+    add(gen::WithFloatX(drawn, 7));
   }
   EXPECT_GE(texts.size() - before, 40u);
+  const size_t casts = texts.size();
+  uint64_t seed = 0;
+  for (const Case& drawn : SmallCases(Op::kCast, 120)) add(gen::WithCastScales(drawn, ++seed));
+  EXPECT_GE(texts.size() - casts, 15u);
   const std::vector<Ran> ran = RunScripts(texts, "python3");
   for (size_t i = 0; i < cases.size(); ++i) ExpectShown(ran[i], cases[i], Describe(cases[i]));
 }

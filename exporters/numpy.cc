@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/float_format.h"
+#include "core/scaled_cast.h"
 #include "exporters/evidence.h"
 
 namespace qualm::exporters {
@@ -358,7 +359,7 @@ def output(m, n):
     if to.fraction == 0 and value <= 0:
         return beyond(True, $overflow$)
     if value != 0:
-        value = to.rounded(Fraction(value))
+        value = to.rounded(Fraction(value)$scaled$)
     if value == 0:
         return -0.0 if negative and to.sign and to.top != 'minus_zero' else 0.0
     if value < 0 and not to.sign:
@@ -478,6 +479,7 @@ std::string CastText(const Case& c) {
        {"types", (reals ? "" : "of = " + TypeText(c.x.dtype())) + "to = " + TypeText(c.out_dtype)},
        {"saturates", c.overflow == FloatOverflow::kSaturate || finite ? "True" : "False"},
        {"value", reals ? "x[m * N + n]" : "of.value(x[m * N + n])"},
+       {"scaled", IsScaledCast(c) ? " * Fraction(x_scale) / Fraction(out_scale)" : ""},
        {"overflow", overflow},
        {"beyond", Fill(beyond, {{"overflow", overflow}})}});
 }

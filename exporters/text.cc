@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/float_text.h"
+#include "core/scaled_cast.h"
 #include "core/status.h"
 #include "core/verdict.h"
 
@@ -55,12 +56,15 @@ class Writer {
   void Put(std::string_view name, const std::vector<T>& values) {
     Put(name, Tensor::Of<T>({static_cast<int64_t>(values.size())}, values));
   }
+  void ScaleOf(const std::string& name, const QParams& q) {
+    text += Number(language_, name + "_scale", q.scale_at(0));
+  }
   void QParamsOf(const std::string& name, const QParams& q, bool list) {
     if (list) {
       Put(name + "_scale", q.scale);
       Put(name + "_zp", q.zero_point);
     } else {
-      text += Number(language_, name + "_scale", q.scale_at(0));
+      ScaleOf(name, q);
       Size(name + "_zp", q.zero_point_at(0));
     }
   }
@@ -107,6 +111,10 @@ void PutQParams(const Case& c, Writer& writer) {
   if (HasTwoInputs(c.op)) writer.QParamsOf("b", c.w_q, false);
   if (HasWeights(c.op) || (row.multiplier && !multiplier)) writer.QParamsOf("w", c.w_q, true);
   if (multiplier) writer.Put("multiplier", c.multiplier);
+  if (IsScaledCast(c)) {
+    writer.ScaleOf("x", c.x_q);
+    writer.ScaleOf("out", c.out_q);
+  }
   if (row.out_q != OutQParams::kNone)
     writer.QParamsOf("out", c.out_q, row.per_channel == PerChannel::kOut);
 }

@@ -332,8 +332,12 @@ void BindCase(py::module_& module) {
         "int, or an int32 array with one entry per channel.");
   };
   using Found = std::pair<const QParams*, bool>;
-  const auto of_x = [](const Case& c, const char* what) -> Found {
-    if (!HasXQParams(c)) Lacks(c, what);
+  // A cast has scales alone.
+  const auto is_scale_of_cast = [](const Case& c, const char* what) {
+    return RowOf(c.op).cast && std::string_view(what).ends_with("_scale");
+  };
+  const auto of_x = [is_scale_of_cast](const Case& c, const char* what) -> Found {
+    if (!HasXQParams(c) && !is_scale_of_cast(c, what)) Lacks(c, what);
     return {&c.x_q, ChannelsOf(c, PerChannel::kX) || c.x_block != 0};
   };
   const auto of_w = [](const Case& c, const char* what) -> Found {
@@ -350,8 +354,8 @@ void BindCase(py::module_& module) {
   qparams("w_scale", "w_zp", of_w);
   qparams("a_scale", "a_zp", of_pairs(of_x));
   qparams("b_scale", "b_zp", of_pairs(of_w));
-  qparams("out_scale", "out_zp", [](const Case& c, const char* what) -> Found {
-    if (RowOf(c.op).out_q == OutQParams::kNone) Lacks(c, what);
+  qparams("out_scale", "out_zp", [is_scale_of_cast](const Case& c, const char* what) -> Found {
+    if (RowOf(c.op).out_q == OutQParams::kNone && !is_scale_of_cast(c, what)) Lacks(c, what);
     return {&OutQParamsOf(c), ChannelsOf(c, PerChannel::kOut)};
   });
   get(

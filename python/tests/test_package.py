@@ -37,6 +37,27 @@ def test_every_operation_reaches_a_function(op):
     assert result.judged >= 30
 
 
+def test_a_cast_has_scales_and_no_zero_points():
+    case = qualm.case("cast", x=np.array([[3, -100]], np.float32), out_dtype="f8e4m3fn", out_scale=0.25)
+    assert (case.x_scale, case.out_scale) == (1, 0.25)
+    assert exact(case).reshape(-1).tolist() == [0x54, 0xFC]  # 12, and -384 of -400, a tie
+    with pytest.raises(AttributeError, match="cast has no out_zp"):
+        case.out_zp
+
+
+def test_a_function_that_takes_scales_of_casts_is_asked_them():
+    scales = set()
+
+    def cast(case):
+        scales.add((float(case.x_scale), float(case.out_scale)))
+        return exact(case)
+
+    for asked in (False, True):
+        result = judged(cast, "cast", x="f32", out="f32", cast_scales=asked)
+        assert result.judgement == "passed", result
+        assert (len(scales) > 1) == asked
+
+
 @pytest.mark.parametrize("op", qualm.ops())
 def test_a_case_is_the_same_from_its_text_and_from_its_arrays(op):
     for seed in range(30):

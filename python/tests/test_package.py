@@ -38,7 +38,7 @@ def test_every_operation_reaches_a_function(op):
 
 
 def test_a_cast_has_scales_and_no_zero_points():
-    case = qualm.case("cast", x=np.array([[3, -100]], np.float32), out_dtype="f8e4m3fn", out_scale=0.25)
+    case = qualm.Case("cast", x=np.array([[3, -100]], np.float32), out_dtype="f8e4m3fn", out_scale=0.25)
     assert (case.x_scale, case.out_scale) == (1, 0.25)
     assert exact(case).reshape(-1).tolist() == [0x54, 0xFC]  # 12, and -384 of -400, a tie
     with pytest.raises(AttributeError, match="cast has no out_zp"):

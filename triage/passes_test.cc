@@ -808,6 +808,18 @@ TEST(ScalesPass, OfACaseWithoutChannelsThereAreNone) {
   }
 }
 
+TEST(ScalesPass, OfACastTheNumbersTakeTheScalesIn) {
+  Case c =
+      CaseOver(Op::kCast, Tensor::Of<float>({1, 1}, std::vector<float>{120}), DType::kF8E4M3FN);
+  c.out_q.scale = {0.25f};
+  Case plain = c;
+  plain.out_q = QParams{};
+  plain.x.as<float>()[0] = 480;
+  const Cases offered = Offered(kScales, c);
+  ASSERT_FALSE(offered.empty());
+  EXPECT_EQ(offered.front(), plain);
+}
+
 TEST(ScalesPass, MultipliersBecomeOneOrLoseTheirMantissa) {
   Case c = CaseOver(Op::kRequantize, Tensor(DType::kS32, {1, 2}), DType::kU8);
   c.per_channel = true;

@@ -306,12 +306,12 @@ Model DynamicLinear(const Case& c) {
   return model;
 }
 
-// Its scale and zero point as a list of two.
+// Its scale and zero point, one below the other.
 Model ChooseQParams(const Case& c) {
   Require(c.rule == QParamsRule::kOnnx && !c.per_channel,
           "other rules than onnx, or one for each row");
   Model model;
-  model.inputs = {{"x", c.x}, {"one", Tensor::Of<float>({1}, std::vector<float>{1.0f})}};
+  model.inputs = {{"x", c.x}, {"one", Tensor::Of<float>({1, 1}, std::vector<float>{1.0f})}};
   model.nodes = {{"DynamicQuantizeLinear", "", {"x"}, {"codes", "scale", "zp"}, {}},
                  {"Cast", "", {"zp"}, {"number"}, {{"to", {1}, false}}},
                  {"Mul", "", {"scale", "one"}, {"scales"}, {}},

@@ -696,8 +696,9 @@ double LeastNormal(DType dtype) {
   return DecodeFloat(dtype, 1u << InfoOf(dtype).floating.fraction_bits);
 }
 
+constexpr double kOfCasts = 6;  // few of all causes apply to a cast
+
 void AddCasts(std::vector<Cause>& rows) {
-  constexpr double kOfCasts = 6;  // few of all causes apply to a cast
   const auto cast = [&](Stage stage, Kind kind, std::string name, std::string sentence,
                         std::function<bool(const Case&)> applies,
                         std::function<uint32_t(const Case&, double, uint32_t)> by,

@@ -27,7 +27,7 @@ Quotient QuotientOf(double x, float x_scale, float out_scale);
 Quotient QuotientOf(const Case& cast, int64_t index);
 
 // A cast without scales that gives the same, of x in f32; unlike what is asked it rounds twice
-// where a quotient is no float32. `all_exact` (or null) becomes whether none is.
+// where a quotient is no float32. `all_exact` (may be null) becomes whether each quotient is one.
 Case WithQuotients(const Case& cast, bool* all_exact);
 
 }  // namespace qualm

@@ -26,6 +26,8 @@ namespace {
 
 // Draws per wanted case: sizes that the subject does not take cannot be adapted.
 constexpr int64_t kDrawsPerCase = 32;
+// Whoever takes none of so many takes hardly any.
+constexpr int64_t kSurelyNone = 1000;
 // For the cause of a failure, and again for the smallest case.
 constexpr std::chrono::seconds kMostSeconds{60};
 // A message shows a case up to this size; a larger case is named by its seed and number.
@@ -116,6 +118,7 @@ Suite::~Suite() = default;
 
 void Suite::Prepare() {
   if (subject_) return;
+  if (!refused_.empty()) throw InputError(refused_);
   AddOwnSubject(make_);
   std::unique_ptr<Subject> subject = make_();
   if (!options_.contract.empty())
@@ -126,7 +129,10 @@ void Suite::Prepare() {
     throw InputError("subject '" + std::string(subject->name()) + "': " + why);
   std::map<std::string, int64_t> reasons;
   const auto wanted = static_cast<size_t>(std::max<int64_t>(options_.cases, 1));
-  for (int64_t i = 0; i < kDrawsPerCase * options_.cases && cases_.size() < wanted; ++i) {
+  const int64_t most = kDrawsPerCase * options_.cases;
+  int64_t i = 0;
+  for (; i < most && cases_.size() < wanted; ++i) {
+    if (i == kSurelyNone && cases_.empty()) break;
     const Case drawn = gen::Draw(op_, CaseSeed(options_.seed, op_, i));
     if (std::optional<Case> taken = TakenBy(*subject, drawn)) {
       cases_.push_back(std::move(*taken));
@@ -136,14 +142,14 @@ void Suite::Prepare() {
   }
   if (cases_.size() < std::max<size_t>(wanted / 10, 1)) {
     std::string why = "no case was asked for";
-    int64_t most = 0;
+    int64_t often = 0;
     for (const auto& [reason, count] : reasons) {
-      if (count > most) why = reason, most = count;
+      if (count > often) why = reason, often = count;
     }
     const size_t taken = std::exchange(cases_, {}).size();
-    throw InputError(fmt::format("subject '{}': takes only {} of {} cases drawn for {}, {}",
-                                 subject->name(), taken, kDrawsPerCase * options_.cases, Name(op_),
-                                 why));
+    refused_ = fmt::format("subject '{}': takes only {} of {} cases drawn for {}, {}",
+                           subject->name(), taken, i, Name(op_), why);
+    throw InputError(refused_);
   }
   for (const Case& c : options_.first) {
     if (c.op == op_ && WhyNot(*subject, c).empty()) first_.push_back(ProblemOf(c));

@@ -64,6 +64,7 @@ class Suite {
   MakeOwnSubject make_;
   SuiteOptions options_;
   std::unique_ptr<Subject> subject_;
+  std::string refused_;  // why the cases are too few, asked for once
   std::vector<Case> first_, cases_;
   // The subject's answers to `cases_`, with which most properties begin: each is asked for once.
   std::vector<std::optional<Outcome>> usual_;

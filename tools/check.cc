@@ -127,6 +127,7 @@ struct Unjudged {
   std::string why;  // "" if nobody says
   bool whole;       // nor of any other operation
   bool missing;     // it was asked for, and the subject has it: a run without it is not clean
+  bool offered;
 };
 
 // Why: the most frequent reason for which nothing was compared, else for which other claims were
@@ -172,15 +173,18 @@ std::vector<Unjudged> UnjudgedOf(const CheckResult& result, const Session& sessi
       list.push_back({name, op, cases ? drawn->second : 0,
                       cases ? WhyUnjudged(result, *subject, op) : "there was no case", whole,
                       subject->Offers(op) || (whole && std::ranges::count(named, name) != 0) ||
-                          (by_nobody && !options.ops.empty())});
+                          (by_nobody && !options.ops.empty()),
+                      subject->Offers(op)});
     }
   }
   return list;
 }
 
 // "nothing was judged of requantize on SUBJECT: WHY", a line for each operation that is missing,
-// one for a subject without any.
-std::vector<std::string> UnjudgedLines(const std::vector<Unjudged>& unjudged) {
+// one for a subject without any: of an operation that it offers, if there is one.
+std::vector<std::string> UnjudgedLines(std::vector<Unjudged> unjudged) {
+  std::ranges::stable_sort(unjudged, std::greater<>(),
+                           [](const Unjudged& one) { return one.whole && one.offered; });
   std::vector<std::string> lines;
   std::string idle;
   for (const Unjudged& one : unjudged) {

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <utility>
 
 #include "tools/command.h"
+#include "tools/terminal.h"
 
 namespace qualm::tools {
 namespace {
@@ -37,9 +37,7 @@ void FuzzStatus::Tell(const campaign::Progress& progress) {
   if (progress.seconds < told_ + pause) return;
   told_ = progress.seconds;
   if (!terminal_) return TellLine(Line());
-  Erase();
-  fmt::print(stderr, "{}", Line());
-  (void)std::fflush(stderr);
+  SetStatusLine(Line());
 }
 
 void FuzzStatus::Say(const std::string& text) const {
@@ -53,15 +51,15 @@ std::string FuzzStatus::Line() const {
   const auto seconds = static_cast<int64_t>(latest_.seconds);
   const auto news = std::ranges::count_if(latest_.rows, is_new_);
   return fmt::format(
-      "{:02}:{:02}:{:02}  {} executions, {:.0f}/s  corpus {}  {}  faults: {} new, {} known{}",
-      seconds / 3600, seconds / 60 % 60, seconds % 60, latest_.executions, latest_.per_second,
-      latest_.corpus, DistancesText(latest_), news,
+      "{:02}:{:02}:{:02}  {} executions, {:.0f}/s  faults: {} new, {} known{}  corpus {}  {}",
+      seconds / 3600, seconds / 60 % 60, seconds % 60, latest_.executions, latest_.per_second, news,
       static_cast<int64_t>(latest_.rows.size()) - news,
-      latest_.waiting == 0 ? "" : fmt::format(", {} waiting", latest_.waiting));
+      latest_.waiting == 0 ? "" : fmt::format(", {} waiting", latest_.waiting), latest_.corpus,
+      DistancesText(latest_));
 }
 
 void FuzzStatus::Erase() const {
-  if (terminal_) fmt::print(stderr, "\r\x1b[K");
+  if (terminal_) EraseStatusLine();
 }
 
 }  // namespace qualm::tools

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <tuple>
 
 #include "core/io/shell_word.h"
@@ -186,10 +188,10 @@ std::vector<std::string> UnjudgedLines(std::vector<Unjudged> unjudged) {
   std::ranges::stable_sort(unjudged, std::greater<>(),
                            [](const Unjudged& one) { return one.whole && one.offered; });
   std::vector<std::string> lines;
-  std::string idle;
+  std::set<std::string> idle;
   for (const Unjudged& one : unjudged) {
-    if ((one.whole && one.subject == idle) || (!one.whole && !one.missing)) continue;
-    if (one.whole) idle = one.subject;
+    if ((one.whole && idle.contains(one.subject)) || (!one.whole && !one.missing)) continue;
+    if (one.whole) idle.insert(one.subject);
     lines.push_back(fmt::format("nothing was judged{} on {}{}{}",
                                 one.whole ? "" : fmt::format(" of {}", Name(one.op)), one.subject,
                                 one.why.empty() ? "" : ": ", one.why));

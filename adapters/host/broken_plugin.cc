@@ -484,9 +484,10 @@ const qualm_capability* Capability(int32_t op) {
   linear.out_dtypes = QUALM_TYPE_BIT(QUALM_S32);
   linear.features = Is("dense-only") ? 0 : QUALM_CAN_STRIDES;
   if (Is("layers")) linear.features |= QUALM_CAN_WEIGHT_STRIDES | QUALM_CAN_THREADS;
-  for (const char* how : {"count-calls", "count-accumulators", "refuse-first-call", "refuse-others",
-                          "refuse-second-call", "first-other-differs", "last-other-differs",
-                          "write-past-old-accumulators", "share-a-code", "share-a-size"}) {
+  for (const char* how :
+       {"count-calls", "count-accumulators", "refuse-first-call", "refuse-others",
+        "refuse-second-call", "first-other-differs", "last-other-differs",
+        "write-past-old-accumulators", "share-a-code", "share-a-size", "need-alignment"}) {
     if (Is(how)) linear.features |= QUALM_CAN_CONCURRENT | QUALM_CAN_ACC;
   }
   linear.read_slack_bytes = Is("read-slack") || Is("write-slack") ? 16 : 0;

@@ -517,7 +517,8 @@ std::string WhyNoConvention(std::string_view name) {
   std::vector<std::string_view> known;
   for (const Convention& convention : AllConventions()) known.push_back(convention.name);
   return "there is no convention '" + std::string(name) + "'" +
-         NearestText(name, known, name.size()) + " (see qualm list subjects)";
+         NearestText(name, known, std::max<size_t>(name.size(), 1) - 1) +
+         " (see qualm list subjects)";
 }
 
 std::string WithTreesOfFiles(std::string_view contracts) {

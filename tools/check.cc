@@ -135,7 +135,10 @@ struct Unjudged {
 // Why: the most frequent reason for which nothing was compared, else for which other claims were
 // not judged.
 std::string WhyUnjudged(const CheckResult& result, const Subject& asked, Op op) {
-  if (std::string why = WrongContracts({{}, {{op, asked.contract(op)}}}); !why.empty()) return why;
+  const Contract& contract = asked.contract(op);
+  const Convention* const convention = FindConvention(contract.convention);
+  if (convention != nullptr && !contract.is_tree() && std::ranges::count(convention->ops, op) == 0)
+    return contract.text() + " has no " + std::string(Name(op));
   const std::string subject(asked.name());
   std::map<std::string, int64_t> of_comparison, of_others;
   for (const auto& [key, count] : result.reasons) {

@@ -149,7 +149,7 @@ TEST(MutatorReach, EveryFieldOfACase) {
   for (const Op op : EveryOp()) {
     Case a = DecodeCase(op, {});
     Case b = a;
-    for (int i = 0; i < 20000; ++i) {
+    for (int i = 0; i < 30000; ++i) {
       const Case changed = MutateCase(a, rng);
       mutated.See(a, changed);
       a = changed;

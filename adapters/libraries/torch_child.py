@@ -570,6 +570,8 @@ class Engine:
         if c["qparams_rule"] == "aten":
             if per_channel:
                 raise Skip("_choose_qparams_per_tensor has one scale")
+            if self.name == "qnnpack" and c["reduce_range"]:
+                raise Skip("the engine qnnpack ignores reduce_range, as a warning says")
             chosen = torch._choose_qparams_per_tensor(x, c["reduce_range"])  # the scale is a double
             return [text(v) for v in torch.tensor(chosen, dtype=torch.float).tolist()]
         if c["observer"] == "histogram" and self.build != "wheel" and not self.is_113:

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -187,17 +186,19 @@ std::vector<Unjudged> UnjudgedOf(const CheckResult& result, const Session& sessi
 
 // "nothing was judged of requantize on SUBJECT: WHY", a line for each operation that is missing,
 // one for a subject without any: of an operation that it offers, if there is one.
-std::vector<std::string> UnjudgedLines(std::vector<Unjudged> unjudged) {
-  std::ranges::stable_sort(unjudged, std::greater<>(),
-                           [](const Unjudged& one) { return one.whole && one.offered; });
+std::vector<std::string> UnjudgedLines(const std::vector<Unjudged>& unjudged) {
   std::vector<std::string> lines;
   std::set<std::string> idle;
-  for (const Unjudged& one : unjudged) {
-    if ((one.whole && idle.contains(one.subject)) || (!one.whole && !one.missing)) continue;
-    if (one.whole) idle.insert(one.subject);
-    lines.push_back(fmt::format("nothing was judged{} on {}{}{}",
-                                one.whole ? "" : fmt::format(" of {}", Name(one.op)), one.subject,
-                                one.why.empty() ? "" : ": ", one.why));
+  for (const bool offered : {true, false}) {
+    for (const Unjudged& one : unjudged) {
+      if ((one.whole && one.offered) != offered || (one.whole && idle.contains(one.subject)) ||
+          (!one.whole && !one.missing))
+        continue;
+      if (one.whole) idle.insert(one.subject);
+      lines.push_back(fmt::format("nothing was judged{} on {}{}{}",
+                                  one.whole ? "" : fmt::format(" of {}", Name(one.op)), one.subject,
+                                  one.why.empty() ? "" : ": ", one.why));
+    }
   }
   return lines;
 }

@@ -158,6 +158,16 @@ std::vector<From> Lines(std::string_view what) {
       {fmt::format("the other {} of a pair", what),
        [](int64_t i, int64_t count) { return (i ^ 1) < count ? i ^ 1 : i; }, 1,
        Cause::kBitsOfRare}};
+  // A pack of two vectors of 256 bits works in halves: vpermq has to put the quarters in order.
+  for (const int64_t lanes : {16, 32}) {
+    all.push_back({fmt::format("the {} that a 256-bit pack of {} leaves there", what, lanes),
+                   [lanes](int64_t i, int64_t count) {
+                     const int64_t quarter = i % lanes / (lanes / 4);
+                     if (i >= count / lanes * lanes || quarter == 0 || quarter == 3) return i;
+                     return quarter == 1 ? i + lanes / 4 : i - lanes / 4;
+                   },
+                   lanes - 1, Cause::kBitsOfRare});
+  }
   for (const int64_t lanes : {2, 4, 8, 16}) {
     all.push_back({fmt::format("{} i % {}", what, lanes),
                    [lanes](int64_t i, int64_t) { return i % lanes; }, lanes, Cause::kBitsOfRare});

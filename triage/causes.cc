@@ -1351,6 +1351,8 @@ double KeepLow32Bits(double value) {
   return std::abs(value) < 0x1p62 ? static_cast<int32_t>(static_cast<int64_t>(value)) : 0;
 }
 
+double KeepTwiceIn32Bits(double value) { return std::floor(KeepLow32Bits(2 * value) / 2); }
+
 template <int kBy>
 double MovedBy(DType, double code) {
   return code + kBy;
@@ -1641,6 +1643,9 @@ const Cause kCauses[] = {
     {Stage::kClamp, Kind::kClamp, "conversion wraps",
      "keeps the low 32 bits of values beyond int32 before the clamp", Converts,
      Set<&CodeHooks::convert, KeepLow32Bits>},
+    {Stage::kClamp, Kind::kClamp, "doubled value wraps",
+     "keeps twice the value in an int32 that wraps: from 2^30 on it is another one", Converts,
+     Set<&CodeHooks::convert, KeepTwiceIn32Bits>, Cause::kBitsOfFamily},
     {Stage::kClamp, Kind::kClamp, "truncating narrow", "keeps the low byte instead of saturating",
      RoundsReal, NarrowTo<KeepLowByte>},
     {Stage::kClamp, Kind::kClamp, "truncating narrow to 16 bits",

@@ -988,12 +988,6 @@ int64_t PixelsInOrder(const Window& v, int64_t m, const Tap&) {
   return std::min(m, v.batch * v.in_h * v.in_w - 1) * v.in_c;
 }
 
-int64_t PixelsInOrderOfImage(const Window& v, int64_t m, const Tap&) {
-  const int64_t outputs = v.out_h() * v.out_w(), pixels = v.in_h * v.in_w;
-  if (pixels == 0) return -1;
-  return (m / outputs * pixels + std::min(m % outputs, pixels - 1)) * v.in_c;
-}
-
 int64_t NearestPixel(const Window& v, int64_t m, const Tap& tap) {
   const Position at = PositionOf(v, m, tap);
   return PixelAt(v, m, std::clamp<int64_t>(at.y, 0, v.in_h - 1),
@@ -1077,9 +1071,6 @@ void AddLines(std::vector<Cause>& rows) {
        PixelsOfOneGroup, [](const Window& v) { return v.groups > 1 && v.in_c % v.groups == 0; });
   line("pixels in order", "takes the outputs of a 1x1 kernel from the first pixels, one by one",
        PixelsInOrder, [](const Window& v) { return v.kernel_h * v.kernel_w == 1; });
-  line("pixels in order of each image",
-       "takes the outputs of a 1x1 kernel from the first pixels of each image, one by one",
-       PixelsInOrderOfImage, [](const Window& v) { return v.kernel_h * v.kernel_w == 1; });
   line("border in the padding", "reads the nearest pixel of the image for a tap in the padding",
        NearestPixel, [](const Window&) { return true; });
   line("lines of the border in the padding",

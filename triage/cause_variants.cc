@@ -158,16 +158,6 @@ std::vector<From> Lines(std::string_view what) {
       {fmt::format("the other {} of a pair", what),
        [](int64_t i, int64_t count) { return (i ^ 1) < count ? i ^ 1 : i; }, 1,
        Cause::kBitsOfRare}};
-  // A pack of two vectors of 256 bits works in halves: vpermq has to put the quarters in order.
-  for (const int64_t lanes : {16, 32}) {
-    all.push_back({fmt::format("the {} that a 256-bit pack of {} leaves there", what, lanes),
-                   [lanes](int64_t i, int64_t count) {
-                     const int64_t quarter = i % lanes / (lanes / 4);
-                     if (i >= count / lanes * lanes || quarter == 0 || quarter == 3) return i;
-                     return quarter == 1 ? i + lanes / 4 : i - lanes / 4;
-                   },
-                   lanes - 1, Cause::kBitsOfRare});
-  }
   for (const int64_t lanes : {2, 4, 8, 16}) {
     all.push_back({fmt::format("{} i % {}", what, lanes),
                    [lanes](int64_t i, int64_t) { return i % lanes; }, lanes, Cause::kBitsOfRare});
@@ -261,6 +251,23 @@ void AddLines(std::vector<Cause>& rows) {
           };
           return true;
         });
+  }
+  // A pack of two vectors of 256 bits works in halves: vpermq has to put the quarters in order.
+  for (const int64_t lanes : {16, 32}) {
+    rows.push_back(
+        {Stage::kGeometry, Kind::kIndex, fmt::format("pack of {} not permuted", lanes),
+         fmt::format("stores outputs in the order in which a 256-bit pack leaves them: "
+                     "of each {} the second quarter and the third are exchanged",
+                     lanes),
+         [lanes](const Case& c) { return c.N >= lanes && RowOf(c.op).layout != Layout::kBatches; },
+         [lanes](Stages& s) {
+           s.stored_from = [lanes, count = s.c.N](int64_t i) {
+             const int64_t n = i % count, quarter = n % lanes / (lanes / 4);
+             if (n >= count / lanes * lanes || quarter == 0 || quarter == 3) return i;
+             return quarter == 1 ? i + lanes / 4 : i - lanes / 4;
+           };
+           return true;
+         }});
   }
   // Of stage kClamp, where 0 may be an end of the type.
   rows.push_back({Stage::kClamp, Kind::kIndex, "0 stored", "stores 0 instead of the output",

@@ -42,7 +42,7 @@ struct Shape {
   int64_t channels = 0, width = 0;  // of an image, and of its output
   int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0;
-  std::array<std::string, 51> modes;
+  std::array<std::string, 52> modes;
   // The first ones; and by these too kernels choose a loop.
   static constexpr size_t kModesOfTypes = 3, kModesOfDispatch = 19;
 };
@@ -89,6 +89,17 @@ bool AllBelowOne(const Case& c) {
   return std::ranges::all_of(c.w_q.scale, [&](float scale) {
     return double{c.x_q.scale_at(0)} * scale < c.out_q.scale_at(0);
   });
+}
+
+bool AllPowersOfTwo(const Case& c) {
+  const auto is_power = [](double value) {
+    int exponent = 0;
+    return std::frexp(value, &exponent) == 0.5;
+  };
+  if (!c.multiplier.empty()) return std::ranges::all_of(c.multiplier, is_power);
+  const double x = c.x_q.scale_at(0), out = c.out_q.scale_at(0);
+  return std::ranges::all_of(c.w_q.scale,
+                             [&](float scale) { return is_power(x * double{scale} / out); });
 }
 
 Shape ShapeOf(const Case& c) {
@@ -203,6 +214,9 @@ Shape ShapeOf(const Case& c) {
        !HasWeights(c.op) || HasWindow(c.op)
            ? ""
            : whether("the weights are in blocks", "the weights are in no blocks", c.w_block != 0),
+       !HasMultiplier(c) ? ""
+                         : whether("multipliers are powers of two",
+                                   "a multiplier is no power of two", AllPowersOfTwo(c)),
        c.op != Op::kTable ? "" : fmt::format("where the function is {}", Name(c.function))}};
 }
 
@@ -802,6 +816,7 @@ class Examiner {
       const uint64_t seed = MixSeed(kSeed + 1, i);
       std::optional<Case> c = i % 4 == 3 ? Drawn(kMostTries + i) : Varied(base_, seed);
       if (c && i % 2 == 1) c = Reduced(*c, seed);
+      if (c && i % 8 == 4) c = Extended(*c, seed);
       // Other types of the same bits are seldom drawn.
       Tensor* const retyped = !c ? nullptr : i % 8 == 2 ? &c->w : i % 8 == 6 ? &c->x : nullptr;
       if (retyped != nullptr && IsCode(retyped->dtype())) {

@@ -265,4 +265,39 @@ std::optional<Case> Reduced(const Case& c, uint64_t seed) {
   return changed && Validate(reduced).empty() ? std::optional(std::move(reduced)) : std::nullopt;
 }
 
+std::optional<Case> Extended(const Case& c, uint64_t seed) {
+  Rng rng(seed);
+  Case extended = ProblemOf(c);
+  const OpRow& row = RowOf(c.op);
+  constexpr int32_t kMost = 100;  // of a bias, in units of the sum or of the output
+  const auto is_0 = [](int32_t value) { return value == 0; };
+  bool changed = false;
+  switch (rng.Below(5)) {
+    case 0:
+      if (!row.bias_i32 || c.bias || c.bias_i32) break;
+      extended.bias_i32.emplace();
+      for (int64_t n = 0; n < c.N; ++n)
+        extended.bias_i32->push_back(static_cast<int32_t>(rng.Between(-kMost, kMost)));
+      changed = true;
+      break;
+    case 1:
+      if (!row.bias || c.bias || c.bias_i32) break;
+      extended.bias.emplace();
+      for (int64_t n = 0; n < c.N; ++n)
+        extended.bias->push_back(static_cast<float>(rng.Between(-kMost, kMost)) *
+                                 c.out_q.scale_at(0));
+      changed = true;
+      break;
+    case 2: changed = row.relu && !std::exchange(extended.relu, true); break;
+    default:
+      QParams& q = rng.Chance(1, 2) ? extended.x_q : extended.w_q;
+      const bool has = &q == &extended.x_q ? HasXQParams(c) : HasW(c.op);
+      if (!has || !std::ranges::all_of(q.zero_point, is_0)) break;
+      for (int32_t& zero_point : q.zero_point) zero_point = static_cast<int32_t>(rng.Between(1, 9));
+      if (row.out_q == OutQParams::kOfInput) extended.out_q = extended.x_q;
+      changed = true;
+  }
+  return changed && Validate(extended).empty() ? std::optional(std::move(extended)) : std::nullopt;
+}
+
 }  // namespace qualm::triage

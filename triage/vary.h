@@ -19,6 +19,9 @@ std::optional<Case> Varied(const Case& c, uint64_t seed);
 // codes of the other type that stand for the same numbers: it tells on which of these a fault
 // depends. nullopt where there is no such case.
 std::optional<Case> Reduced(const Case& c, uint64_t seed);
+// The case with something that it does not have: a bias, a relu, a zero point. A condition such as
+// "where there is no bias" has to be held to it. nullopt: it has all of it.
+std::optional<Case> Extended(const Case& c, uint64_t seed);
 
 }  // namespace qualm::triage
 

@@ -628,9 +628,10 @@ bool Holds(const Weighed& each) {
   // Of the rare causes there are so many that one gives part of what another fault gives.
   const bool rare = each.causes.front()->bits >= Cause::kBitsOfRare;
   // What else a kernel does may hide a mistake in one answer of forty: a sum in double that loses a
-  // small operand.
+  // small operand. Not of what saturates, whose ends many faults give.
   constexpr int64_t kHiding = 40;
-  const int64_t hidden = sure && !rare && !of_family ? each.bearing_out / kHiding : 0;
+  const bool numbers = 2 * each.inside >= each.bearing_out;
+  const int64_t hidden = sure && numbers && !rare && !of_family ? each.bearing_out / kHiding : 0;
   const int64_t right = each.unworded     ? (sure && !rare ? 4 * each.bearing_out : -1)
                         : narrow && !rare ? each.bearing_out
                                           : hidden;

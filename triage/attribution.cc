@@ -627,11 +627,11 @@ bool Holds(const Weighed& each) {
   const bool sure = each.causes.size() == 1 && each.bits >= kSurely;
   // Of the rare causes there are so many that one gives part of what another fault gives.
   const bool rare = each.causes.front()->bits >= Cause::kBitsOfRare;
-  // What else a kernel does may hide a mistake in one answer of forty: a sum in double that loses a
-  // small operand. Not of what saturates, whose ends many faults give.
+  // What else a kernel does may hide a slip with a zero point in one answer of forty: a sum in
+  // double that loses a small operand. Not of what saturates, whose ends many faults give.
   constexpr int64_t kHiding = 40;
-  const bool numbers = 2 * each.inside >= each.bearing_out;
-  const int64_t hidden = sure && numbers && !rare && !of_family ? each.bearing_out / kHiding : 0;
+  const bool slip = is_at(CauseStage::kXZeroPoint) || is_at(CauseStage::kWZeroPoint);
+  const int64_t hidden = sure && slip && !rare && !of_family ? each.bearing_out / kHiding : 0;
   const int64_t right = each.unworded     ? (sure && !rare ? 4 * each.bearing_out : -1)
                         : narrow && !rare ? each.bearing_out
                                           : hidden;

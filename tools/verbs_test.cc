@@ -572,6 +572,22 @@ TEST_F(Verbs, IdentifyNamesTheArithmeticOfEachFile) {
   EXPECT_TRUE(Has(few.out, "; so few outputs may as well follow one arithmetic in each file: "));
 }
 
+// XNNPACK moves codes of equal scales, and no others.
+TEST_F(Verbs, IdentifyWantsAConventionToDefineEachFile) {
+  const auto rescale = [&](const std::string& name, const std::string& out_scale) {
+    Write(name, R"({"qualm_case": 1, "op": "rescale", "M": 1, "N": 1, "x_dtype": "s8",
+      "out_dtype": "s8", "x_scale": 1, "x_zp": 0, "out_zp": 0, "x": [16], "out_scale": )" +
+                    out_scale + R"(, "observed": {"by": "somebody", "y": [16]}})");
+    return name;
+  };
+  const std::string same = rescale("same.case.json", "1"), half = rescale("half.case.json", "2");
+  const Ran both = Qualm(1, {"identify", same, half});
+  EXPECT_TRUE(Has(both.out, "  bit-equal to no one convention: same.case.json to exact, "));
+  EXPECT_TRUE(Has(both.out, "; half.case.json to none\n"));
+  EXPECT_TRUE(Has(both.out, "  bit-equal in all cases that it defines: xnnpack@fp32 (1 of 2)"));
+  EXPECT_FALSE(Has(Qualm(0, {"identify", same}).out, "in all cases that it defines"));
+}
+
 TEST_F(Verbs, ExplainAsksForTheCaseThatTellsExplanationsApart) {
   Write("one.case.json",
         R"({"qualm_case": 1, "op": "linear", "M": 1, "N": 1, "K": 2, "x_dtype": "u8",

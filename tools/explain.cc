@@ -216,7 +216,7 @@ int RunExplain(const Options& options) {
   session.Begin();
   auto progress = std::make_unique<StepProgress>("explaining: ");
   progress->At(0, "deriving the output and looking for the cause");
-  const std::string as_printed = triage::TakeAsPrinted(&c);
+  std::string printed = triage::TakeAsPrinted(&c);
   std::vector<Finding> of_claim;
   const std::string claim = JudgeClaim(options, c, session, of_claim);
   // Causes are departures from the convention by which the claim was judged.
@@ -240,7 +240,6 @@ int RunExplain(const Options& options) {
   };
   std::vector<Told> all_told;  // each answer once
   std::vector<AnsweredLayer> answers;
-  std::string printed = as_printed;
   const auto judge = [&](const std::string& name, const std::string& who, const Tensor& y) {
     auto told = std::ranges::find(all_told, y, &Told::y);
     if (told == all_told.end()) {

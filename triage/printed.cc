@@ -506,10 +506,7 @@ PrintedAnswer ExaminePrinted(const Case& c, const Tensor& y) {
 namespace {
 
 bool PrintsAs(const std::string& text, float value) {
-  if (!std::isfinite(value)) return false;
-  const Reals reals = RealsOf(text);
-  const Rational exactly = exact::ToRational(value);
-  return exactly >= *reals.low && exactly <= *reals.high;
+  return std::isfinite(value) && RealsOf(text).Contains(exact::ToRational(value));
 }
 
 }  // namespace

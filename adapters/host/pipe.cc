@@ -149,9 +149,7 @@ std::string PipeSubject::CannotSend(const Case& c) const {
   if (why.empty() && HasW(c.op) && !op.w_zp && op.w_formats == 0)
     why = BeyondCodes("w", c.w_q, c.w.dtype());
   if (why.empty() && !op.out_zp) why = BeyondCodes("out", c.out_q, c.out_dtype);
-  const auto observer_alone = PipeOp::Rules(1) << static_cast<size_t>(QParamsRule::kObserver);
-  const PipeOp::Rules unsaid = RowOf(c.op).dynamic ? ~PipeOp::Rules() : observer_alone;
-  if (RowOf(c.op).rule && !op.rules.value_or(unsaid)[static_cast<size_t>(c.rule)])
+  if (RowOf(c.op).rule && !op.rules[static_cast<size_t>(c.rule)])
     why = "qparams_rule " + std::string(Name(c.rule));
   if (!why.empty()) return info_.name + " does not offer " + why;
   return TooLong(op, c);

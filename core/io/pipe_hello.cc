@@ -98,16 +98,16 @@ void ReadFeatures(const JsonNode& node, std::bitset<kPipeFeatureCount>& features
   }
 }
 
-void ReadRules(const JsonNode& node, std::optional<PipeOp::Rules>& rules) {
+void ReadRules(const JsonNode& node, QParamsRules& rules) {
   const std::string expected = "a list of rules: observer, aten, onnx";
   if (!node.value().is_array()) FailAs(node, expected);
   if (node.value().empty()) node.Fail("is empty, expected " + expected);
-  rules.emplace();
+  rules.reset();
   for (const nlohmann::json& item : node.value()) {
     const std::optional<QParamsRule> rule =
         item.is_string() ? Parse<QParamsRule>(item.get_ref<const std::string&>()) : std::nullopt;
     if (!rule) node.Fail("holds " + Described(item) + ", expected " + expected);
-    rules->set(static_cast<size_t>(*rule));
+    rules.set(static_cast<size_t>(*rule));
   }
 }
 
@@ -222,6 +222,11 @@ void Read(const JsonNode& object, Document& document, std::vector<std::string_vi
 
 std::string_view Name(PipeFeature feature) { return kFeatureNames[static_cast<size_t>(feature)]; }
 
+QParamsRules RulesUnlessSaid(Op op) {
+  if (op != Op::kChooseQParams) return ~QParamsRules();
+  return QParamsRules().set(static_cast<size_t>(QParamsRule::kObserver));
+}
+
 std::string PipeHelloLine() { return "{\"qualm_pipe\": " + std::to_string(kPipeVersion) + "}\n"; }
 
 PipeHello ParsePipeHello(std::string_view line) {
@@ -250,7 +255,9 @@ PipeHello ParsePipeHello(std::string_view line) {
   for (const auto& item : ops.value().items()) {
     const Op op = *ParseOp(item.key());
     const JsonNode offered = ops.At(item.key(), "");
-    Read(offered, hello.ops[static_cast<size_t>(op)].emplace());
+    PipeOp& read = hello.ops[static_cast<size_t>(op)].emplace();
+    read.rules = RulesUnlessSaid(op);
+    Read(offered, read);
     if (op != Op::kLinear && offered.Has("w_formats"))
       offered.At("w_formats", "").Fail("is here, expected it of linear alone");
   }

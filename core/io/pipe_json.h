@@ -48,6 +48,11 @@ enum class PipeFeature : uint8_t {
 inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kCastScales) + 1;
 std::string_view Name(PipeFeature feature);  // "bias_f32"
 
+// Which rules the choose_qparams or dynamic_linear of a subject has, by QParamsRule.
+using QParamsRules = std::bitset<CountOf<QParamsRule>()>;
+// Those of a subject that does not say: of choose_qparams the observers' alone, else all.
+QParamsRules RulesUnlessSaid(Op op);
+
 // Limits of one operation.
 struct PipeOp {
   using Types = std::bitset<kDTypeCount>;  // by DType
@@ -55,9 +60,8 @@ struct PipeOp {
   Types w = 0xF;
   Types out = 0xF;
   std::bitset<kPipeFeatureCount> features;
-  using Rules = std::bitset<CountOf<QParamsRule>()>;  // by QParamsRule
-  std::optional<Rules> rules;  // none: all of dynamic_linear, observer of choose_qparams
-  int64_t m_max = 0;           // 0: no limit
+  QParamsRules rules = ~QParamsRules();
+  int64_t m_max = 0;  // 0: no limit
   int64_t n_max = 0;
   int64_t k_max = 0;
   int64_t n_multiple = 0;  // 0 and 1: any

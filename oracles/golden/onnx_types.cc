@@ -128,19 +128,30 @@ int64_t RoundedFirst(float quotient, const Range& range, int64_t zero_point) {
   return std::clamp<int64_t>(conventions::Wrap32(rounded + zero_point), range.low, range.high);
 }
 
-// visit(elements, scale) for each group: its elements, which are cases of one scale.
-template <class Visit>
-void RunGroups(const Grouping& grouping, const Visit& visit) {
+struct CastTypes {
+  DType from, to;
+  FloatOverflow overflow = FloatOverflow::kInfinity;
+};
+
+// Runs the elements of each group as a cast whose x or output (`q`) has the group's scale, by the
+// convention for them; what it refuses no recording has. code_of(i) is the code of element i, and
+// take(i, y, at) takes its output, which is at `at` of y.
+template <class CodeOf, class Take>
+void RunCasts(const Grouping& grouping, const CastTypes& types, QParams Case::* q,
+              const CodeOf& code_of, const Take& take) {
+  const Convention& convention = *FindConvention("onnxruntime1.30-cast");
   std::map<size_t, std::vector<int64_t>> groups;
   for (int64_t i = 0; i < grouping.size(); ++i) groups[grouping.GroupOf(i)].push_back(i);
-  for (const auto& [group, elements] : groups) visit(elements, grouping.scale(group));
-}
-
-// The convention that a cast with scales has; what it refuses no recording has.
-Tensor RunCast(const Case& cast) {
-  const Convention& convention = *FindConvention("onnxruntime1.30-cast");
-  QUALM_CHECK_EQ(convention.cannot_run(cast), "");
-  return convention.run(cast).y;
+  for (const auto& [group, elements] : groups) {
+    Case cast = CaseOver(Op::kCast, Tensor(types.from, {1, std::ssize(elements)}), types.to);
+    cast.overflow = types.overflow;
+    (cast.*q).scale = {grouping.scale(group)};
+    for (int64_t at = 0; at < cast.N; ++at)
+      cast.x.SetBits(at, code_of(elements[static_cast<size_t>(at)]));
+    QUALM_CHECK_EQ(convention.cannot_run(cast), "");
+    const Tensor y = convention.run(cast).y;
+    for (int64_t at = 0; at < cast.N; ++at) take(elements[static_cast<size_t>(at)], y, at);
+  }
 }
 
 // The code of a recorded float32 in f32 or, of which it is a value, f16.
@@ -175,7 +186,6 @@ JudgedRecord Quantize(const GoldenRecord& record) {
   Tensor& computed = judged.outputs.back().computed;
   for (int64_t i = 0; i < grouping.size(); ++i) {
     const size_t at = static_cast<size_t>(i), group = grouping.GroupOf(i);
-    const float quotient = x[at] / grouping.scale(group);
     if (y[at] < INT32_MIN || y[at] > INT32_MAX) Wrong(record, "y", "an entry is no code");
     recorded.SetInt(i, static_cast<int32_t>(y[at]));
     if (!range) continue;
@@ -183,22 +193,18 @@ JudgedRecord Quantize(const GoldenRecord& record) {
     if (zero_point < range->low || zero_point > range->high)
       Wrong(record, "zp", "an entry is no code of " + y_type);
     computed.SetInt(i, static_cast<int32_t>((rounded_first ? RoundedFirst : LimitedFirst)(
-                           quotient, *range, zero_point)));
+                           x[at] / grouping.scale(group), *range, zero_point)));
   }
   if (range) return judged;
   const bool saturates = !record.Has("saturate") || Flag(record, "saturate");
-  const DType from = *FloatTypeNamed(x_type);
-  RunGroups(grouping, [&](const std::vector<int64_t>& elements, float scale) {
-    Case cast = CaseOver(Op::kCast, Tensor(from, {1, std::ssize(elements)}), *floats);
-    cast.overflow = saturates ? FloatOverflow::kSaturate : FloatOverflow::kInfinity;
-    cast.out_q.scale = {scale};
-    for (size_t i = 0; i < elements.size(); ++i)
-      cast.x.SetBits(static_cast<int64_t>(i),
-                     CodeOfRecorded(from, x[static_cast<size_t>(elements[i])]));
-    const Tensor codes = RunCast(cast);
-    for (size_t i = 0; i < elements.size(); ++i)
-      computed.SetInt(elements[i], static_cast<int32_t>(codes.BitsAt(static_cast<int64_t>(i))));
-  });
+  const CastTypes types{*FloatTypeNamed(x_type), *floats,
+                        saturates ? FloatOverflow::kSaturate : FloatOverflow::kInfinity};
+  RunCasts(
+      grouping, types, &Case::out_q,
+      [&](int64_t i) { return CodeOfRecorded(types.from, x[static_cast<size_t>(i)]); },
+      [&](int64_t i, const Tensor& codes, int64_t at) {
+        computed.SetInt(i, static_cast<int32_t>(codes.BitsAt(at)));
+      });
   return judged;
 }
 
@@ -228,17 +234,12 @@ JudgedRecord Dequantize(const GoldenRecord& record) {
     computed.as<float>()[at] = value;
   }
   if (!floats) return judged;
-  const DType to = *FloatTypeNamed(y_type);
-  RunGroups(grouping, [&](const std::vector<int64_t>& elements, float scale) {
-    Case cast = CaseOver(Op::kCast, Tensor(*floats, {1, std::ssize(elements)}), to);
-    cast.x_q.scale = {scale};
-    for (size_t i = 0; i < elements.size(); ++i)
-      cast.x.SetBits(static_cast<int64_t>(i),
-                     static_cast<uint32_t>(x[static_cast<size_t>(elements[i])]));
-    const Tensor reals = RunCast(cast);
-    for (size_t i = 0; i < elements.size(); ++i)
-      computed.SetBits(elements[i], EncodeFloat32(reals, static_cast<int64_t>(i)));
-  });
+  RunCasts(
+      grouping, {*floats, *FloatTypeNamed(y_type)}, &Case::x_q,
+      [&](int64_t i) { return static_cast<uint32_t>(x[static_cast<size_t>(i)]); },
+      [&](int64_t i, const Tensor& reals, int64_t at) {
+        computed.SetBits(i, EncodeFloat32(reals, at));
+      });
   return judged;
 }
 

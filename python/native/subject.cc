@@ -9,7 +9,6 @@
 
 #include "adapters/host/placement.h"
 #include "adapters/qualm_plugin.h"
-#include "core/io/pipe_json.h"
 #include "core/nearest.h"
 #include "core/status.h"
 #include "python/native/arrays.h"
@@ -238,17 +237,17 @@ Domain DomainOf(Op op, const py::dict& arguments) {
   return domain;
 }
 
-Rules RulesOf(Op op, const py::dict& arguments) {
+QParamsRules RulesOf(Op op, const py::dict& arguments) {
   const Reader reader{arguments};
   const std::optional<py::object> given = reader.Find("rules");
-  if (!given) return op == Op::kChooseQParams ? Rules(1) : ~Rules();
+  if (!given) return RulesUnlessSaid(op);
   const std::string expected = "some of observer, aten, onnx";
   if (!RowOf(op).rule)
     Reader::Fail("rules", *given, "none: they are of choose_qparams and dynamic_linear");
   const bool one = py::isinstance<py::str>(*given);
   const auto names = one ? std::vector<std::string>{given->cast<std::string>()}
                          : reader.Read<std::vector<std::string>>("rules", expected);
-  Rules rules;
+  QParamsRules rules;
   for (const std::string& name : names) {
     const std::optional<QParamsRule> rule = Parse<QParamsRule>(name);
     if (!rule) Reader::Fail("rules", *given, expected);

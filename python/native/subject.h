@@ -7,13 +7,13 @@
 
 #include <pybind11/pybind11.h>
 
-#include <bitset>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "adapters/host/plugin_limits.h"
+#include "core/io/pipe_json.h"
 #include "core/own_subject.h"
 #include "core/subject.h"
 #include "properties/domain.h"
@@ -39,9 +39,6 @@ auto Interruptible(Body&& body) {
 
 // A function of a case and its limits. A thread keeps some subjects until it ends, after the
 // interpreter (relation::NewInstances): then there is nobody to give the function back to.
-// By QParamsRule.
-using Rules = std::bitset<CountOf<QParamsRule>()>;
-
 struct Function {
   ~Function() {
     if (Py_IsInitialized() == 0) call.release();
@@ -51,7 +48,7 @@ struct Function {
   PluginLimits limits;
   Domain domain;
   pybind11::object call;
-  Rules rules = ~Rules();
+  QParamsRules rules = ~QParamsRules();
   // What it last returned in place of an array of the output's type: "None, expected ...".
   mutable std::string wrong_type = {};
 };
@@ -63,7 +60,7 @@ PluginLimits LimitsOf(Op op, const pybind11::dict& arguments);
 // Throws InputError likewise.
 Domain DomainOf(Op op, const pybind11::dict& arguments);
 // Those of the keyword argument `rules`, else all; of choose_qparams the observers'. Likewise.
-Rules RulesOf(Op op, const pybind11::dict& arguments);
+QParamsRules RulesOf(Op op, const pybind11::dict& arguments);
 
 class PythonSubject final : public BasicSubject {
  public:

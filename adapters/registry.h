@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one adapters header that other folders may include.
+// The one header of adapters that other folders may include, but for python/ and bench/.
 #ifndef QUALM_ADAPTERS_REGISTRY_H_
 #define QUALM_ADAPTERS_REGISTRY_H_
 

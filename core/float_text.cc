@@ -157,13 +157,15 @@ std::string WithDecimals(std::string_view text) {
     if (end == power) continue;
     const bool negative = result.ends_with("-" + std::string(word));
     const std::string sign = negative ? "-" : "";
+    std::string decimal;
     if (const std::optional<float> value = ParseFloatText(word)) {
-      result += " (" + sign + ShortestDecimal(*value) + ")";
+      decimal = " (" + sign + ShortestDecimal(*value) + ")";
     } else if (const std::optional<double> wide = ParseDoubleText(word)) {
       char buffer[32];
       char* const stop = std::to_chars(buffer, buffer + sizeof buffer, *wide).ptr;
-      result += " (" + sign + std::string(buffer, stop) + ")";
+      decimal = " (" + sign + std::string(buffer, stop) + ")";
     }
+    if (!text.starts_with(decimal)) result += decimal;
   }
   return result;
 }

@@ -17,7 +17,7 @@ std::string FloatText(float value);
 std::string ShortestDecimal(float value);
 
 // A text for people: its shortest decimal stands in parentheses behind each hex float,
-// "0x1.8p-3 (0.1875)".
+// "0x1.8p-3 (0.1875)". A text that has them stays as it is.
 std::string WithDecimals(std::string_view text);
 
 // A number as somebody printed it, +-digits * 10^exponent: the last digit counts 10^exponent.

@@ -144,6 +144,7 @@ TEST(FloatText, DecimalsBesideHexFloats) {
         {"none: 0x 0xp 0x1 0x12p 0x1.8p3 0x1p+ 0x1.8.1p+0 nan:7fc00000 x", nullptr},
         {"", nullptr}}) {
     EXPECT_EQ(WithDecimals(text), with == nullptr ? text : with);
+    EXPECT_EQ(WithDecimals(WithDecimals(text)), WithDecimals(text)) << text;
   }
 }
 

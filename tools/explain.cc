@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/float_text.h"
 #include "core/io/case_json.h"
 #include "core/io/model_file.h"
 #include "core/io/shell_word.h"
@@ -312,13 +311,12 @@ int RunExplain(const Options& options) {
     wrong += fmt::format("judged by {}: {}\n", contract.is_tree() ? "its tree" : "sum",
                          right.grades()->text());
   }
-  session.Print("{}{}", printed, WithDecimals(explained.text + splits + wrong + claim));
+  session.Print("{}{}{}{}{}", printed, explained.text, splits, wrong, claim);
   session.document.extra.emplace_back("explanation", printed + explained.text + claim);
   session.document.extra.emplace_back("layers", LayersJson(answers));
   session.deferred.Try("--emit", [&] { EmitFirst(options, c, session); });
   if (!options.ask.empty()) {
-    session.deferred.Try(
-        "--ask", [&] { session.Print("{}", WithDecimals(AskText(options, c, explained))); });
+    session.deferred.Try("--ask", [&] { session.Print("{}", AskText(options, c, explained)); });
   }
   session.Write();
   if (!session.subjects.empty() && !session.Judged(session.subjects.front()->CannotRun(c)))

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/float_text.h"
 #include "core/forwarding_subject.h"
 #include "core/io/case_json.h"
 #include "core/io/short_path.h"
@@ -184,8 +185,9 @@ void FindingsFolder::TellFirst(const Finding& finding, const KnownFindings& know
   const std::optional<Divergence>& d = finding.first_divergence;
   Tell("found: {} fails on {} [{}]{}", finding.full_property(), ShortSubject(finding.subject),
        Name(finding.kind),
-       d ? fmt::format(": expected {}, got {} at index {}", d->expected, d->actual, d->index)
-         : ": " + finding.explanation);
+       WithDecimals(
+           d ? fmt::format(": expected {}, got {} at index {}", d->expected, d->actual, d->index)
+             : ": " + finding.explanation));
 }
 
 JsonValue FindingsFolder::Effort::Json() const {

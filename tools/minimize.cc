@@ -93,7 +93,7 @@ int RunMinimize(const Options& options) {
 
   session.totals.cases = 1;
   session.totals.Add(result.verdict.judgement);
-  std::string text;
+  std::string text, written;
   if (!result.reproduced) {
     text = fmt::format("{} does not fail on {}: {}{}{}\n", FullName(c.op, property), names.front(),
                        Name(result.verdict.judgement), result.verdict.reason.empty() ? "" : " ",
@@ -131,7 +131,7 @@ int RunMinimize(const Options& options) {
     text +=
         triage::Explain(result.minimized, session.pointers(), {.attribution = &result.attribution});
     if (finding.case_file.empty()) {
-      text += CaseToJson(result.minimized);
+      written = CaseToJson(result.minimized);
     } else {
       const std::string arguments =
           fmt::format("{} --subject {}", ShellWord(ShortPath(finding.case_file)),
@@ -149,6 +149,7 @@ int RunMinimize(const Options& options) {
                                {"case", JsonValue::Written(CaseToJsonLine(result.minimized))}});
   }
   session.Print("{}", text);
+  session.PrintFile(written);
   session.Write();
   if (!session.Judged(result.verdict.reason)) return kBadInput;
   return StatusOfStopped(result.reproduced ? kFindings : kClean);

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "core/nearest.h"
 #include "core/status.h"
@@ -42,6 +44,12 @@ std::vector<Op> OpsOf(const OpWords& words) {
 
 Op OpNamed(const std::string& name, const std::string& where) {
   if (const std::optional<Op> op = ParseOp(name)) return *op;
+  if (std::error_code ignored; std::filesystem::is_regular_file(name, ignored)) {
+    throw InputError(fmt::format(
+        "{}: {} is a file, expected an operation; qualm replay reads a case file, qualm explain a "
+        "case file or a model",
+        where, name));
+  }
   std::vector<std::string_view> known;
   for (const Op op : AllOps()) known.push_back(Name(op));
   throw InputError(fmt::format("{}: unknown operation '{}'{} (see qualm list ops)", where, name,

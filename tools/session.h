@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The beginning and the end of every verb: the subjects, the command that repeats the run, the
-// result document, the exit status.
+// The beginning and the end of every verb that judges: the subjects, the command that repeats the
+// run, the result document, the exit status.
 #ifndef QUALM_TOOLS_SESSION_H_
 #define QUALM_TOOLS_SESSION_H_
 
@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/float_text.h"
 #include "core/io/result_json.h"
 #include "core/subject.h"
 #include "properties/engine.h"
@@ -89,12 +90,17 @@ class Session {
   // command includes the seed if the verb draws cases, and --today if the date matters.
   void Begin(const std::string& what = "", std::optional<uint64_t> seed = std::nullopt);
 
-  // Text for people, in lines that a terminal shows whole. With --json - or --junit - only the
-  // document goes to stdout.
+  // Text for people: with decimals beside hex floats, in lines that a terminal shows whole. With
+  // --json - or --junit - only the document goes to stdout.
   template <class... Args>
   void Print(fmt::format_string<Args...> format, Args&&... args) const {
     if (options_.quiet_stdout()) return;
-    Out(Wrapped(fmt::format(format, std::forward<Args>(args)...), TextColumns()));
+    const std::string text = WithDecimals(fmt::format(format, std::forward<Args>(args)...));
+    Out(Wrapped(text, TextColumns()));
+  }
+  // A file, byte for byte, where Print would print.
+  void PrintFile(const std::string& text) const {
+    if (!options_.quiet_stdout()) Out(text);
   }
 
   // Puts totals, known findings and the time so far into the document.

@@ -183,17 +183,23 @@ TEST_F(NumbersOfPeople, WeightsGivenToAVerbThatReadsCases) {
                                                {"hazards", file}}) {
       ExpectBadInput(arguments,
                      file +
-                         ": file: holds weights, expected a case file; qualm certify and "
-                         "qualm repair read weights");
+                         (file == npy ? ": file: holds weights, expected a case file; "
+                                      : ": file: holds a model, expected a case file; qualm "
+                                        "explain runs its layers one by one; ") +
+                         "qualm certify and qualm repair read weights");
     }
   }
   ExpectBadInput({"explain", npy}, npy + ": file: holds weights, expected a case file");
-  EXPECT_FALSE(Has(Qualm({"explain", onnx, "--no-runtime"}).err, "holds weights"));
+  EXPECT_FALSE(Has(Qualm({"explain", onnx, "--no-runtime"}).err, "holds a model"));
+  ExpectBadInput({"check", onnx},
+                 "OP: " + onnx +
+                     " is a file, expected an operation; qualm "
+                     "replay reads a case file, qualm explain a case file or a model");
   EXPECT_FALSE(Has(Qualm({"certify", npy}).err, "holds weights"));
   ExpectBadInput({"explain", Named("model.tflite", std::string("\x1c\0\0\0TFL3", 8))},
                  "model.tflite: file: is no TensorFlow Lite model (it ends too early)");
   ExpectBadInput({"certify", "model.tflite"},
-                 "model.tflite: file: is binary, expected a case file");
+                 "model.tflite: file: holds a model, expected a case file; qualm explain runs");
 }
 
 }  // namespace

@@ -542,7 +542,7 @@ TEST_F(Verbs, IdentifySaysWhetherSomeOrderOfAdditionsGivesTheSums) {
       << identify(0);
   EXPECT_TRUE(Has(identify(1 << 20),
                   "  no order of float32 additions gives output 0 of sum.case.json: it "
-                  "is 0x1p+20, expected ["))
+                  "is 0x1p+20 (1048576), expected ["))
       << identify(1 << 20);
 }
 

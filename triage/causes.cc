@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of causes stands at the end of this file. The small functions that its rows name stand
-// before it, stage by stage.
+// The table of causes: AllCauses(). The small functions that its rows name stand before it, stage
+// by stage. "The subject" and whose arithmetic it is come before a row's sentence in
+// attribution.cc.
 #include "triage/causes.h"
 
 #include <fmt/format.h>

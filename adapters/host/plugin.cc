@@ -3,7 +3,7 @@
 //
 // The way of a case, file by file: plugin.cc (PluginSubject::RunRaw) -> worker.cc (Worker::Run:
 // this process still; sends it to qualm-worker) -> plugin_host.cc, inside qualm-worker: Serve
-// receives it, PluginHost::Run lays it between guard pages, PluginHost::Call calls the plugin's
+// receives it, PluginHost::Run lays it between guard pages, PluginHost::Ask calls the plugin's
 // run(). What goes back is an Outcome; the messages of both directions are those of
 // worker_message.h.
 #include <unistd.h>

@@ -719,13 +719,15 @@ constexpr std::string_view kNoun = "case";
 
 // Says what the file is, where the first byte that is no text would say nothing to anybody.
 void RefuseBinary(std::string_view text, const std::string& path) {
-  const bool weights =
-      std::ranges::any_of(std::array{".onnx", ".npy", ".safetensors"},
-                          [&](std::string_view ending) { return path.ends_with(ending); });
-  if (weights) {
-    FailCase(path, "file",
-             "holds weights, expected a case file; qualm certify and qualm repair read weights");
-  }
+  std::string holds;
+  if (path.ends_with(".onnx") || path.ends_with(".tflite"))
+    holds = "a model, expected a case file; qualm explain runs its layers one by one";
+  else if (path.ends_with(".npy") || path.ends_with(".safetensors"))
+    holds = "weights, expected a case file";
+  // What certify and repair read: core/io/layers.h.
+  if (!holds.empty() && !path.ends_with(".tflite"))
+    holds += "; qualm certify and qualm repair read weights";
+  if (!holds.empty()) FailCase(path, "file", "holds " + holds);
   constexpr size_t kBeginning = 4096;
   if (text.substr(0, kBeginning).find('\0') != std::string_view::npos && !path.ends_with(".json"))
     FailCase(path, "file", "is binary, expected a case file, which is JSON text");

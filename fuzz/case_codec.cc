@@ -41,6 +41,9 @@ constexpr uint8_t kBlocks = 'b';
 constexpr uint8_t kBothBlocks = 'B';
 // And behind that, or another byte in its place, x in f32.
 constexpr uint8_t kFloatX = 'f';
+// And behind that types of x and the output, and behind those blocks of a row.
+constexpr uint8_t kTypes = 't';
+constexpr uint8_t kElementBlocks = 'e';
 // The zero point of a cast, which has none, beside a scale that counts; beside any other it is 1.
 // So most bytes are casts without scales, which more subjects run.
 constexpr int32_t kScaled = 's';
@@ -119,18 +122,22 @@ float ScaleFrom(uint32_t bits) {
 
 uint32_t BitsOf(float value) { return std::bit_cast<uint32_t>(value); }
 
-// An element of a float of 16 bits or fewer: as many bytes as hold it, the rest of their bits
-// unread.
-bool IsSmallFloat(DType dtype) { return IsFloat(dtype) && dtype != DType::kF32; }
-void ReadSmallFloats(Reader& reader, Tensor& tensor) {
-  const auto mask = static_cast<uint32_t>(RangeOf(tensor.dtype()).max);
+// An element of 16 bits or fewer, of a float also of fewer than 8: as many bytes as hold it, the
+// rest of their bits unread.
+bool HasOddSize(DType dtype) {
+  return BitsOf(dtype) < 8 || BitsOf(dtype) == 16 || (IsFloat(dtype) && dtype != DType::kF32);
+}
+void ReadOddSizes(Reader& reader, Tensor& tensor) {
+  const CodeRange range = RangeOf(tensor.dtype());
+  const auto mask = static_cast<uint32_t>(range.max - range.min);  // all bits that an element has
+  const auto sign = static_cast<uint32_t>(-range.min);             // 0 where none is a sign
   for (int64_t i = 0; i < tensor.size(); ++i) {
     uint32_t code = reader.Byte();
     if (mask > 0xFF) code |= static_cast<uint32_t>(reader.Byte()) << 8;
-    tensor.SetBits(i, code & mask);
+    tensor.SetBits(i, ((code & mask) ^ sign) - sign);
   }
 }
-void WriteSmallFloats(Writer& writer, const Tensor& tensor) {
+void WriteOddSizes(Writer& writer, const Tensor& tensor) {
   for (int64_t i = 0; i < tensor.size(); ++i) {
     const uint32_t code = tensor.BitsAt(i);
     writer.Byte(static_cast<uint8_t>(code));
@@ -139,7 +146,7 @@ void WriteSmallFloats(Writer& writer, const Tensor& tensor) {
 }
 
 void ReadElements(Reader& reader, Tensor& tensor) {
-  if (IsSmallFloat(tensor.dtype())) return ReadSmallFloats(reader, tensor);
+  if (HasOddSize(tensor.dtype())) return ReadOddSizes(reader, tensor);
   if (SizeOf(tensor.dtype()) == 1) {
     for (uint8_t& byte : tensor.bytes()) byte = reader.Byte();
     return;
@@ -151,7 +158,7 @@ void ReadElements(Reader& reader, Tensor& tensor) {
 }
 
 void WriteElements(Writer& writer, const Tensor& tensor) {
-  if (IsSmallFloat(tensor.dtype())) return WriteSmallFloats(writer, tensor);
+  if (HasOddSize(tensor.dtype())) return WriteOddSizes(writer, tensor);
   for (int64_t i = 0; i < tensor.size(); ++i) {
     if (SizeOf(tensor.dtype()) == 1) {
       writer.Byte(tensor.bytes()[static_cast<size_t>(i)]);
@@ -298,14 +305,46 @@ void ReadFloatX(Reader& reader, Case& c) {
   FitCase(&c);
 }
 
-void SetClamp(bool given, int32_t out_min, int32_t out_max, Case& c) {
+// The clamp as the bytes give it, whatever the output's type.
+struct Clamp {
+  bool given = false;
+  int32_t min = 0, max = 0;
+};
+void SetClamp(const Clamp& clamp, Case& c) {
   OpenClamp(&c);
-  if (!given || IsFloat(c.out_dtype)) return;
+  if (!clamp.given || IsFloat(c.out_dtype)) return;
   const CodeRange range = RangeOf(c.out_dtype);
-  out_min = std::clamp(out_min, range.min, range.max);
-  out_max = std::clamp(out_max, range.min, range.max);
-  c.out_min = std::min(out_min, out_max);
-  c.out_max = std::max(out_min, out_max);
+  const int32_t a = std::clamp(clamp.min, range.min, range.max);
+  const int32_t b = std::clamp(clamp.max, range.min, range.max);
+  c.out_min = std::min(a, b);
+  c.out_max = std::max(a, b);
+}
+
+// Whether flags have no room for some types of x or the output.
+bool HasMoreTypes(const OpRow& row) {
+  return !row.cast && (std::ranges::count_if(row.x_types, IsCode) > 2 || row.out_types.count > 4);
+}
+
+// The types of x and the output that flags cannot say. They bring the elements of x if these are
+// codes.
+void ReadTypes(Reader& reader, const Clamp& clamp, Case& c) {
+  if (reader.Byte() != kTypes) return;
+  const OpRow& row = RowOf(c.op);
+  const DType x = row.x_types.list[reader.Byte() % row.x_types.count];
+  const DType out = row.out_types.list[reader.Byte() % row.out_types.count];
+  if (HasFloatX(c)) return;
+  if (IsCode(x)) c.x = Tensor(x, c.x.shape());
+  c.out_dtype = KeepsType(c.op) ? c.x.dtype() : out;
+  SetClamp(clamp, c);
+  FitCase(&c);
+  if (IsCode(x)) ReadElements(reader, c.x);
+}
+
+void ReadElementBlocks(Reader& reader, Case& c) {
+  if (reader.Byte() != kElementBlocks || c.per_channel || c.M == 0 || c.N == 0) return;
+  c.x_block = 1 + reader.Byte() % kMaxBlock;
+  c.relu = false;
+  ChannelQParams(c) = ReadEntries(reader, c.M * ElementBlocks(c));
 }
 
 }  // namespace
@@ -351,9 +390,10 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   c.window.count_include_pad = (form & kCountIncludePad) != 0;
   DType x_dtype = XType(op, (flags & kOtherX) != 0);
   c.out_dtype = OutType(op, x_dtype, (flags >> kOutShift) & 3);
-  const int32_t out_min = reader.Int();
-  const int32_t out_max = reader.Int();
-  SetClamp((form & kClamp) != 0, out_min, out_max, c);
+  Clamp clamp{.given = (form & kClamp) != 0};
+  clamp.min = reader.Int();
+  clamp.max = reader.Int();
+  SetClamp(clamp, c);
   c.x_q = ReadQParams(reader);
   c.w_q = ReadQParams(reader);
   c.out_q = ReadQParams(reader);
@@ -392,11 +432,13 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   if (HasWeights(op)) ReadNarrowWeights(reader, c);
   if (row.blocks) ReadBlocks(reader, c);
   if (row.float_x) ReadFloatX(reader, c);
+  if (HasMoreTypes(row)) ReadTypes(reader, clamp, c);
+  if (row.x_blocks && !HasWeights(op)) ReadElementBlocks(reader, c);
   return c;
 }
 
 std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
-  if (!Validate(c).empty() || !IsSmall(c) || HasSmallCodes(c)) return std::nullopt;
+  if (!Validate(c).empty() || !IsSmall(c)) return std::nullopt;
   std::vector<uint8_t> bytes = EncodeFitted(c);
   // Rejects any case whose parameters have no place in the bytes.
   if (!(DecodeCase(c.op, bytes) == ProblemOf(c))) return std::nullopt;
@@ -405,7 +447,13 @@ std::optional<std::vector<uint8_t>> EncodeCase(const Case& c) {
 
 std::vector<uint8_t> EncodeFitted(const Case& c) {
   Case stored = slice::WithoutBlocks(c);
-  if (HasFloatX(c)) stored.x = Tensor(RowOf(c.op).x_types.front(), c.x.shape());
+  const OpRow& row = RowOf(c.op);
+  const bool said = c.x.dtype() == XType(c.op, false) || c.x.dtype() == XType(c.op, true);
+  const bool wide_sum = HasSums(c.op) && IsWideCode(c.out_dtype);
+  const bool typed =
+      HasMoreTypes(row) && !HasFloatX(c) && (!said || wide_sum || IsSmallCode(c.out_dtype));
+  if (HasFloatX(c)) stored.x = Tensor(row.x_types.front(), c.x.shape());
+  if (typed && !said) stored.x = Reshaped(c.x, row.x_types.front(), c.x.shape());
   const bool by_multiplier = UsesMultiplier(c);
   if (by_multiplier) {
     stored.w_q.scale = c.multiplier;
@@ -413,7 +461,6 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   }
   if (c.function != Function::kLeakyRelu)
     stored.negative_slope = 0;  // the reader restores the default
-  const OpRow& row = RowOf(c.op);
   if (row.cast) {
     for (QParams* q : {&stored.x_q, &stored.out_q})
       q->zero_point = {q->scale[0] != 1 ? kScaled : 0};
@@ -425,7 +472,7 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   writer.Dim(sizes.k, limits.k);
   const DTypeList& outputs = IsWideCode(c.out_dtype) ? kWideCodes : kAnyOutput;
   const auto out = static_cast<unsigned>(std::ranges::find(outputs, c.out_dtype) - outputs.begin());
-  unsigned flags = (row.cast ? 0 : out) << kOutShift;
+  unsigned flags = (row.cast || wide_sum || IsSmallCode(c.out_dtype) ? 0 : out) << kOutShift;
   if (c.per_channel) flags |= kPerChannel;
   if (c.relu) flags |= kRelu;
   if (c.bias) flags |= 1u << kBiasShift;
@@ -450,10 +497,10 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   WriteQParams(writer, stored.out_q);
   if (HasWindow(c.op)) WriteWindow(writer, c);
   ForEachOwnField(std::as_const(stored), [&](const auto& value) { Write(writer, value); });
+  const auto place = [&](const DTypeList& types, DType dtype) {
+    writer.Byte(static_cast<uint8_t>(std::ranges::find(types, dtype) - types.begin()));
+  };
   if (row.cast) {
-    const auto place = [&](const DTypeList& types, DType dtype) {
-      writer.Byte(static_cast<uint8_t>(std::ranges::find(types, dtype) - types.begin()));
-    };
     place(row.x_types, c.x.dtype());
     place(row.out_types, c.out_dtype);
   }
@@ -466,22 +513,38 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   if (c.bias_i32) {
     for (const int32_t value : *c.bias_i32) writer.Int(value);
   }
-  if (narrow) {
-    writer.Byte(kNarrowWeights);
+  // A 0 stands for each part that is left out before another.
+  int left_out = 0;
+  const auto part = [&](bool has_place, bool present, uint8_t letter) {
+    if (!has_place) return false;
+    if (!present) {
+      ++left_out;
+      return false;
+    }
+    for (; left_out > 0; --left_out) writer.Byte(0);
+    writer.Byte(letter);
+    return true;
+  };
+  if (part(HasWeights(c.op), narrow, kNarrowWeights)) {
     for (const char letter : Name(c.w.dtype())) writer.Byte(static_cast<uint8_t>(letter));
   }
-  if (c.w_block == 0 && !HasFloatX(c)) return writer.Take();
-  if (!narrow) writer.Byte(0);
-  if (c.w_block != 0) {
-    writer.Byte(c.x_block == 0 ? kBlocks : kBothBlocks);
+  if (part(row.blocks, c.w_block != 0, c.x_block == 0 ? kBlocks : kBothBlocks)) {
     writer.Byte(static_cast<uint8_t>(c.w_block - 1));
     WriteEntries(writer, c.w_q);
     if (c.x_block != 0) WriteEntries(writer, c.x_q);
   }
-  if (!HasFloatX(c)) return writer.Take();
-  if (c.w_block == 0) writer.Byte(0);
-  writer.Byte(kFloatX);
-  for (const float value : c.x.as<float>()) writer.Word(BitsOf(value));
+  if (part(row.float_x, HasFloatX(c), kFloatX)) {
+    for (const float value : c.x.as<float>()) writer.Word(BitsOf(value));
+  }
+  if (part(HasMoreTypes(row), typed, kTypes)) {
+    place(row.x_types, c.x.dtype());
+    place(row.out_types, c.out_dtype);
+    if (IsCode(c.x.dtype())) WriteElements(writer, c.x);
+  }
+  if (part(row.x_blocks && !HasWeights(c.op), HasElementBlocks(c), kElementBlocks)) {
+    writer.Byte(static_cast<uint8_t>(c.x_block - 1));
+    WriteEntries(writer, ChannelQParams(c));
+  }
   return writer.Take();
 }
 

@@ -22,7 +22,7 @@
 //                    1 reduce_range, 2 s8), quant_min, quant_max, averaging_constant, qparams_rule.
 //                    dynamic_linear: the same flags, quant_min, quant_max, qparams_rule, x_gran.
 //                    cast: rounding, overflow, then the places of the types of x and the output in
-//                    the row, for which flags has no room
+//                    the row
 //   x, w             the elements, each in as many bytes as hold it
 //   channels         scale and zero point of channels 0..N-1, if there is one per channel
 //   bias             N values
@@ -32,6 +32,9 @@
 //   blocks           'b', a byte for w_block - 1, and scale and zero point of each block of w;
 //                    'B': and then of each block of x
 //   f32 x            'f' and the elements of x: those above mean nothing
+//   types            't', the places of the types of x and the output in the operation's row, for
+//                    which flags has no room, and the elements of x: those above mean nothing
+//   row blocks       'e', a byte for x_block - 1, and scale and zero point of each block of a row
 // Bytes that are missing read as 0; bytes beyond are ignored.
 //
 // Cases of any size have bytes too if they are drawn: 254 (never written as m) and "draw", then the

@@ -93,12 +93,7 @@ void FitTypes(Case* c) {
   const auto fitted = [](const DTypeList& types, DType dtype) {
     return types.contains(dtype) ? dtype : types.front();
   };
-  // Bytes say of x, and of sums, no codes of 16 bits, and nowhere but of weights those of fewer
-  // than 8.
-  const bool unsaid = IsWideCode(c->x.dtype()) || IsSmallCode(c->x.dtype());
-  const DType x = HasFloatX(*c) ? DType::kF32
-                  : unsaid      ? row.x_types.front()
-                                : fitted(row.x_types, c->x.dtype());
+  const DType x = HasFloatX(*c) ? DType::kF32 : fitted(row.x_types, c->x.dtype());
   c->x = Reshaped(c->x, x, FittedShapeOfX(*c));
   switch (row.second) {
     case Second::kNone: c->w = Tensor(); break;
@@ -108,8 +103,6 @@ void FitTypes(Case* c) {
     case Second::kInput: c->w = Reshaped(c->w, x, ShapeOfW(*c)); break;
   }
   c->out_dtype = KeepsType(c->op) ? x : fitted(row.out_types, c->out_dtype);
-  if ((HasSums(c->op) && IsWideCode(c->out_dtype)) || IsSmallCode(c->out_dtype))
-    c->out_dtype = row.out_types.front();
   if (HasFloatX(*c)) c->out_dtype = DType::kF32;
 }
 
@@ -129,8 +122,16 @@ void ClearForeignParameters(Case* c) {
   });
 }
 
+// Blocks of a row lie in rows that are there, and have no one bound for a relu.
+void FitElementBlocks(Case* c) {
+  if (c->per_channel || c->M == 0 || c->N == 0) c->x_block = 0;
+  c->x_block = std::min(c->x_block, kMaxBlock);
+  if (c->x_block != 0) c->relu = false;
+}
+
 // Weights in blocks are those of channels, and no sum that has a unit.
 void FitBlocks(Case* c) {
+  if (HasElementBlocks(*c)) return FitElementBlocks(c);
   if (!c->per_channel || c->K == 0 || c->out_dtype == DType::kS32) c->w_block = 0;
   if (c->w_block == 0 || c->M == 0 || c->out_dtype != DType::kF32 || HasFloatX(*c)) c->x_block = 0;
   if (c->w_block == 0) return;
@@ -163,10 +164,12 @@ void FitQParams(Case* c) {
   for (QParams* q : {&c->x_q, &c->w_q, &c->out_q}) {
     const bool channels = HasChannelList(c->op) && !multiplies && q == &ChannelQParams(*c);
     const auto blocks = static_cast<size_t>(RowBlocks(*c));
-    const bool rows = c->x_block != 0 && q == &c->x_q;
-    const size_t entries = channels ? length * blocks
-                           : rows   ? static_cast<size_t>(c->M) * blocks
-                                    : 1;
+    const bool elements = HasElementBlocks(*c);
+    const bool rows = c->x_block != 0 && q == (elements ? &ChannelQParams(*c) : &c->x_q);
+    const auto of_row = elements ? static_cast<size_t>(ElementBlocks(*c)) : blocks;
+    const size_t entries = rows       ? static_cast<size_t>(c->M) * of_row
+                           : channels ? length * blocks
+                                      : 1;
     fit(q->scale, entries, 1.0f);
     fit(q->zero_point, entries, 0);
   }
@@ -314,7 +317,7 @@ void FitWindow(Case* c) {
 }
 
 bool IsSmall(const Case& c) {
-  if (c.w_block > kMaxBlock) return false;
+  if (c.w_block > kMaxBlock || c.x_block > kMaxBlock) return false;
   if (HasWindow(c.op)) {
     Case fit = c;
     FitWindow(&fit);

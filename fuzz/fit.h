@@ -53,7 +53,7 @@ int64_t WorkOf(const Case& c);
 // stand for stays as it is.
 void FitWindow(Case* c);
 
-// Of weights: a block is one byte.
+// The size of a block is one byte.
 inline constexpr int32_t kMaxBlock = 255;
 
 // Whether bytes can stand for the sizes, and for the window if there is one.

@@ -308,16 +308,22 @@ void ChangeForm(Case& c, Rng& rng) {
     case 0: c.per_channel = !c.per_channel; break;
     case 1: c.relu = !c.relu; break;
     case 2: {
-      // Of sums bytes say no codes of 16 bits, the last two.
-      const size_t types = row.out_types.count - (HasSums(c.op) ? 2 : 0);
-      SetOutType(c, row.out_types.list[rng.Below(types)]);
+      // Fewer subjects take codes of 16 bits, the last two of sums.
+      const bool wide = HasSums(c.op) && !rng.Chance(1, 8);
+      SetOutType(c, row.out_types.list[rng.Below(row.out_types.count - (wide ? 2 : 0))]);
       break;
     }
     case 3:
       if (row.cast)
         c.x = Reshaped(c.x, row.x_types.list[rng.Below(row.x_types.count)], c.x.shape());
       if (!IsCode(c.x.dtype())) break;
-      c.x = Reshaped(c.x, OtherSign(c.x.dtype()), c.x.shape());
+      // Seldom codes of another width, which fewer subjects take, and from those back to bytes.
+      if (const bool any = rng.Chance(1, 8); any || BitsOf(c.x.dtype()) != 8) {
+        const DType dtype = row.x_types.list[rng.Below(any ? row.x_types.count : 2)];
+        if (IsCode(dtype)) c.x = Reshaped(c.x, dtype, c.x.shape());
+      } else {
+        c.x = Reshaped(c.x, OtherSign(c.x.dtype()), c.x.shape());
+      }
       if (KeepsType(c.op)) SetOutType(c, c.x.dtype());
       break;
     case 4:
@@ -327,6 +333,8 @@ void ChangeForm(Case& c, Rng& rng) {
       break;
     case 5: Redraw(c.requant, rng); break;
     default:
+      if (row.x_blocks && !HasWeights(c.op) && rng.Chance(1, 8))
+        c.x_block = static_cast<int32_t>(rng.Chance(1, 3) ? 0 : rng.Between(1, c.N + 1));
       if (row.blocks && rng.Chance(1, 8)) {
         if (row.float_x && rng.Chance(1, 3)) {
           ChangeFloatX(c, rng);

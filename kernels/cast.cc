@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cast is exact to float32, which holds every value of every type here, and then one rounding on
-// the bits of the float32. Both steps are integer arithmetic on lanes of 32 bits. Elements of whole
-// bytes are loaded and stored as vectors; those that fill none, and smaller ones, are unpacked and
-// packed one by one, in blocks.
+// the bits of the float32. Both steps are integer arithmetic on lanes of 32 bits (FromFloat32,
+// ToFloat32). Shorter ways, whole vectors of bytes and more, where the types allow: ...Plain for
+// types with a sign and a fraction; and what CastWay names, through instructions for float16.
+// Elements that fill no vector, and smaller ones, are unpacked and packed one by one, in blocks.
 //
 // The rounding: a float32 is m * 2^(e - 150), m of up to 24 bits and e its exponent field (at least
 // 1). A type with F fraction bits and the bias b keeps a digit of 2^-F of the leading one, but none
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -37,15 +39,23 @@ struct FloatPlan {
   int32_t bias = 0;
   FloatEnds ends = FloatEnds::kIeee;
 };
+// The shortest ways, between float32 and another type (QUALM_CAST_CONVERTS_HALF).
+enum class CastWay { kNone, kFromHalf, kFromBfloat, kFromBytes, kToHalf, kToBfloat };
 struct CastPlan {
   FloatPlan from, to;
   CastRounding rounding = CastRounding::kNearestEven;
   bool is_short = false;  // CastRow has this cast
+  CastWay way = CastWay::kNone;
+  float half_scale = 1;  // of bytes: float16 with the same digits times this is the number
   // Patterns of a positive number beyond the range, and of infinity; where they are NaN, they have
   // no sign. `below` is for what a type without a sign or a zero cannot hold.
   uint32_t beyond = 0, infinity = 0, below = 0;
   bool beyond_is_nan = false, infinity_is_nan = false;
-  int sign_shift = 0;  // from the sign of a float32 to that of `to`
+  int sign_shift = 0;       // from the sign of a float32 to that of `to`
+  int from_sign_shift = 0;  // from the sign of `from` to that of a float32
+  // Of the short way, magnitudes of float32: larger ones than `cap` are taken for it, which has the
+  // pattern `beyond`; those behind `last` are NaN in `to`.
+  uint32_t cap = 0, last = 0;
 };
 
 }  // namespace qualm::kernels::internal
@@ -162,21 +172,54 @@ HWY_INLINE V FromFloat32(const CastPlan& plan, V bits) {
   return hn::IfThenElse(hn::Gt(magnitude, Of(0x7F800000)), Of(p.nan), y);
 }
 
-// The same, to nearest, of a type with a sign and a shorter fraction: numbers that stay normal are
-// rounded where they stand, and the exponent gets its new bias by a subtraction. A vector without a
-// number below them needs no shift by lanes.
+// ToFloat32 of a type with a sign and a fraction. A subnormal m * 2^(1 - bias - F) is the fraction
+// m of a number 2^(1 - bias) * (1 + m/2^F), less its 1: a subtraction that no rounding mode and no
+// flushing of denormals changes.
+HWY_INLINE V ToFloat32Plain(const FloatPlan& p, int sign_shift, V code) {
+  const DU d;
+  const hn::RebindToFloat<DU> df;
+  const hn::RebindToSigned<DU> di;  // magnitudes are no negative numbers, and compare faster so
+  const V magnitude = hn::And(code, Of(p.magnitude));
+  const auto exceeds = [&](uint32_t bound) HWY_ATTR {
+    return hn::RebindMask(d, hn::Gt(hn::BitCast(di, magnitude), hn::BitCast(di, Of(bound))));
+  };
+  const V shifted = hn::ShiftLeftSame(magnitude, static_cast<int>(23 - p.fraction_bits));
+  V value = shifted;
+  if (p.bias != 127) {
+    const V base = Of(static_cast<uint32_t>(128 - p.bias) << 23);
+    const V small =
+        hn::BitCast(d, hn::Sub(hn::BitCast(df, hn::Or(shifted, base)), hn::BitCast(df, base)));
+    value = hn::Add(shifted, Of(static_cast<uint32_t>(127 - p.bias) << 23));
+    value = hn::IfThenElse(exceeds((1u << p.fraction_bits) - 1), value, small);
+    if (p.ends == FloatEnds::kIeee)
+      value = hn::IfThenElse(exceeds(p.largest), Of(0x7F800000), value);
+  }
+  value = hn::BitwiseIfThenElse(Of(0x7FFFFFFF), value, hn::ShiftLeftSame(code, sign_shift));
+  if (p.ends == FloatEnds::kFinite) return value;
+  if (p.ends == FloatEnds::kMinusZero)
+    return hn::IfThenElse(hn::Eq(code, Of(p.nan)), Of(0x7FC00000), value);
+  return hn::IfThenElse(exceeds(p.largest + (p.ends == FloatEnds::kIeee ? 1 : 0)), Of(0x7FC00000),
+                        value);
+}
+
+// FromFloat32, to nearest, of a type with a sign and a shorter fraction: numbers that stay normal
+// are rounded where they stand, and the exponent gets its new bias by a subtraction. A vector
+// without a number below them needs no shift by lanes.
 HWY_INLINE V FromFloat32Plain(const CastPlan& plan, V bits) {
   const DU d;
   const FloatPlan& p = plan.to;
   const uint32_t shift = 23 - p.fraction_bits;
   const V one = Of(1);
-  const V magnitude = hn::And(bits, Of(0x7FFFFFFF));
-  const V odd = hn::And(hn::ShiftRightSame(magnitude, static_cast<int>(shift)), one);
-  const V rounded = hn::Add(hn::Add(magnitude, Of((1u << (shift - 1)) - 1)), odd);
-  V code = hn::Sub(hn::ShiftRightSame(rounded, static_cast<int>(shift)),
-                   Of(static_cast<uint32_t>(127 - p.bias) << p.fraction_bits));
-  const auto least = static_cast<uint32_t>(128 - p.bias);
   const hn::RebindToSigned<DU> di;  // magnitudes are no negative numbers, and compare faster so
+  const V magnitude = hn::And(bits, Of(0x7FFFFFFF));
+  const V capped =
+      hn::BitCast(d, hn::Min(hn::BitCast(di, magnitude), hn::BitCast(di, Of(plan.cap))));
+  const V odd = hn::And(hn::ShiftRightSame(capped, static_cast<int>(shift)), one);
+  const uint32_t half_and_bias =
+      (1u << (shift - 1)) - 1 - (static_cast<uint32_t>(127 - p.bias) << 23);
+  V code =
+      hn::ShiftRightSame(hn::Add(hn::Add(capped, Of(half_and_bias)), odd), static_cast<int>(shift));
+  const auto least = static_cast<uint32_t>(128 - p.bias);
   const auto below =
       hn::RebindMask(d, hn::Lt(hn::BitCast(di, magnitude), hn::BitCast(di, Of(least << 23))));
   if (p.bias != 127 && !hn::AllFalse(d, below)) {
@@ -187,19 +230,17 @@ HWY_INLINE V FromFloat32Plain(const CastPlan& plan, V bits) {
     const V subnormal = hn::Shr(hn::Add(m, hn::Add(hn::Sub(half, one), last)), s);
     code = hn::IfThenElse(below, subnormal, code);
   }
-  const V sign = hn::And(hn::ShiftRightSame(bits, plan.sign_shift), Of(p.sign));
-  V y = hn::Or(code, sign);
-  const auto is_beyond =
-      hn::RebindMask(d, hn::Gt(hn::BitCast(di, code), hn::BitCast(di, Of(p.largest))));
-  y = hn::IfThenElse(is_beyond, Signed(Of(plan.beyond), plan.beyond_is_nan, sign), y);
+  V y = hn::BitwiseIfThenElse(Of(p.sign), hn::ShiftRightSame(bits, plan.sign_shift), code);
   if (p.ends == FloatEnds::kMinusZero) y = hn::IfThenZeroElse(hn::Eq(code, hn::Zero(d)), y);
+  const auto is_nan =
+      hn::RebindMask(d, hn::Gt(hn::BitCast(di, magnitude), hn::BitCast(di, Of(plan.last))));
+  y = hn::IfThenElse(is_nan, Of(p.nan), y);
   if (plan.infinity != plan.beyond) {
+    const V sign = hn::And(hn::ShiftRightSame(bits, plan.sign_shift), Of(p.sign));
     const V infinity = Signed(Of(plan.infinity), plan.infinity_is_nan, sign);
     y = hn::IfThenElse(hn::Eq(magnitude, Of(0x7F800000)), infinity, y);
   }
-  const auto is_nan =
-      hn::RebindMask(d, hn::Gt(hn::BitCast(di, magnitude), hn::BitCast(di, Of(0x7F800000))));
-  return hn::IfThenElse(is_nan, Of(p.nan), y);
+  return y;
 }
 
 // The same of float32 itself: every number is one of its.
@@ -245,6 +286,128 @@ HWY_INLINE void StoreCodes(V a, V b, V c, V e, Code* to) {
   }
 }
 
+// The shortest ways go through float16, which instructions convert whatever the caller's rounding
+// mode is and whether denormals are flushed: vcvtps2ph has its own rounding.
+#undef QUALM_CAST_CONVERTS_HALF
+#define QUALM_CAST_CONVERTS_HALF (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2)
+#if QUALM_CAST_CONVERTS_HALF
+using DF = hn::RebindToFloat<DU>;
+using D16 = hn::RepartitionToNarrow<DU>;
+using DHalf = hn::Rebind<hwy::float16_t, DU>;  // as many as a vector of float32 has
+using VF = hn::Vec<DF>;
+using V16 = hn::Vec<D16>;
+
+HWY_INLINE V16 Of16(uint32_t value) { return hn::Set(D16(), static_cast<uint16_t>(value)); }
+HWY_INLINE hn::Mask<D16> Exceeds16(V16 magnitude, uint32_t bound) {
+  const hn::RebindToSigned<D16> di;
+  return hn::RebindMask(D16(), hn::Gt(hn::BitCast(di, magnitude), hn::BitCast(di, Of16(bound))));
+}
+
+// Two vectors, to nearest.
+HWY_INLINE V16 ToHalves(VF low, VF high) {
+  const hn::Rebind<uint16_t, DU> half;
+  return hn::Combine(D16(), hn::BitCast(half, hn::DemoteTo(DHalf(), high)),
+                     hn::BitCast(half, hn::DemoteTo(DHalf(), low)));
+}
+
+// The vectors of float32 times `scale`, where that is not 1.
+HWY_INLINE void StoreHalves(V16 halves, bool scaled, VF scale, float* to) {
+  const auto store = [&](auto half, float* at) HWY_ATTR {
+    const VF value = hn::PromoteTo(DF(), hn::BitCast(DHalf(), half));
+    hn::StoreU(scaled ? hn::Mul(value, scale) : value, DF(), at);
+  };
+  store(hn::LowerHalf(hn::Half<D16>(), halves), to);
+  store(hn::UpperHalf(hn::Half<D16>(), halves), to + hn::Lanes(DF()));
+}
+
+size_t FromHalf(const uint16_t* from, size_t count, float* to) {
+  const D16 d;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    const V16 code = hn::LoadU(d, from + i);
+    const auto is_nan = Exceeds16(hn::And(code, Of16(0x7FFF)), 0x7C00);
+    StoreHalves(hn::IfThenElse(is_nan, Of16(0x7E00), code), false, hn::Zero(DF()), to + i);
+  }
+  return i;
+}
+
+size_t ToHalf(const CastPlan& plan, const float* from, size_t count, uint16_t* to) {
+  const D16 d;
+  const DF df;
+  const uint32_t nan = plan.to.nan, most = plan.infinity;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    const V16 half = ToHalves(hn::LoadU(df, from + i), hn::LoadU(df, from + i + hn::Lanes(df)));
+    const V16 magnitude = hn::And(half, Of16(0x7FFF));
+    V16 y = half;
+    if (most != 0x7C00)
+      y = hn::BitwiseIfThenElse(Of16(0x7FFF), hn::Min(magnitude, Of16(most)), half);
+    hn::StoreU(hn::IfThenElse(Exceeds16(magnitude, 0x7C00), Of16(nan), y), d, to + i);
+  }
+  return i;
+}
+
+size_t FromBfloat(const uint16_t* from, size_t count, float* to) {
+  const DU d;
+  const DF df;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    const V code = hn::PromoteTo(d, hn::LoadU(hn::Rebind<uint16_t, DU>(), from + i));
+    const VF value = hn::BitCast(df, hn::ShiftLeft<16>(code));
+    hn::StoreU(hn::IfThenElse(hn::IsNaN(value), hn::BitCast(df, Of(0x7FC00000)), value), df,
+               to + i);
+  }
+  return i;
+}
+
+size_t ToBfloat(const CastPlan& plan, const float* from, size_t count, uint16_t* to) {
+  const DU d;
+  const DF df;
+  const D16 d16;
+  const V nan = Of(plan.to.nan << 16);
+  const auto rounded = [&](const float* at) HWY_ATTR {
+    const VF value = hn::LoadU(df, at);
+    const V bits = hn::BitCast(d, value);
+    const V odd = hn::And(hn::ShiftRight<16>(bits), Of(1));
+    const V sum = hn::Add(hn::Add(bits, Of(0x7FFF)), odd);
+    return hn::BitCast(d16, hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(value)), nan, sum));
+  };
+  size_t i = 0;
+  for (; i + hn::Lanes(d16) <= count; i += hn::Lanes(d16)) {
+    const V16 low = rounded(from + i), high = rounded(from + i + hn::Lanes(d));
+    hn::StoreU(hn::ConcatOdd(d16, high, low), d16, to + i);
+  }
+  return i;
+}
+
+// A byte is moved to where float16 has its digits: with the smaller exponent it stands for another
+// power of two, but subnormal bytes are subnormal there too.
+size_t FromBytes(const CastPlan& plan, const uint8_t* from, size_t count, float* to) {
+  const D16 d;
+  const FloatPlan p = plan.from;
+  const auto shift = static_cast<int>(10 - p.fraction_bits);
+  const VF scale = hn::Set(DF(), plan.half_scale);
+  const bool scaled = plan.half_scale != 1;
+  const uint32_t code_of_nan = p.nan, beyond = p.largest;
+  const FloatEnds ends = p.ends;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    const V16 code = hn::PromoteTo(d, hn::LoadU(hn::Rebind<uint8_t, D16>(), from + i));
+    const V16 magnitude = hn::And(code, Of16(0x7F));
+    V16 half = hn::BitwiseIfThenElse(Of16(0x7FFF), hn::ShiftLeftSame(magnitude, shift),
+                                     hn::ShiftLeft<8>(code));
+    if (ends == FloatEnds::kMinusZero)
+      half = hn::IfThenElse(hn::Eq(code, Of16(code_of_nan)), Of16(0x7E00), half);
+    else
+      half = hn::IfThenElse(Exceeds16(magnitude, beyond + (ends == FloatEnds::kIeee ? 1 : 0)),
+                            Of16(0x7E00), half);
+    StoreHalves(half, scaled, scale, to + i);
+  }
+  return i;
+}
+
+#endif  // QUALM_CAST_CONVERTS_HALF
+
 // Of codes of 32 bits float32 alone is taken.
 template <class From, class To>
 size_t CastWhole(const CastPlan& of, const void* from, size_t count, void* to) {
@@ -256,8 +419,12 @@ size_t CastWhole(const CastPlan& of, const void* from, size_t count, void* to) {
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
     const auto cast = [&](size_t part) HWY_ATTR {
       const V code = LoadCodes(codes + i + part * lanes);
-      const V bits = sizeof(From) == 4 ? code : ToFloat32(plan.from, code);
-      return sizeof(To) == 4 ? FromFloat32ToItself(plan, bits) : FromFloat32Plain(plan, bits);
+      const V bits =
+          sizeof(From) == 4 ? code : ToFloat32Plain(plan.from, plan.from_sign_shift, code);
+      if constexpr (sizeof(To) < 4) return FromFloat32Plain(plan, bits);
+      // Infinities that stay, and NaN, are right as they are.
+      if (sizeof(From) < 4 && plan.infinity == 0x7F800000) return bits;
+      return FromFloat32ToItself(plan, bits);
     };
     StoreCodes(cast(0), cast(1), cast(2), cast(3), cast_codes + i);
   }
@@ -273,6 +440,19 @@ size_t CastRow(const CastPlan& plan, int from_bits, const void* from, size_t cou
                void* to) {
 #if HWY_TARGET != HWY_SCALAR
   if (!plan.is_short) return 0;
+#if QUALM_CAST_CONVERTS_HALF
+  const auto* const halves = static_cast<const uint16_t*>(from);
+  const auto* const floats = static_cast<const float*>(from);
+  switch (plan.way) {
+    case CastWay::kFromHalf: return FromHalf(halves, count, static_cast<float*>(to));
+    case CastWay::kFromBfloat: return FromBfloat(halves, count, static_cast<float*>(to));
+    case CastWay::kFromBytes:
+      return FromBytes(plan, static_cast<const uint8_t*>(from), count, static_cast<float*>(to));
+    case CastWay::kToHalf: return ToHalf(plan, floats, count, static_cast<uint16_t*>(to));
+    case CastWay::kToBfloat: return ToBfloat(plan, floats, count, static_cast<uint16_t*>(to));
+    case CastWay::kNone: break;
+  }
+#endif
   switch (from_bits * 100 + to_bits) {
     case 3216: return CastWhole<uint32_t, uint16_t>(plan, from, count, to);
     case 3208: return CastWhole<uint32_t, uint8_t>(plan, from, count, to);
@@ -342,6 +522,34 @@ bool IsFloat32(const FloatType& t) {
          t.ends == FloatEnds::kIeee && t.has_sign;
 }
 
+// A byte whose digits float16 has room for, at a power of two that `half_scale` gives back.
+bool FitsHalf(const FloatType& t) {
+  return t.bits == 8 && t.has_sign && t.fraction_bits >= 1 && t.fraction_bits <= 3 &&
+         t.ends != FloatEnds::kFinite && t.exponent_bits + t.fraction_bits == 7 &&
+         (t.exponent_bits == 4
+              ? t.ends != FloatEnds::kIeee
+              : t.exponent_bits == 5 && t.bias == 15 && t.ends == FloatEnds::kIeee);
+}
+
+CastWay WayOf(const FloatType& from, const FloatType& to, const CastPlan& plan) {
+  constexpr FloatType kHalf{16, 5, 10, 15}, kBfloat{16, 8, 7, 127};
+  const auto is = [](const FloatType& t, const FloatType& other) {
+    return t.bits == other.bits && t.exponent_bits == other.exponent_bits && t.bias == other.bias &&
+           t.fraction_bits == other.fraction_bits && t.ends == other.ends && t.has_sign;
+  };
+  if (IsFloat32(to) && plan.infinity == 0x7F800000) {
+    if (is(from, kHalf)) return CastWay::kFromHalf;
+    if (is(from, kBfloat)) return CastWay::kFromBfloat;
+    if (FitsHalf(from)) return CastWay::kFromBytes;
+  }
+  if (!IsFloat32(from) || plan.rounding != CastRounding::kNearestEven ||
+      plan.beyond != plan.infinity)
+    return CastWay::kNone;
+  if (is(to, kHalf)) return CastWay::kToHalf;
+  if (is(to, kBfloat) && plan.infinity == 0x7F80) return CastWay::kToBfloat;
+  return CastWay::kNone;
+}
+
 CastPlan PlanOf(const FloatType& from, const FloatType& to, CastRounding rounding,
                 CastOverflow overflow) {
   CastPlan plan{.from = PlanOf(from), .to = PlanOf(to), .rounding = rounding};
@@ -354,12 +562,27 @@ CastPlan PlanOf(const FloatType& from, const FloatType& to, CastRounding roundin
   plan.beyond = plan.beyond_is_nan ? plan.to.nan : plan.infinity;
   plan.below = saturates ? 0 : plan.to.nan;
   plan.sign_shift = 31 - to.exponent_bits - to.fraction_bits;
+  plan.from_sign_shift = 31 - from.exponent_bits - from.fraction_bits;
   const bool known = (from.bits < 32 || IsFloat32(from)) && (to.bits < 32 || IsFloat32(to));
   // Of a type that goes on below float32's normal numbers those would need steps of their own.
-  const bool plain = rounding == CastRounding::kNearestEven && to.has_sign &&
-                     to.fraction_bits > 0 && to.fraction_bits < 23 &&
-                     (to.bias == 127 || to.bias + to.fraction_bits <= 126);
-  plan.is_short = known && (IsFloat32(to) || plain);
+  const auto is_plain = [](const FloatType& t) {
+    return t.has_sign && t.fraction_bits > 0 && t.fraction_bits < 23 &&
+           (t.bias == 127 ? t.exponent_bits == 8 : t.bias + t.fraction_bits <= 126);
+  };
+  const bool plain = rounding == CastRounding::kNearestEven && is_plain(to);
+  plan.is_short = known && (IsFloat32(from) || is_plain(from)) && (IsFloat32(to) || plain);
+  plan.way = WayOf(from, to, plan);
+  if (plan.way == CastWay::kFromBytes) plan.half_scale = std::exp2(15.0f - from.bias);
+  if (!plan.is_short || IsFloat32(to)) return plan;
+  const int shift = 23 - to.fraction_bits;
+  const auto of_code = [&](uint32_t code) {
+    return (code << shift) + (static_cast<uint32_t>(127 - to.bias) << 23);
+  };
+  plan.cap = of_code(largest) + (plan.beyond == largest ? 0 : uint32_t{1} << shift);
+  plan.last = 0x7F800000;
+  // Halfway to the next code a tie goes to an even one.
+  if (plan.beyond_is_nan)
+    plan.last = of_code(largest) + (uint32_t{1} << (shift - 1)) - (largest & 1);
   return plan;
 }
 

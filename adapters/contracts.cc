@@ -686,10 +686,10 @@ constexpr const char* kGgmlEnvironment =
 
 // Of these each was run; first the one without psignb, then the one that has it for q4_0 alone. The
 // wrong sign was seen on all others with every format.
-constexpr std::array kGgmlSets{"ggml@x64",         "ggml@sse42",      "ggml@cannonlake",
-                               "ggml@cascadelake", "ggml@cooperlake", "ggml@haswell",
-                               "ggml@icelake",     "ggml@ivybridge",  "ggml@piledriver",
-                               "ggml@sandybridge", "ggml@skylakex",   "ggml@zen4"};
+constexpr std::array kGgmlSets{
+    "ggml@x64",         "ggml@sse42",    "ggml@alderlake", "ggml@cannonlake", "ggml@cascadelake",
+    "ggml@cooperlake",  "ggml@haswell",  "ggml@icelake",   "ggml@ivybridge",  "ggml@piledriver",
+    "ggml@sandybridge", "ggml@skylakex", "ggml@zen4"};
 
 void AddGgml(Rows& rows) {
   std::vector<const WeightFormat*> formats{nullptr};

@@ -39,10 +39,12 @@ constexpr const char* kOnnxruntime = "avx2 sse41 vnni";
 constexpr const char* kAten = "aarch64 avx2 avx2+pt26 avx512 avx512+pt26 default default+pt26";
 
 constexpr const char* kGgmlOfAvx =
-    "cannonlake cascadelake cooperlake haswell icelake ivybridge piledriver sandybridge skylakex "
+    "alderlake cannonlake cascadelake cooperlake haswell icelake ivybridge piledriver sandybridge "
+    "skylakex "
     "zen4";
 constexpr const char* kGgml =
-    "cannonlake cascadelake cooperlake haswell icelake ivybridge piledriver sandybridge skylakex "
+    "alderlake cannonlake cascadelake cooperlake haswell icelake ivybridge piledriver sandybridge "
+    "skylakex "
     "zen4 sse42 x64";
 
 constexpr const char* kOnednn310 = "amx avx2 avx512core vnni";

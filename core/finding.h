@@ -29,6 +29,7 @@ struct Finding {
   std::string subject;
   FindingKind kind = FindingKind::kUnknown;
   bool expected_by_contract = false;
+  std::string declared;   // and the reason of the row that declares it, if a row does
   std::string case_file;  // "" until written
   std::optional<Divergence> first_divergence;
   std::string explanation;

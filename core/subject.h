@@ -232,6 +232,8 @@ class SubjectRegistry {
 
   std::span<const SubjectKind> kinds() const { return kinds_; }
   std::span<const ExpectedDivergence> expected() const { return expected_; }
+  // No departure is expected from now on.
+  void ForgetExpected() { expected_.clear(); }
 
   // "native@all" -> {"native@AVX3_DL", ...}; an ordinary name -> itself.
   // Throws InputError (with the nearest name) if unknown.

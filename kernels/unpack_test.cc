@@ -20,7 +20,8 @@ TEST(Unpack, IsTheDefinitionAndPackItsInverse) {
       const size_t per_byte = 8 / static_cast<size_t>(bits);
       for (size_t length = 0; length < 600; ++length) {
         std::vector<uint8_t> packed((length + per_byte - 1) / per_byte);
-        for (size_t i = 0; i < packed.size(); ++i) packed[i] = static_cast<uint8_t>(37 * i + length);
+        for (size_t i = 0; i < packed.size(); ++i)
+          packed[i] = static_cast<uint8_t>(37 * i + length);
         for (const bool is_signed : {false, true}) {
           std::vector<uint8_t> expected, codes(length);
           for (size_t i = 0; i < length; ++i) {

@@ -80,16 +80,18 @@ bool FailsOnlyFromHistory(const Case& c, const Property& property, Subject& subj
   return Judge(property, c, forgetting).judgement == Judgement::kPassed;
 }
 
-// The judgement with the declared divergences applied. Sets verdict.kind if attribution ran.
+// The judgement with the declared divergences applied; `reason`: of the row that declares this one.
+// Sets verdict.kind if attribution ran.
 // `memo`: the same subject, with its earlier answers kept.
 Judgement Declared(const Case& c, const Property& property, Subject& subject, MemoSubject& memo,
-                   Verdict& verdict, const Attribute& attribute) {
+                   Verdict& verdict, const Attribute& attribute, std::string* reason) {
   if (!verdict.failed() || !attribute) return verdict.judgement;
   for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
     if (!Concerns(row, subject, subject.contract(c.op), Name(c.op), property.claim) ||
         !Fits(row, c, verdict.reason)) {
       continue;
     }
+    *reason = row.reason;
     if (row.kind == "*" && verdict.divergence) return Judgement::kExpected;
     if (!verdict.kind) verdict.kind = attribute(c, verdict, memo);
     if (row.kind != Name(*verdict.kind)) continue;
@@ -99,6 +101,7 @@ Judgement Declared(const Case& c, const Property& property, Subject& subject, Me
     }
     return Judgement::kExpected;
   }
+  reason->clear();
   if (FailsOnlyFromHistory(c, property, subject, verdict)) {
     verdict.kind = FindingKind::kNondeterminism;
     verdict.reason +=
@@ -308,8 +311,9 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
     JudgeAll(
         c, memo, glob,
         [&](const Property& property, Verdict verdict) {
+          std::string declared;
           const Judgement judgement =
-              Declared(c, property, *subject, memo, verdict, judging.attribute);
+              Declared(c, property, *subject, memo, verdict, judging.attribute, &declared);
           const std::string name = FullName(c.op, property);
           result.totals.Add(judgement);
           Totals& of_property = result.by_property[name];
@@ -333,6 +337,7 @@ void CheckCase(const Case& drawn, const std::vector<Subject*>& subjects, const s
           Finding finding(c, property.claim, subject_name, verdict);
           finding.test_case.contract = memo.contract().text();
           finding.expected_by_contract = judgement == Judgement::kExpected;
+          finding.declared = declared;
           if (judging.found && !finding.expected_by_contract) judging.found(finding);
           Keep(std::move(finding), judging.findings_kept, result.findings);
           return true;

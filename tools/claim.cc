@@ -26,11 +26,12 @@ std::string FailsText(const std::string& file, const Subject& subject, const Fin
   else if (exact)
     beside = "  The answer to the case alone is exact; the claim asks for more than this answer.\n";
   return fmt::format(
-      "{}, the claim of this file, {} on {}: {}.\n{}  to see it fail: qualm replay {} --subject "
+      "{}, the claim of this file, {} on {}: {}.\n{}{}  to see it fail: qualm replay {} --subject "
       "{}{}\n",
       finding.full_property(), finding.expected_by_contract ? "fails as declared" : "fails",
-      ShortSubject(std::string(subject.name())), reason, beside, ShellWord(ShortPath(file)),
-      ShellWord(ShortSubject(std::string(subject.name()))),
+      ShortSubject(std::string(subject.name())), reason,
+      finding.declared.empty() ? "" : "  declared: " + finding.declared + "\n", beside,
+      ShellWord(ShortPath(file)), ShellWord(ShortSubject(std::string(subject.name()))),
       contract_named ? " --contract " + ShellWord(subject.contract().text()) : "");
 }
 

@@ -11,6 +11,7 @@
 #include "core/io/json_text.h"
 #include "core/memory_limit.h"
 #include "core/status.h"
+#include "core/subject.h"
 #include "oracles/conventions/tree_contract.h"
 #include "tools/terminal.h"
 
@@ -59,6 +60,13 @@ void AddContractOption(Verb& verb, CommonOptions& options) {
             "judge against exact, sum, sum+offsets, tree:FILE, model:NAME or within:V1,V8 instead "
             "of each subject's own contract; OP=CONTRACT for one operation (repeatable)")
       .Joined();
+  verb.Flag(
+      "--undeclared",
+      [] {
+        ::setenv("QUALM_UNDECLARED", "1", 1);  // for programs that this one starts
+        SubjectRegistry::Get().ForgetExpected();
+      },
+      "departures that are declared of a subject are findings like others");
 }
 
 void AddDomainOptions(Verb& verb, CommonOptions& options) {

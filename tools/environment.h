@@ -42,6 +42,8 @@ inline constexpr EnvironmentVariable kEnvironment[] = {
     {"QUALM_PYTHON", "qualm", "the Python that has PyTorch"},
     {"QUALM_TIME_LIMIT_MS", "qualm",
      "milliseconds that a plugin or program may take for a case (default 10000)"},
+    {"QUALM_UNDECLARED", "qualm, fuzz targets",
+     "anything: as --undeclared, what is declared of a subject is a finding"},
     {"QUALM_WORKER", "qualm",
      "the program that loads plugins (default: qualm-worker beside qualm)"},
 };

@@ -135,11 +135,12 @@ Finding FindingOf(const Case& c, const Property& property, Subject& asked, const
     told = triage::Complete(finding, subject, verdict, true);
     finding.expected_by_contract = IsExcused(finding, subject, contract);
   }
+  const ExpectedDivergence* row =
+      finding.expected_by_contract ? DeclaredBy(finding, subject, contract) : nullptr;
+  if (row != nullptr) finding.declared = row->reason;
   // What one answer does not show is what a row declares, or is not known.
   if (!told) {
-    const ExpectedDivergence* row =
-        finding.expected_by_contract ? DeclaredBy(finding, subject, contract) : nullptr;
-    if (row != nullptr) finding.explanation = verdict.reason + "; declared: " + row->reason;
+    if (row != nullptr) finding.explanation = verdict.reason;
     if (row == nullptr || row->kind == "*") finding.kind = FindingKind::kUnknown;
   }
   Alarm(finding);

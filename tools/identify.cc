@@ -14,6 +14,7 @@
 #include "core/io/short_path.h"
 #include "core/status.h"
 #include "oracles/accepted.h"
+#include "oracles/conventions/known_trees.h"
 #include "properties/domain.h"
 #include "tools/command.h"
 #include "tools/ops.h"
@@ -307,6 +308,22 @@ std::string FloatSumsText(const Question& question, Op op) {
   return none;
 }
 
+// The known summation trees that give the outputs of all files.
+std::vector<const conventions::KnownTree*> TreesOf(const Question& question, Op op) {
+  std::optional<std::vector<const conventions::KnownTree*>> all;
+  for (const triage::ObservedCase& file : question.observed) {
+    if (file.c.op != op) continue;
+    const auto trees = conventions::TreesThatGive(file.c, file.c.observed->y);
+    if (all) {
+      std::erase_if(
+          *all, [&](const auto* tree) { return std::ranges::find(trees, tree) == trees.end(); });
+    } else {
+      all = trees;
+    }
+  }
+  return all.value_or(std::vector<const conventions::KnownTree*>{});
+}
+
 // `files`: FileByFile of the operation.
 std::string ResultText(const Question& question, const Identified& result, bool between,
                        const std::string& files) {
@@ -347,9 +364,13 @@ std::string ResultText(const Question& question, const Identified& result, bool 
     text += "  bit-equal to " + equal + "\n";
   }
   if (equal.empty() && !between && result.any_compared()) {
-    text += files.empty() ? "  bit-equal to no known convention\n"
-                          : "  bit-equal to no one convention: " + files + "\n";
-    text += FloatSumsText(question, result.op);
+    if (const auto trees = TreesOf(question, result.op); !trees.empty()) {
+      text += "  added along a known summation tree: " + conventions::TextOf(trees) + "\n";
+    } else {
+      text += files.empty() ? "  bit-equal to no known convention\n"
+                            : "  bit-equal to no one convention: " + files + "\n";
+      text += FloatSumsText(question, result.op);
+    }
   }
   if (!partly.empty()) text += "  bit-equal in all cases that it defines: " + partly + "\n";
   return text + RuledOutText(result, question.name) + NoVerdictText(result);
@@ -433,6 +454,7 @@ std::optional<Finding> FindingOf(const Question& question, const Identified& res
     return std::nullopt;
   }
   if (!BitEqualOf(question, result).empty() || !result.any_compared()) return std::nullopt;
+  if (!TreesOf(question, result.op).empty()) return std::nullopt;
   return finding(files.empty() ? "is bit-equal to no known convention"
                                : "is bit-equal to no one convention: " + files);
 }

@@ -4,7 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "core/io/case_json.h"
 #include "core/io/json_schema_test_util.h"
+#include "oracles/conventions/convention.h"
+#include "oracles/conventions/known_trees.h"
+#include "oracles/exact/exact.h"
 #include "tools/run_qualm_test_util.h"
 
 namespace qualm::tools {
@@ -143,6 +147,62 @@ TEST_F(Sums, TreesOfBlocksAreRevealed) {
         Has(Qualm(0, {"identify", "--tree", subject, form, "-n", "1000"}).out,
             "  order: blocks of 32, each a chain\n  steps: products rounded, then added, each "
             "x times its dequantized weight (bit-equal on 1000 random sums)\n"));
+}
+
+// The table of known trees is what --tree finds; other subjects than ours may be absent.
+TEST_F(Sums, KnownTreesAreThoseThatAreRevealed) {
+  for (const conventions::KnownTree& known : conventions::KnownTrees()) {
+    const std::string subject(known.subject), text(known.tree);
+    if (!subject.starts_with("native")) continue;
+    const std::string form =
+        text.substr(text.find(':', 6) + 1, text.find(' ') - text.find(':', 6) - 1);
+    EXPECT_TRUE(Has(Qualm(0, {"identify", "--tree", subject, form, "-n", "200"}).out,
+                    "contract: " + text + "\n"))
+        << subject << " " << form;
+  }
+}
+
+// A sum that some order of additions gives accuses nobody.
+TEST_F(Sums, RightSumsAreExplainedAsSuch) {
+  Case c;
+  c.op = Op::kLinear;
+  c.M = 1;
+  c.N = 1;
+  c.K = 160;
+  c.out_dtype = DType::kF32;
+  c.per_channel = true;
+  c.w_block = c.x_block = 32;
+  c.x = Tensor(DType::kS8, {1, 160});
+  c.w = Tensor(DType::kS8, {1, 160});
+  for (int64_t i = 0; i < 160; ++i) {
+    c.x.SetInt(i, static_cast<int32_t>(37 * i % 255 - 127));
+    c.w.SetInt(i, static_cast<int32_t>(91 * i % 251 - 125));
+  }
+  c.x_q = {{0.011f, 0.7f, 0.0031f, 0.05f, 0.021f}, {0, 0, 0, 0, 0}};
+  OpenClamp(&c);
+  c.w_q = {{0.13f, 0.017f, 0.4f, 0.033f, 0.0071f}, {0, 0, 0, 0, 0}};
+  ASSERT_EQ(Validate(c), "");
+  const Convention* const haswell = FindConvention(
+      "tree:{form:q8_0 parts:8x4 order:8/halves steps:fused scales:product every:32}");
+  const Convention* const chain = FindConvention(
+      "tree:{form:q8_0 parts:1x32 order:1/sequence steps:rounded scales:product every:32}");
+  ASSERT_NE(haswell->run(c).y, exact::Evaluate(c));
+  ASSERT_NE(haswell->run(c).y, chain->run(c).y);
+  c.observed = Observed{.by = "somebody", .y = haswell->run(c).y};
+  WriteCaseFile(c, (folder() / "sum.case.json").string());
+  Ran ran = Qualm(0, {"explain", "sum.case.json"});
+  EXPECT_TRUE(Has(ran.out,
+                  "    accepted: float32 sums in some order may give every output (contract "
+                  "sum)\n    along a known summation tree: ggml@haswell, ggml@zen4 add: tree:{"));
+  EXPECT_FALSE(Has(ran.out, "no known"));
+  EXPECT_TRUE(Has(Qualm(0, {"identify", "sum.case.json"}).out,
+                  "  added along a known summation tree: ggml@haswell, ggml@zen4 add: tree:{"));
+  // By another tree it is wrong, and beyond every order too.
+  Qualm(1, {"explain", "sum.case.json", "--contract", std::string(chain->name)});
+  c.observed->y.as<float>()[0] *= 1.01f;
+  WriteCaseFile(c, (folder() / "sum.case.json").string());
+  ran = Qualm(1, {"explain", "sum.case.json"});
+  EXPECT_FALSE(Has(ran.out, "accepted"));
 }
 
 // What one command writes the others judge by, and a case keeps it.

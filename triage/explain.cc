@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "oracles/accepted.h"
 #include "oracles/conventions/convention.h"
+#include "oracles/conventions/known_trees.h"
 #include "oracles/exact/exact.h"
 #include "oracles/headroom/headroom.h"
 #include "triage/causes.h"
@@ -102,6 +104,30 @@ std::string ConventionsLine(const Case& c, const Answer& answer) {
   return answer.observed ? "    bit-equal to no known convention\n" : "";
 }
 
+// That float32 sums may give all of these outputs: by the contract of the subject or of the case,
+// or, if neither has one and the sum is of blocks or of real numbers, by contract sum. "" else.
+std::string AcceptedSums(const Case& c, const Answer& answer) {
+  std::vector<Contract> contracts;
+  if (answer.subject != nullptr) contracts.push_back(answer.subject->contract(c.op));
+  if (!c.contract.empty()) contracts.push_back(ParseContract(c.contract));
+  if (contracts.empty() && (c.w_block != 0 || HasFloatX(c)))
+    contracts = {ParseContract("sum"), ParseContract("sum+offsets")};
+  for (const Contract& contract : contracts) {
+    if (!contract.adds_floats() || !WhyNotJudged(contract, c).empty()) continue;
+    const Accepted accepted = AcceptedBy(contract, c);
+    if (accepted.undecided() == answer.y.size() || accepted.First(answer.y)) continue;
+    if (contract.is_tree()) return "    bit-equal to: " + contract.text() + "\n";
+    std::string text = fmt::format(
+        "    accepted: float32 sums in some order may give every output (contract {})\n",
+        contract.text());
+    const auto trees = conventions::TreesThatGive(c, answer.y);
+    if (!trees.empty())
+      text += "    along a known summation tree: " + conventions::TextOf(trees) + "\n";
+    return text;
+  }
+  return "";
+}
+
 std::string CauseLines(const Attribution& attribution) {
   std::string text =
       fmt::format("    cause: {} [{}]\n", attribution.diagnosis, Name(attribution.kind));
@@ -124,6 +150,11 @@ void ExplainAnswer(const Case& c, const Answer& answer, int64_t index, const Ten
   text += expected == actual
               ? fmt::format(", exact here; departs first at index {}\n", departs->index)
               : fmt::format(", exact is {}\n", expected);
+  if (const std::string accepted = AcceptedSums(c, answer); !accepted.empty()) {
+    all += text + accepted;
+    explained.accepted.push_back(answer.y);
+    return;
+  }
   // What the contract alone gives accuses nobody: its steps say why.
   const bool promised_only = answer.subject == nullptr && !answer.observed;
   const Attribution attribution = promised_only               ? Attribution{}

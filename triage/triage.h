@@ -169,7 +169,9 @@ struct Explained {
     Attribution attribution;  // of an answer that is not exact
   };
   std::string text;
-  std::vector<Answer> wrong;  // each answer that is not exact, once
+  std::vector<Answer> wrong;  // each answer that is not exact, once; but for
+  // those that float32 sums may give, where the subject or the case promises no more.
+  std::vector<Tensor> accepted;
 
   // What the text says of this answer; null if it is exact or was never given.
   const Attribution* Of(const Tensor& y) const;

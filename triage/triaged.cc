@@ -192,6 +192,7 @@ std::string FindingText(const Finding& finding, std::string_view label) {
     text += "\n";
   }
   if (!finding.explanation.empty()) text += "  " + finding.explanation + "\n";
+  if (!finding.declared.empty()) text += "  declared: " + finding.declared + "\n";
   if (!finding.case_file.empty()) text += "  case: " + ShortPath(finding.case_file) + "\n";
   return text;
 }

@@ -42,6 +42,7 @@ JsonValue FindingToJson(const Finding& finding, const std::map<std::string, Know
                    {"first_divergence", divergence ? DivergenceToJson(*divergence) : std::nullopt},
                    {"explanation", finding.explanation}},
                   kSpaced);
+  if (!finding.declared.empty()) json.Add("declared", finding.declared);
   const auto mark = known.find(finding.fingerprint());
   if (mark != known.end()) json.Add("known", MarkToJson(mark->second));
   return json;

@@ -15,8 +15,7 @@ using fuzz::ReadsOrRefuses;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ReadsOrRefuses([&] {
-    const GoldenRecord record =
-        ParseGoldenLine({reinterpret_cast<const char*>(data), size}, "fuzz", 1);
+    GoldenRecord record = ParseGoldenLine({reinterpret_cast<const char*>(data), size}, "fuzz", 1);
     for (const auto& field : record.fields) {
       const std::string& name = field.first;
       if (!record.Has(name)) continue;
@@ -30,7 +29,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       ReadsOrRefuses([&] { record.Patterns(name); });
       ReadsOrRefuses([&] { record.Texts(name); });
     }
+    record.tell = static_cast<int64_t>(size % 3);
     ReadsOrRefuses([&] { JudgeGolden(record); });
+    ReadsOrRefuses([&] { GoldenArithmetics(record); });
   });
   return 0;
 }

@@ -13,13 +13,16 @@
 #include <vector>
 
 #include "core/io/case_json.h"
+#include "core/io/golden.h"
 #include "core/io/model_file.h"
 #include "core/io/shell_word.h"
 #include "core/io/short_path.h"
+#include "core/nearest.h"
 #include "core/status.h"
 #include "oracles/accepted.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/exact/exact.h"
+#include "oracles/golden/judge.h"
 #include "properties/property.h"
 #include "tools/claim.h"
 #include "tools/command.h"
@@ -45,6 +48,7 @@ const std::string kWithinDigits = "exact with other numbers that print as those 
 struct Options : CommonOptions {
   std::string path;
   std::string reference;  // float32 outputs, a .npy file
+  std::string record;     // of a recording: its id
   std::string ask;        // the case file to write that tells explanations apart
   int64_t at = -1;
   bool as_printed = false;
@@ -172,6 +176,55 @@ std::string AskText(const Options& options, const Case& c, const triage::Explain
   return text;
 }
 
+// --record: the line of a recording with this id, else the first line.
+GoldenRecord RecordOf(const Options& options) {
+  std::optional<GoldenRecord> found;
+  std::vector<std::string> ids;
+  ForEachGoldenRecord(options.path, [&](const GoldenRecord& record) {
+    ids.push_back(record.id);
+    if (!found && (options.record.empty() || record.id == options.record)) found = record;
+  });
+  if (found) return *found;
+  if (ids.empty()) throw InputError(options.path + ": has no record, expected one on each line");
+  std::vector<std::string_view> known(ids.begin(), ids.end());
+  throw InputError(fmt::format("--record: {} has no record '{}'{}", options.path, options.record,
+                               NearestText(options.record, known, options.record.size())));
+}
+
+// A recording of what no case says: which arithmetic gives it, and how one output comes about.
+int RunExplainRecord(const Options& options, GoldenRecord record) {
+  if (!options.subjects.empty() || !options.ask.empty() || !options.emit.empty() ||
+      !options.contract.empty() || !options.reference.empty() || options.as_printed) {
+    throw InputError(
+        "--subject, --ask, --emit, --contract, --reference and --as-printed are about cases, and "
+        "this record is none");
+  }
+  Session session(options);
+  session.Begin();
+  record.tell = std::max<int64_t>(options.at, 0);
+  const GoldenVerdict judged = JudgeGolden(record);
+  session.totals.cases = 1;
+  session.totals.Add(judged.verdict.judgement);
+  const bool failed = judged.verdict.failed();
+  std::string text = fmt::format("{}: {}\n", record.where, record.op);
+  if (judged.convention.empty())
+    text += "  " + judged.verdict.reason + "\n";
+  else
+    text += fmt::format("  {} by {}\n", failed ? "not given" : "every output is given",
+                        judged.convention);
+  if (failed) text += "  " + judged.verdict.reason + "\n";
+  for (const std::string& step : judged.steps) text += "    " + step + "\n";
+  session.Print("{}", text);
+  if (failed) {
+    session.document.findings.emplace_back(record.op, "matches_model", "model:" + judged.convention,
+                                           judged.verdict, record.where);
+  }
+  session.document.extra.emplace_back("explanation", text);
+  session.Write();
+  if (!session.Judged(judged.verdict.reason)) return kBadInput;
+  return failed ? kFindings : kClean;
+}
+
 int RunExplain(const Options& options) {
   if (graph::FormatOfFile(options.path)) {
     if (options.at >= 0 || !options.ask.empty() || !options.emit.empty() ||
@@ -193,8 +246,17 @@ int RunExplain(const Options& options) {
   // A folder with the name of a case file is a mistake: ReadCaseFile says so.
   if (!options.path.ends_with(".case.json") && std::filesystem::is_directory(options.path, ignored))
     return RunExplainModel(options);
+  std::optional<Case> recorded;
+  if (options.path.ends_with(".jsonl")) {
+    const GoldenRecord record = RecordOf(options);
+    if (!GoldenHasCase(record)) return RunExplainRecord(options, record);
+    recorded = GoldenCase(record);
+  } else if (!options.record.empty()) {
+    throw InputError("--record: is for recordings, expected a .jsonl file");
+  }
   Session session(options);
-  Case c = ReadCaseFile(options.path, {.as_printed = options.as_printed});
+  Case c = recorded ? *std::move(recorded)
+                    : ReadCaseFile(options.path, {.as_printed = options.as_printed});
   const int64_t outputs = Tensor(c.out_dtype, c.output_shape()).size();
   if (options.at >= outputs) {
     throw InputError("--at: index " + std::to_string(options.at) +
@@ -339,11 +401,15 @@ void AddExplain(CLI::App& app, Run* run) {
             "         qualm explain cases/ (a recorded model, layer by layer: docs/pytorch.md)\n"
             "         qualm explain model.onnx -o cases/ (a model: docs/models.md)");
   verb.Text("CASE", options->path,
-            "a case file, a folder of recorded layers, or a model (.onnx, .tflite)")
+            "a case file, a folder of recorded layers, a recording (.jsonl), or a model (.onnx, "
+            ".tflite)")
       .Required();
   AddSubjectOption(verb, *options, false);
   verb.Integer("--at", options->at, 0, INT64_MAX,
                "output index, row-major (default: the first that departs)");
+  verb.Text("--record", options->record,
+            "the line of a recording with this id (default: the first)")
+      .Called("ID");
   verb.Text("--reference", options->reference,
             "float32 outputs (.npy) to split the error against (default: NAME.reference.npy "
             "beside NAME.case.json, else the real result on the same codes)");

@@ -11,10 +11,12 @@
 #include <ranges>
 
 #include "core/io/case_json.h"
+#include "core/io/golden.h"
 #include "core/io/short_path.h"
 #include "core/status.h"
 #include "oracles/accepted.h"
 #include "oracles/conventions/known_trees.h"
+#include "oracles/golden/judge.h"
 #include "properties/domain.h"
 #include "tools/command.h"
 #include "tools/ops.h"
@@ -481,7 +483,46 @@ std::string NotCompared(const Identified& result, const Options& options) {
   return "";
 }
 
+// Recordings of products of floats: in which ways their outputs may have been added.
+int RunIdentifyRecords(const Options& options) {
+  if (!options.subjects.empty() || !options.between.empty() || !options.contract.empty() ||
+      !options.ops.empty() || options.solve || !options.conventions.empty())
+    throw InputError("a recording (.jsonl) is asked alone, expected no other option beside it");
+  Session session(options);
+  session.Begin();
+  std::string text;
+  for (const std::string& path : options.cases) {
+    ForEachGoldenRecord(path, [&](const GoldenRecord& record) {
+      ++session.totals.cases;
+      const auto ways = GoldenArithmetics(record);
+      if (!ways) {
+        session.totals.Add(Judgement::kSkipped);
+        return;
+      }
+      const bool known = !ways->empty();
+      session.totals.Add(known ? Judgement::kPassed : Judgement::kFailed);
+      const std::string said =
+          known ? fmt::format("{}", fmt::join(*ways, ", or ")) : "none of the known ways of adding";
+      text += fmt::format("{}: {}: {}\n", record.where, record.op, said);
+      if (!known) {
+        session.document.findings.emplace_back(record.op, "named_arithmetic", "observed",
+                                               Verdict::Failed("is added in " + said),
+                                               record.where);
+      }
+    });
+  }
+  session.Print("{}", text);
+  session.document.extra.emplace_back("explanation", text);
+  session.Write();
+  if (!session.Judged("no record is a product of floats; qualm replay judges others"))
+    return kBadInput;
+  return session.document.findings.empty() ? kClean : kFindings;
+}
+
 int RunIdentify(Options options) {
+  if (std::ranges::any_of(options.cases,
+                          [](const std::string& path) { return path.ends_with(".jsonl"); }))
+    return RunIdentifyRecords(options);
   if (!options.tree.subject.empty()) {
     if (!options.subjects.empty() || !options.between.empty() || !options.contract.empty() ||
         !options.ops.empty() || options.solve)

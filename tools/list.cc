@@ -11,6 +11,7 @@
 #include "exporters/exporter.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/variations.h"
+#include "oracles/golden/judge.h"
 #include "properties/coverage.h"
 #include "properties/engine.h"
 #include "properties/property.h"
@@ -183,6 +184,11 @@ std::vector<Row> ConventionRows() {
                       fmt::format("{}; {}; variations {}; {}", convention.description,
                                   OpsOf(convention), VariationsOf(convention), convention.source));
   }
+  for (const RecordedConvention& convention : RecordedConventions())
+    rows.emplace_back(
+        convention.name,
+        fmt::format("{}; of recordings alone (replay, explain and identify of .jsonl)",
+                    convention.about));
   return rows;
 }
 

@@ -162,6 +162,23 @@ TEST_F(Sums, KnownTreesAreThoseThatAreRevealed) {
   }
 }
 
+// Products that tensor cores gave, which no case says.
+TEST_F(Sums, RecordedProductsAreExplainedAndIdentified) {
+  const std::string file = QUALM_SOURCE_DIR "/corpus/golden/mma.jsonl";
+  const std::string id = "wgmma.m64n8k32.f32.e4m3.e4m3-spike-1";
+  const Ran ran = Qualm(0, {"explain", file, "--record", id, "--at", "5"});
+  EXPECT_TRUE(Has(ran.out, "  every output is given by hopper@wgmma\n"));
+  EXPECT_TRUE(
+      Has(ran.out, "    products 0 to 31 and 0x1.fffbfep+9 (1023.9687), cut at 2^-1, are "));
+  EXPECT_TRUE(Has(ran.out, "      product 2, 0x1.18p-13 (0.0001335144), is cut to 0x0p+0 (0)\n"));
+  EXPECT_TRUE(Has(Qualm(0, {"identify", file}).out,
+                  id + ": mma: fused sums of 32 products, cut at 13 bits\n"));
+  ExpectBadInput({"explain", file, "--record", "wgmma.m64"}, "--record: " + file);
+  ExpectBadInput({"explain", file, "--record", id, "--subject", "native"},
+                 "--subject, --ask, --emit, --contract, --reference and --as-printed");
+  ExpectBadInput({"identify", file, "--op", "linear"}, "a recording (.jsonl) is asked alone");
+}
+
 // A sum that some order of additions gives accuses nobody.
 TEST_F(Sums, RightSumsAreExplainedAsSuch) {
   Case c;

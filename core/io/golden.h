@@ -22,6 +22,8 @@ class GoldenRecord {
  public:
   std::string id, backend, isa, op;  // isa "" if null or missing
   int64_t line = 0;                  // 1-based in its file
+  // The output of a product of floats whose steps a judge shall write down; -1: none.
+  int64_t tell = -1;
 
   bool Has(const std::string& field) const;     // present and not null
   int64_t Int(const std::string& field) const;  // InputError if absent or no integer

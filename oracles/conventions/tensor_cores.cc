@@ -7,12 +7,17 @@
 #include <limits>
 
 #include "core/float_format.h"
+#include "core/float_text.h"
 #include "core/status.h"
 
 namespace qualm::conventions {
 namespace {
 
 using Result = FusedSum::Result;
+
+// TellingSums: where lines go, and the number of the first product of the sum that comes next.
+thread_local std::vector<std::string>* told = nullptr;
+thread_local size_t next_product = 0;
 
 constexpr TensorCoreType Of(DType dtype) { return {InfoOf(dtype).floating}; }
 
@@ -84,6 +89,36 @@ uint32_t Converted(Result result, int64_t total, int exponent) {
   return code == SignOf(TypeOf(result)) ? 0 : code;
 }
 
+// (-1)^negative * digits * 2^exponent, exactly.
+std::string NumberText(bool negative, int64_t digits, int exponent) {
+  return DoubleText(std::ldexp(static_cast<double>(negative ? -digits : digits), exponent));
+}
+std::string CodeText(Result result, uint32_t code) {
+  return DoubleText(DecodeFloat(TypeOf(result), code));
+}
+
+// `terms`: c, and the products that are numbers; `numbers`: which product each of these is.
+void TellFuse(const FusedSum& sum, size_t products, const std::vector<Term>& terms,
+              const std::vector<size_t>& numbers, int unit, int64_t total, uint32_t c,
+              uint32_t result) {
+  told->push_back("products " + std::to_string(next_product) + " to " +
+                  std::to_string(next_product + products - 1) + " and " + CodeText(sum.result, c) +
+                  ", cut at 2^" + std::to_string(unit) + ", are " +
+                  NumberText(total < 0, std::abs(total), unit) + ", written " +
+                  CodeText(sum.result, result));
+  for (size_t i = 0; i < terms.size(); ++i) {
+    const Term& term = terms[i];
+    const int lowest = term.exponent - term.fraction_bits;
+    const int lost = unit - lowest;
+    if (term.digits == 0 || lost <= 0) continue;
+    const int64_t kept = lost > 62 ? 0 : term.digits >> lost << lost;
+    if (kept == term.digits) continue;
+    const std::string name = i == 0 ? "the addend" : "product " + std::to_string(numbers[i - 1]);
+    told->push_back("  " + name + ", " + NumberText(term.negative, term.digits, lowest) +
+                    ", is cut to " + NumberText(term.negative, kept, lowest));
+  }
+}
+
 // One fused sum of all these products and of c.
 uint32_t Fuse(const FusedSum& sum, const FloatFormat& a_format, std::span<const Operand> a,
               const FloatFormat& b_format, std::span<const Operand> b, uint32_t c) {
@@ -94,6 +129,7 @@ uint32_t Fuse(const FusedSum& sum, const FloatFormat& a_format, std::span<const 
   bool negative = addend.kind == Operand::Kind::kInfinity && addend.negative;
   std::vector<Term> terms{
       {addend.negative, addend.digits, addend.exponent, c_format.fraction_bits}};
+  std::vector<size_t> numbers;
   for (size_t i = 0; i < a.size(); ++i) {
     const Operand &x = a[i], &y = b[i];
     const bool below = x.negative != y.negative;
@@ -105,6 +141,7 @@ uint32_t Fuse(const FusedSum& sum, const FloatFormat& a_format, std::span<const 
     }
     terms.push_back({below, x.digits * y.digits, x.exponent + y.exponent,
                      a_format.fraction_bits + b_format.fraction_bits});
+    if (told != nullptr) numbers.push_back(next_product + i);
   }
   if (nan || (positive && negative)) return NanOf(sum.result);
   const DType type = TypeOf(sum.result);
@@ -123,7 +160,12 @@ uint32_t Fuse(const FusedSum& sum, const FloatFormat& a_format, std::span<const 
     const int64_t cut = shift >= 0 ? term.digits << shift : shift > -63 ? term.digits >> -shift : 0;
     total += term.negative ? -cut : cut;
   }
-  return Converted(sum.result, total, unit);
+  const uint32_t result = Converted(sum.result, total, unit);
+  if (told != nullptr) {
+    TellFuse(sum, a.size(), terms, numbers, unit, total, c, result);
+    next_product += a.size();
+  }
+  return result;
 }
 
 std::vector<Operand> OperandsOf(const TensorCoreType& type, std::span<const uint32_t> codes) {
@@ -154,6 +196,8 @@ uint32_t TwoSums(const FusedSum& sum, DType a_type, std::span<const uint32_t> a,
                  std::span<const uint32_t> b, uint32_t c) {
   const FloatFormat& f16 = InfoOf(DType::kF16).floating;
   const std::vector<Operand> x = AsF16(a_type, a), y = AsF16(b_type, b);
+  if (told != nullptr)
+    told->push_back("as f16, the products of k % 4 < 2 first: products are numbered in this order");
   for (size_t at = 0; at < x.size(); at += kFloat8Products / 2) {
     const size_t count = std::min(kFloat8Products / 2, x.size() - at);
     c = Fuse(sum, f16, std::span(x).subspan(at, count), f16, std::span(y).subspan(at, count), c);
@@ -162,6 +206,12 @@ uint32_t TwoSums(const FusedSum& sum, DType a_type, std::span<const uint32_t> a,
 }
 
 }  // namespace
+
+TellingSums::TellingSums(std::vector<std::string>* lines) {
+  told = lines;
+  next_product = 0;
+}
+TellingSums::~TellingSums() { told = nullptr; }
 
 std::optional<TensorCoreType> FindTensorCoreType(std::string_view name) {
   if (name == "tf32") return kTf32;
@@ -216,6 +266,7 @@ float Promoted(const FusedSum& sum, int64_t every, const TensorCoreType& a_type,
     const auto part = std::bit_cast<float>(
         Chain(sum, a_type, a.subspan(k, count), b_type, b.subspan(k, count), 0));
     total = k == 0 ? part : total + part;
+    if (told != nullptr) told->push_back("added in float32: " + DoubleText(total));
   }
   return total;
 }

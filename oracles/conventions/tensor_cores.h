@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -41,6 +42,16 @@ struct FusedSum {
   int terms = 16;  // products in one sum; a longer K is a chain of sums
   int fraction_bits = 25;
   Result result = Result::kF32;
+};
+
+// While one exists, the sums of this thread write what they do, a line for each fused sum and for
+// each product that it cuts.
+class TellingSums {
+ public:
+  explicit TellingSums(std::vector<std::string>* lines);
+  ~TellingSums();
+  TellingSums(const TellingSums&) = delete;
+  TellingSums& operator=(const TellingSums&) = delete;
 };
 
 // a, b: codes of K products, which are added to c: f32, of kF16 an f16. The result has the type of

@@ -470,6 +470,16 @@ GoldenVerdict RecordJudge::Run() {
     result_.convention = judged.convention;
     for (const JudgedRecord::Output& output : judged.outputs)
       Compare(output.field, output.recorded, output.computed);
+    if (record_.tell >= 0 && !judged.outputs.empty() &&
+        record_.tell < judged.outputs.front().recorded.size()) {
+      const JudgedRecord::Output& first = judged.outputs.front();
+      result_.steps = judged.steps;
+      result_.steps.insert(result_.steps.begin(), first.field + " at index " +
+                                                      std::to_string(record_.tell) + ": recorded " +
+                                                      ElementText(first.recorded, record_.tell) +
+                                                      ", " + judged.convention + " gives " +
+                                                      ElementText(first.computed, record_.tell));
+    }
     for (const JudgedRecord::Text& text : judged.texts)
       CompareText(text.field, text.recorded, text.computed);
     return std::move(result_);
@@ -510,6 +520,24 @@ GoldenVerdict RecordJudge::Run() {
 namespace qualm {
 
 GoldenVerdict JudgeGolden(const GoldenRecord& record) { return golden::RecordJudge(record).Run(); }
+
+std::span<const RecordedConvention> RecordedConventions() {
+  static constexpr RecordedConvention kList[] = {
+      {"cublas", "cuBLAS on an H100, and what PyTorch calls it for: matmul, _scaled_mm, _int_mm"},
+      {"hopper@mma", "tensor cores of sm_90 by mma.sync"},
+      {"hopper@wgmma", "tensor cores of sm_90 by wgmma"},
+      {"onnxruntime@avx512", "MatMulNBits of accuracy levels 0 and 1"},
+      {"onnxruntime@level4", "MatMulNBits of accuracy level 4, by float32 sums of any order"},
+      {"torch@cpu", "PyTorch's matmul on the CPU, _weight_int8pack_mm, _dyn_quant_matmul_4bit"},
+      {"torch@tinygemm", "PyTorch's 4-bit weights on CUDA, _weight_int4pack_mm"},
+      {"triton", "tl.dot of Triton 3.6 on sm_90"},
+  };
+  return kList;
+}
+
+std::optional<std::vector<std::string>> GoldenArithmetics(const GoldenRecord& record) {
+  return golden::ArithmeticsOf(record);
+}
 
 bool GoldenHasCase(const GoldenRecord& record) {
   return golden::CaseReaders().contains(record.op) && !golden::IsProduct(record) &&

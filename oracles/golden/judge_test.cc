@@ -51,6 +51,37 @@ struct Count {
   int64_t outputs = 0;
 };
 
+// What `explain` and `identify` say of products of floats.
+TEST(GoldenProducts, AreToldStepByStepAndByTheirArithmetic) {
+  int told = 0, named = 0;
+  ForEachGoldenRecord(QUALM_SOURCE_DIR "/corpus/golden/mma.jsonl", [&](const GoldenRecord& record) {
+    GoldenRecord asked = record;
+    asked.tell = 1;
+    const GoldenVerdict judged = JudgeGolden(asked);
+    const bool integers = record.id.find(".s32.") != std::string::npos;
+    ASSERT_EQ(judged.steps.empty(), false) << record.id;
+    if (integers) {
+      EXPECT_EQ(GoldenArithmetics(record), std::nullopt) << record.id;
+      return;
+    }
+    // A NaN or an infinity is no sum.
+    told += judged.steps.size() > 1 ? 1 : 0;
+    const auto ways = GoldenArithmetics(record);
+    ASSERT_TRUE(ways && !ways->empty()) << record.id;
+    const bool bytes =
+        record.id.find("e4m3") != std::string::npos || record.id.find("e5m2") != std::string::npos;
+    const std::string own =
+        bytes ? record.id.starts_with("wgmma") ? "fused sums of 32 products, cut at 13 bits"
+                                               : "pairs of float16 in two fused sums"
+        : record.id.find("tf32") != std::string::npos ? "fused sums of 8 products, cut at 25 bits"
+                                                      : "fused sums of 16 products, cut at 25 bits";
+    EXPECT_NE(std::ranges::find(*ways, own), ways->end()) << record.id;
+    named += ways->size() == 1 ? 1 : 0;
+  });
+  EXPECT_GT(told, 200);
+  EXPECT_GT(named, 150);
+}
+
 TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
   std::map<std::string, Count> by_file;
   std::map<std::string, int64_t> outputs_by_model;

@@ -30,6 +30,96 @@ constexpr FusedSum kF16Sum{};
 constexpr FusedSum kTf32Sum{.terms = 8};
 constexpr FusedSum kFloat8Sum{.terms = 32, .fraction_bits = 13, .result = Result::kF32Of14};
 
+// A way to add products of floats, and its name.
+struct Arithmetic {
+  enum class Way : uint8_t { kFused, kFloat16Pairs, kFusedSteps, kRoundedSteps };
+  std::string_view name;
+  Way way = Way::kFused;
+  FusedSum sum = {};
+  int64_t every = 0;
+};
+constexpr Arithmetic kArithmetics[] = {
+    {"fused sums of 16 products, cut at 25 bits", Arithmetic::Way::kFused, kF16Sum},
+    {"fused sums of 8 products, cut at 25 bits", Arithmetic::Way::kFused, kTf32Sum},
+    {"fused sums of 8 products, cut at 25 bits, added in float32 every 32", Arithmetic::Way::kFused,
+     kTf32Sum, 32},
+    {"fused sums of 32 products, cut at 13 bits", Arithmetic::Way::kFused, kFloat8Sum},
+    {"fused sums of 32 products, cut at 13 bits, added in float32 every 128",
+     Arithmetic::Way::kFused, kFloat8Sum, 128},
+    {"pairs of float16 in two fused sums", Arithmetic::Way::kFloat16Pairs},
+    {"float32 chain of fused multiply-adds", Arithmetic::Way::kFusedSteps},
+    {"float32 chain of rounded products", Arithmetic::Way::kRoundedSteps},
+};
+// ArithmeticsOf: products are added so, and not as the record's own convention does.
+thread_local const Arithmetic* other = nullptr;
+thread_local bool other_was_asked = false;
+
+// The small type of these patterns; nullopt of tf32, whose numbers are those of float32.
+std::optional<DType> StoredType(const TensorCoreType& type) {
+  if (type.unread_bits != 0) return std::nullopt;
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF8E4M3FN, DType::kF8E5M2}) {
+    const FloatFormat& format = InfoOf(dtype).floating;
+    if (format.exponent_bits == type.format.exponent_bits &&
+        format.fraction_bits == type.format.fraction_bits)
+      return dtype;
+  }
+  return std::nullopt;
+}
+float RealOf(const TensorCoreType& type, uint32_t code) {
+  const std::optional<DType> stored = StoredType(type);
+  return stored ? static_cast<float>(DecodeFloat(*stored, code))
+                : std::bit_cast<float>(code >> type.unread_bits << type.unread_bits);
+}
+
+// The sum in the other way. What that cannot add is a NaN, which no record has.
+uint32_t SumByOther(const TensorCoreType& x, std::span<const uint32_t> a, const TensorCoreType& y,
+                    std::span<const uint32_t> b, DType result, uint32_t c) {
+  other_was_asked = true;
+  const bool f16 = result == DType::kF16;
+  const float addend = static_cast<float>(DecodeFloat(result, c));
+  const auto written = [&](float value) {
+    return f16 ? EncodeFloat(DType::kF16, value) : conventions::BitsOfSum(value);
+  };
+  switch (other->way) {
+    case Arithmetic::Way::kFused: {
+      FusedSum sum = other->sum;
+      if (f16) sum.result = Result::kF16;
+      if (other->every == 0) return conventions::Chain(sum, x, a, y, b, c);
+      const float promoted = conventions::Promoted(other->sum, other->every, x, a, y, b);
+      return written(addend == 0 ? promoted : promoted + addend);
+    }
+    case Arithmetic::Way::kFloat16Pairs: {
+      const auto a_type = StoredType(x), b_type = StoredType(y);
+      if (!a_type || !b_type || BitsOf(*a_type) != 8 || BitsOf(*b_type) != 8 || a.size() % 32 != 0)
+        return NanCode(result);
+      if (a.size() == 32) return conventions::Float8ByF16(f16, *a_type, a, *b_type, b, c);
+      return f16 ? NanCode(result) : conventions::Float8ByF16InSums(*a_type, a, *b_type, b, c);
+    }
+    case Arithmetic::Way::kFusedSteps:
+    case Arithmetic::Way::kRoundedSteps: {
+      float sum = addend;
+      for (size_t k = 0; k < a.size(); ++k) {
+        const float u = RealOf(x, a[k]), v = RealOf(y, b[k]);
+        if (other->way == Arithmetic::Way::kFusedSteps) {
+          sum = std::fma(u, v, sum);
+        } else {
+          const float product = u * v;
+          sum = sum + product;
+        }
+      }
+      return written(sum);
+    }
+  }
+  return NanCode(result);
+}
+
+// conventions::Promoted, or the other way.
+float Added(const FusedSum& sum, int64_t every, const TensorCoreType& x,
+            std::span<const uint32_t> a, const TensorCoreType& y, std::span<const uint32_t> b) {
+  if (other != nullptr) return std::bit_cast<float>(SumByOther(x, a, y, b, DType::kF32, 0));
+  return conventions::Promoted(sum, every, x, a, y, b);
+}
+
 // The rows of a matrix of patterns or integers.
 class Matrix {
  public:
@@ -57,17 +147,17 @@ class Matrix {
     return codes_[static_cast<size_t>(row * columns_ + column)];
   }
   Matrix Transposed() const {
-    Matrix other = *this;
+    Matrix turned = *this;
     const int64_t rows = columns_ == 0 ? 0 : static_cast<int64_t>(values_.size()) / columns_;
-    other.columns_ = rows;
+    turned.columns_ = rows;
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < columns_; ++c) {
-        other.values_[static_cast<size_t>(c * rows + r)] =
+        turned.values_[static_cast<size_t>(c * rows + r)] =
             values_[static_cast<size_t>(r * columns_ + c)];
-        other.codes_[static_cast<size_t>(c * rows + r)] = At(r, c);
+        turned.codes_[static_cast<size_t>(c * rows + r)] = At(r, c);
       }
     }
-    return other;
+    return turned;
   }
   void Map(const std::function<uint32_t(uint32_t)>& to) {
     for (uint32_t& code : codes_) code = to(code);
@@ -125,7 +215,12 @@ JudgedRecord Judged(const GoldenRecord& record, const std::string& field, std::s
   Tensor recorded(dtype, {sizes.m, sizes.n});
   for (int64_t i = 0; i < recorded.size(); ++i)
     recorded.SetBits(i, codes.At(i / sizes.n, i % sizes.n));
-  return JudgedMatrix(std::move(convention), field, std::move(recorded), element);
+  JudgedRecord judged = JudgedMatrix(std::move(convention), field, std::move(recorded), element);
+  if (record.tell >= 0 && record.tell < sizes.m * sizes.n) {
+    const conventions::TellingSums telling(&judged.steps);
+    (void)element(record.tell / sizes.n, record.tell % sizes.n);
+  }
+  return judged;
 }
 JudgedRecord Unknown(std::string why) { return {.skipped = std::move(why)}; }
 
@@ -177,6 +272,7 @@ JudgedRecord Mma(const GoldenRecord& record) {
   const auto float8_a = Float8(words[3]), float8_b = Float8(words[4]);
   if (float8_a && float8_b && words[0] == "mma") {
     return judged(dtype, [&](int64_t m, int64_t n) {
+      if (other != nullptr) return SumByOther(*x, a.Codes(m), *y, b.Codes(n), dtype, c.At(m, n));
       return conventions::Float8ByF16(f16_result, *float8_a, a.Codes(m), *float8_b, b.Codes(n),
                                       c.At(m, n));
     });
@@ -184,6 +280,7 @@ JudgedRecord Mma(const GoldenRecord& record) {
   FusedSum sum = float8_a ? kFloat8Sum : words[3] == "tf32" ? kTf32Sum : kF16Sum;
   if (f16_result) sum.result = Result::kF16;
   return judged(dtype, [&](int64_t m, int64_t n) {
+    if (other != nullptr) return SumByOther(*x, a.Codes(m), *y, b.Codes(n), dtype, c.At(m, n));
     return conventions::Chain(sum, *x, a.Codes(m), *y, b.Codes(n), c.At(m, n));
   });
 }
@@ -211,7 +308,7 @@ JudgedRecord ScaledMm(const GoldenRecord& record) {
   }
   const int64_t every = Flag(record, "fast_accum") ? 0 : 128;
   return Judged(record, "y_bits", "cublas", sizes, *out, [&](int64_t m, int64_t n) {
-    float value = conventions::Promoted(kFloat8Sum, every, *x, a.Codes(m), *y, b.Codes(n));
+    float value = Added(kFloat8Sum, every, *x, a.Codes(m), *y, b.Codes(n));
     if (scales == "row") {
       value = value * ScaleAt(sb, n);
       value = value * ScaleAt(sa, m);
@@ -257,7 +354,7 @@ JudgedRecord ScaledMmBlocks(const GoldenRecord& record) {
         return matrix.Codes(row).subspan(static_cast<size_t>(block * kBlock),
                                          static_cast<size_t>(kBlock));
       };
-      const float part = conventions::Promoted(kFloat8Sum, 0, *x, part_of(a, m), *y, part_of(b, n));
+      const float part = Added(kFloat8Sum, 0, *x, part_of(a, m), *y, part_of(b, n));
       const float a_scale = sa[static_cast<size_t>(m / a_rows * blocks + block)],
                   b_scale = sb[static_cast<size_t>(n / b_rows * blocks + block)];
       const float scaled = part * a_scale, both = a_scale * b_scale;
@@ -314,8 +411,8 @@ JudgedRecord Matmul(const GoldenRecord& record) {
   }
   const TensorCoreType operand = *FindTensorCoreType(tf32 ? "tf32" : type);
   return Judged(record, "y_bits", "cublas", sizes, *out, [&](int64_t m, int64_t n) {
-    return Rounded(*out, conventions::Promoted(tf32 ? kTf32Sum : kF16Sum, tf32 ? 32 : 0, operand,
-                                               a.Codes(m), operand, b.Codes(n)));
+    return Rounded(*out, Added(tf32 ? kTf32Sum : kF16Sum, tf32 ? 32 : 0, operand, a.Codes(m),
+                               operand, b.Codes(n)));
   });
 }
 
@@ -345,6 +442,8 @@ JudgedRecord TritonDot(const GoldenRecord& record) {
   if (float8_a && float8_b && !has("wgmma")) {
     if (sizes.k % 32 != 0) return Unknown("a dot of such a K");
     return judged(DType::kF32, [&](int64_t m, int64_t n) {
+      const TensorCoreType e = *FindTensorCoreType(a_format), f = *FindTensorCoreType(b_format);
+      if (other != nullptr) return SumByOther(e, a.Codes(m), f, b.Codes(n), DType::kF32, 0);
       return conventions::Float8ByF16InSums(*float8_a, a.Codes(m), *float8_b, b.Codes(n), 0);
     });
   }
@@ -365,8 +464,7 @@ JudgedRecord TritonDot(const GoldenRecord& record) {
       float8_a && record.Has("max_num_imprecise_acc") ? record.Int("max_num_imprecise_acc") : 0;
   const FusedSum sum = float8_a ? kFloat8Sum : tf32 ? kTf32Sum : kF16Sum;
   return judged(DType::kF32, [&](int64_t m, int64_t n) {
-    return conventions::BitsOfSum(
-        conventions::Promoted(sum, every, *x, a.Codes(m), *y, b.Codes(n)));
+    return conventions::BitsOfSum(Added(sum, every, *x, a.Codes(m), *y, b.Codes(n)));
   });
 }
 
@@ -404,8 +502,7 @@ JudgedRecord Int4Pack(const GoldenRecord& record) {
   });
   const TensorCoreType bf16 = *FindTensorCoreType("bf16");
   return Judged(record, "y_bits", "torch@tinygemm", sizes, DType::kBF16, [&](int64_t m, int64_t n) {
-    return Rounded(DType::kBF16,
-                   conventions::Promoted(kF16Sum, 0, bf16, a.Codes(m), bf16, w.Codes(n)));
+    return Rounded(DType::kBF16, Added(kF16Sum, 0, bf16, a.Codes(m), bf16, w.Codes(n)));
   });
 }
 
@@ -461,6 +558,29 @@ JudgedRecord Tree(const GoldenRecord& record) {
 }
 
 }  // namespace
+
+std::optional<std::vector<std::string>> ArithmeticsOf(const GoldenRecord& record) {
+  if (!IsProduct(record) || record.op == "tree") return std::nullopt;
+  std::vector<std::string> names;
+  other_was_asked = false;
+  for (const Arithmetic& arithmetic : kArithmetics) {
+    other = &arithmetic;
+    JudgedRecord judged;
+    try {
+      judged = JudgeProduct(record);
+    } catch (...) {
+      other = nullptr;
+      throw;
+    }
+    other = nullptr;
+    if (!other_was_asked) return std::nullopt;  // of codes, or in an order that is not known
+    const bool equal = std::ranges::all_of(judged.outputs, [](const JudgedRecord::Output& output) {
+      return output.recorded == output.computed;
+    });
+    if (equal) names.emplace_back(arithmetic.name);
+  }
+  return names;
+}
 
 bool IsProduct(const GoldenRecord& record) {
   return record.op == "mma" || (record.op == "tree" && record.Has("M")) ||

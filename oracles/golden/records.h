@@ -108,6 +108,7 @@ struct JudgedRecord {
     std::string field, recorded, computed;
   };
   std::vector<Text> texts = {};
+  std::vector<std::string> steps = {};  // of output GoldenRecord::tell, of a product of floats
 };
 
 // The bits of the element in row m and column n.
@@ -120,6 +121,9 @@ JudgedRecord JudgedMatrix(std::string convention, const std::string& field, Tens
 // oneDNN's own matmul, a record too, is one of codes: it has a src_dtype.
 bool IsProduct(const GoldenRecord& record);
 JudgedRecord JudgeProduct(const GoldenRecord& record);
+// The known ways to add products of floats that give every output, whatever the record says of
+// itself; nullopt where the record is no such product.
+std::optional<std::vector<std::string>> ArithmeticsOf(const GoldenRecord& record);
 
 // Products of floats and small integers that are added in float32, and the trees of such sums
 // (sums.cc).

@@ -12,6 +12,7 @@
 
 #include "core/io/case_json.h"
 #include "core/io/golden.h"
+#include "core/io/shell_word.h"
 #include "core/io/short_path.h"
 #include "core/status.h"
 #include "oracles/accepted.h"
@@ -598,6 +599,10 @@ int RunIdentify(Options options) {
   for (const std::string& line : missing) TellLine(line);
   if (compared != 0) return kBadInput;
   TellLine(fmt::format("nothing was compared{}{}", why.empty() ? "" : ": ", why));
+  // A convention names no order of additions; a tree does.
+  if (!options.subjects.empty() &&
+      SubjectRegistry::Get().Make(question.name)->contract(Op::kLinear).adds_floats())
+    TellLine(fmt::format("it adds floats: qualm identify --tree {}", ShellWord(question.name)));
   return kBadInput;
 }
 

@@ -191,6 +191,10 @@ int RunTree(const CommonOptions& options, const TreeOptions& tree) {
       const RevealedSum sum = asked.reveal();
       session.Print("{}: {}{}", name, asked.text.empty() ? "" : asked.text + ": ",
                     triage::TextOf(sum));
+      if (Stopped())
+        session.Print("{}",
+                      "  stopped: fewer random sums were compared, and an order may have a "
+                      "name that sums of other lengths would show\n");
       trees.push_back(TreeJson(name, asked, sum));
       session.totals.cases += sum.questions;
       if (!sum.is_known() && !Stopped()) failed = Verdict::Failed(WhyUnknown(sum));

@@ -185,6 +185,12 @@ std::optional<uint32_t> TorchEdge(const Element& e) {
   if (e.to != kF8E8M0FNU) return std::nullopt;
   return e.value == 0 ? 0 : PowerOf(e, std::abs(e.value));  // the sign is not read
 }
+// f8e4m3fn takes its largest number, 448, for all that is beyond, infinities too: seen in 2.13.
+std::optional<uint32_t> Torch213Edge(const Element& e) {
+  constexpr uint32_t kLargest = 0x7E;
+  if (e.to == kF8E4M3FN && std::abs(e.value) >= 448) return Signed(e, kLargest);
+  return TorchEdge(e);
+}
 uint32_t TorchWideNan(const Element& e) {
   if (IsFnuz(e.from) || e.from == kF8E8M0FNU) return 0x7F800001;  // signalling
   const uint32_t sign = (e.code & 0x80) << 24;
@@ -287,7 +293,7 @@ Element OnnxRuntimeScaled(const Case& c, Element e) {
 // No cast back is recorded: `cannot` refuses it.
 constexpr uint32_t (*kNoWideNan)(const Element&) = nullptr;
 
-constexpr std::array<Stack, 9> kStacks{
+constexpr std::array<Stack, 10> kStacks{
     {{"cuda-cast", "CUDA's intrinsics __nv_cvt_*: NaN without sign, saturating on request",
       "CUDA 13.0 cuda_fp8.h, cuda_fp6.h, cuda_fp4.h", CudaCannot, CudaNan, CudaEdge, CudaWideNan},
      {"jax-cast@cpu", "JAX on the CPU: overflow to infinity or NaN, of float6 to zero",
@@ -312,7 +318,9 @@ constexpr std::array<Stack, 9> kStacks{
       "PyTorch 2.11.0 c10/util/Float8_*.h", TorchCannot, TorchCpuNan, TorchEdge, TorchWideNan},
      {"torch2.11-cast@cuda", "PyTorch's Tensor.to on CUDA: the same but for the patterns of NaN",
       "PyTorch 2.11.0 c10/util/Float8_*.h, cuda_fp8.h", TorchCannot, TorchCudaNan, TorchEdge,
-      TorchCudaWideNan}}};
+      TorchCudaWideNan},
+     {"torch2.13-cast@cpu", "the same of 2.13: f8e4m3fn saturates, infinities too",
+      "PyTorch 2.13.0 c10/util/Float8_*.h", TorchCannot, TorchCpuNan, Torch213Edge, TorchWideNan}}};
 
 Element ElementOf(const Stack& stack, const Case& c, int64_t index) {
   Element e{.from = c.x.dtype(),

@@ -145,7 +145,8 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
                            "onnxruntime1.30-cast",
                            "ptx-cast",
                            "torch2.11-cast@cpu",
-                           "torch2.11-cast@cuda"}) {
+                           "torch2.11-cast@cuda",
+                           "torch2.13-cast@cpu"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   EXPECT_EQ(FindConvention("fbgemm"), nullptr);

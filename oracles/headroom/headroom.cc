@@ -244,7 +244,12 @@ Headroom Measure(const Case& c) {
 
 Reached ReachedBy(const Case& c, double near) {
   Reached reached;
-  if (c.codes) return ReachedBy(exact::ExactCodesCaseOf(c, exact::ChooseQParams(c)), near);
+  if (c.codes) {  // the range is chosen so that values fit the codes
+    const Reached by_codes = ReachedBy(exact::ExactCodesCaseOf(c, exact::ChooseQParams(c)), near);
+    reached.tie = by_codes.tie;
+    reached.near_tie = by_codes.near_tie;
+    return reached;
+  }
   if (c.op == Op::kChooseQParams || c.op == Op::kCast) return reached;
   if (HasElementBlocks(c)) return ReachedBy(slice::BlocksAsChannels(c), near);
   reached.pair_saturates = HasPairs(c) && SomePairSaturates(c);

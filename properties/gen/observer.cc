@@ -157,7 +157,7 @@ Case DrawObserver(Rng& rng, Theme theme, Op op) {
     valid = Validate(c).empty();
   }
   if (!valid) std::ranges::fill(c.x.as<float>(), 1.0f);
-  c.codes = c.rule != QParamsRule::kObserver && rng.Chance(2, 3);
+  c.codes = c.rule != QParamsRule::kObserver && rng.Chance(9, 10);
   if (c.codes && (theme == Theme::kTies || rng.Chance(1, 4))) PlaceOnTies(rng, c);
   return c;
 }

@@ -286,7 +286,8 @@ class Engine:
                 "table": {"x": ["u8"], "out": ["u8"]},
                 "softmax": {"x": ["u8"], "out": ["u8"]} if qnnpack else {},
                 "concat": {"features": ["relu", "empty"]},
-                "choose_qparams": {"features": ["per_channel", "codes"], "rules": ["observer", "aten"]},
+                "choose_qparams": {"features": ["per_channel", "codes"],
+                                   "rules": ["observer", "aten"]},
                 "dynamic_linear": {"w": ["s8"], "w_zp": w_zp, "features": dynamic},
             },
         }

@@ -85,8 +85,8 @@ Tensor ChooseQParamsRational(const Case& c);
 // By ObserveHistogram2.
 Tensor ChooseQParams2(const Case& c);
 
-// The quantize whose codes stand behind these scales and zero points: of all of x, or in rows with a
-// choice each.
+// The quantize whose codes stand behind these scales and zero points: of all of x, or in rows with
+// a choice each.
 Case CodesCaseOf(const Case& c, const Tensor& chosen);
 // The same as it is meant exactly, where a scale may be infinite: x / infinity is 0.
 Case ExactCodesCaseOf(const Case& c, const Tensor& chosen);

@@ -784,11 +784,12 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
     const Case& c = *placed.problem;
     const Observer& o = c.observer;
     const bool histogram = o.kind == Observer::Kind::kHistogram;
-    const auto columns = static_cast<size_t>(c.output_shape()[1]);
+    const auto columns = static_cast<size_t>(ChosenCount(c));
+    const size_t code_bytes = c.codes ? static_cast<size_t>(c.N) : 0;
     const size_t state_bytes =
         histogram ? sizeof(kernels::HistogramState) : columns * sizeof(kernels::MinMaxState);
-    uint8_t* const scratch =
-        scratch_.Prepare(state_bytes + columns * sizeof(int32_t), 0, sizeof(int32_t), context);
+    uint8_t* const scratch = scratch_.Prepare(state_bytes + columns * sizeof(int32_t) + code_bytes,
+                                              0, sizeof(int32_t), context);
     auto* const states = reinterpret_cast<kernels::MinMaxState*>(scratch);
     auto* const counts = reinterpret_cast<kernels::HistogramState*>(scratch);
     if (histogram) {
@@ -813,8 +814,31 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
         histogram ? kernels::ChooseQParams(params, *counts, scale, zero_point)
                   : kernels::ChooseQParams(params, std::span(states, columns), {scale, columns},
                                            {zero_point, columns});
-    std::copy_n(zero_point, columns, scale + placed.y_stride);
-    return status.error;
+    std::copy_n(zero_point, columns,
+                scale + (c.codes ? static_cast<int64_t>(columns) : placed.y_stride));
+    if (!status.ok() || !c.codes) return status.error;
+    return CodesBehind(placed, scale, zero_point, reinterpret_cast<uint8_t*>(zero_point + columns));
+  }
+
+  // Each row of each batch by its scale and zero point. `codes` has room for one row.
+  static std::string CodesBehind(const Placed& placed, const float* scale,
+                                 const int32_t* zero_point, uint8_t* codes) {
+    const Case& c = *placed.problem;
+    const auto* from = static_cast<const float*>(placed.x);
+    float* to = static_cast<float*>(placed.y) + 2 * ChosenCount(c);
+    for (int64_t row = 0; row < c.x.shape()[0] * c.M; ++row, to += c.N, from += placed.x_stride) {
+      const int64_t m = c.per_channel ? row % c.M : 0;
+      if (std::isinf(scale[m])) {  // x / infinity is 0
+        std::fill_n(to, c.N, static_cast<float>(zero_point[m]));
+        continue;
+      }
+      const kernels::Status status = kernels::Quantize(
+          {from, ElementType::kF32, 1, c.N, c.N}, {scale + m, 1}, {zero_point + m, 1},
+          {.min = 0, .max = 255}, {codes, ElementType::kU8, 1, c.N, c.N});
+      if (!status.ok()) return status.error;
+      std::copy_n(codes, c.N, to);
+    }
+    return "";
   }
 
   std::span<const kernels::Multiplier> PlaceMultipliers(const Placed& placed,

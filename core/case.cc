@@ -166,7 +166,8 @@ std::string CheckRule(const Case& c) {
   if (!RowOf(c.op).rule) return "";
   const Observer& o = c.observer;
   QUALM_RETURN_IF_ERROR(CheckChoice(o));
-  if (c.rule == QParamsRule::kObserver) return "";
+  if (c.rule == QParamsRule::kObserver)
+    return c.codes ? Wrong("codes", "goes with qparams_rule aten or onnx") : "";
   const std::string rule(Name(c.rule));
   if (o.kind != Observer::Kind::kMinMax) return Wrong("observer", rule + " goes with min_max");
   if (o.dtype != DType::kU8) return Wrong("dtype", rule + " chooses for u8 codes");
@@ -236,7 +237,9 @@ std::vector<int64_t> Case::output_shape() const {
     case Layout::kColumns: return {M, N};
     case Layout::kConv:
     case Layout::kPool: return {window.batch, window.out_h(), window.out_w(), N};
-    case Layout::kBatches: return {2, per_channel ? M : 1};
+    case Layout::kBatches:
+      if (codes) return {1, 2 * ChosenCount(*this) + x.size()};
+      return {2, ChosenCount(*this)};
   }
   return {};
 }

@@ -186,6 +186,9 @@ struct Case {
   // choose_qparams. dynamic_linear has symmetric, reduce_range, dtype, quant_min and quant_max.
   Observer observer;
   QParamsRule rule = QParamsRule::kObserver;  // choose_qparams, dynamic_linear
+  // choose_qparams by another rule than kObserver: the code of every value of x stands in the
+  // output too, behind scales and zero points.
+  bool codes = false;
   Granularity x_gran = Granularity::kTensor;  // dynamic_linear only
   // linear, dynamic_linear: so many elements of a row of w, one behind the other, share a scale and
   // a zero point; the last block of a row may be shorter. 0: no blocks. With blocks per_channel is
@@ -260,7 +263,7 @@ namespace internal {
 template <class C>
 [[gnu::always_inline]] constexpr auto FieldsOf(C& c) {
   auto& [op, M, N, K, x, w, window, x_q, w_q, out_q, per_channel, multiplier, function,
-         negative_slope, observer, rule, x_gran, w_block, x_block, rounding, overflow, bias,
+         negative_slope, observer, rule, codes, x_gran, w_block, x_block, rounding, overflow, bias,
          bias_i32, out_dtype, out_min, out_max, relu, requant, property, contract, note, expected,
          observed, printed] = c;
   auto& [batch, in_h, in_w, in_c, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_bottom,
@@ -314,6 +317,7 @@ template <class C>
           FieldOf{{.name = "symmetric", .has = kQParams}, symmetric},
           FieldOf{{.name = "reduce_range", .has = kQParams}, reduce_range},
           FieldOf{{.name = "dtype", .has = kQParams}, dtype},
+          FieldOf{{.name = "codes", .has = kObserver}, codes},
           FieldOf{{.name = "quant_min", .has = kQParams, .is_code = true}, quant_min},
           FieldOf{{.name = "quant_max", .has = kQParams, .is_code = true}, quant_max},
           FieldOf{{.name = "averaging_constant", .has = kObserver, .lowest = 0, .highest = 1},
@@ -451,6 +455,11 @@ inline bool HasSmallCodes(const Case& c) {
 }
 // What those refuse who know none.
 inline constexpr std::string_view kOfSmallCodes = "codes of fewer than 8 bits";
+
+// How many scales, and as many zero points, a choose_qparams gives.
+inline int64_t ChosenCount(const Case& c) { return c.per_channel ? c.M : 1; }
+// What those refuse who know a choose_qparams without codes alone.
+inline constexpr std::string_view kWithCodes = "codes beside scales and zero points";
 
 // The scale and zero point of each row of x follow from all rows.
 inline bool RowsShareQParams(const Case& c) {

@@ -54,7 +54,9 @@ enum class Layout : uint8_t {
   kConv,      // x [batch,H,W,C], w [N,R,S,C/groups] -> y [batch,OH,OW,N]; M and K are derived
   kPool,      // x [batch,H,W,C] -> y [batch,OH,OW,C]; M and K are derived, N = C
   kColumns,   // x [M,A], w [M,N-A] -> y [M,N]
-  kBatches,   // x [batches,M,N] -> y [2, M or 1]: scales, then zero points
+  // x [batches,M,N] -> y [2, M or 1]: scales, then zero points. With Case::codes y is one row:
+  // scales, zero points, and the code of each element of x.
+  kBatches,
 };
 
 // The role of the tensor w of a case.
@@ -156,7 +158,7 @@ struct OpRow {
   bool ceil_mode = false;          // kPool
   bool count_include_pad = false;  // kPool: averages
   bool function = false;           // Case::function, negative_slope
-  bool observer = false;           // Observer::kind, averaging_constant
+  bool observer = false;           // Observer::kind, averaging_constant; Case::codes
   bool qparams = false;            // the other members of Observer: inputs of the choice
   bool cast = false;               // Case::rounding, overflow; scales, no zero points
   bool blocks = false;             // Case::w_block

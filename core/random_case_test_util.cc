@@ -361,6 +361,12 @@ void RandomCase::DrawObserver(Case* c) {
   }
   static constexpr std::array<float, 5> kShares = {0.01f, 0.0f, 1.0f, 0.5f, 0x1p-149f};
   if (rng_.Chance(1, 3)) o.averaging_constant = rng_.Pick(kShares);
+  // The rows of digests of conventions are of observers.
+  if (!RowOf(c->op).observer || !wide_codes_ || o.kind != Observer::Kind::kMinMax) return;
+  if (rng_.Chance(1, 2)) return;
+  c->rule = rng_.Chance(1, 2) ? QParamsRule::kAten : QParamsRule::kOnnx;
+  o = {.reduce_range = o.reduce_range && c->rule == QParamsRule::kAten};
+  c->codes = rng_.Chance(1, 2);
 }
 
 // Infinities and all other reals may stand in x (DrawX).

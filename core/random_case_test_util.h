@@ -22,7 +22,8 @@ class RandomCase {
   // Kernels need more columns than one vector holds.
   explicit RandomCase(uint64_t seed, int64_t most_columns = 4)
       : rng_(seed), most_columns_(most_columns) {}
-  // The same cases, but weights and codes have 8 bits: most named conventions take no others.
+  // The same cases, but weights and codes have 8 bits: most named conventions take no others. And
+  // choose_qparams has the rule of observers alone.
   static RandomCase OfBytes(uint64_t seed, int64_t most_columns = 4) {
     RandomCase cases(seed, most_columns);
     cases.weight_types_ = kCodes.count;

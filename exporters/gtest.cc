@@ -243,6 +243,7 @@ std::string Narrow(std::string constants) {
 std::string WriteGTest(const Evidence& evidence) {
   const Case& c = evidence.c;
   const Call call = CallOf(c);
+  Require(!c.codes, std::string(kWithCodes));
   const ObserverText observer = ObserverOf(c);
   const bool multiplier = RowOf(c.op).multiplier && UsesMultiplier(c);
   const std::string x_type = ElementTypeOf(c.x.dtype()), y_type = ElementTypeOf(c.out_dtype);

@@ -240,6 +240,18 @@ chosen = [choose(min(low, 0.0), max(high, 0.0)) for low, high in map(observed, c
 expected = [float(scale) for scale, zero in chosen] + [float(zero) for scale, zero in chosen]
 )";
 
+constexpr std::string_view kCodes = R"(
+
+def code(i):
+    """The code of x[i] by the scale and zero point that were chosen."""
+    scale, zero = chosen[$m$]
+    quotient = 0 if scale == inf else round(Fraction(x[i]) / Fraction(scale))
+    return float(min(max(quotient + zero, 0), 255))
+
+
+expected += [code(i) for i in range(len(x))]
+)";
+
 constexpr std::string_view kAten = R"(def choose(low, high):
     """ATen's ChooseQuantizationParams: doubles, and float32 where it widens a small range."""
     last = $last$
@@ -519,7 +531,8 @@ std::string ChooseQParams(const Case& c) {
   return (average ? Number(Language::kPython, "averaging_constant", c.observer.averaging_constant)
                   : "") +
          Rule(c) +
-         Fill(kObserve, {{"next", next}, {"per_channel", c.per_channel ? "True" : "False"}});
+         Fill(kObserve, {{"next", next}, {"per_channel", c.per_channel ? "True" : "False"}}) +
+         (c.codes ? Fill(kCodes, {{"m", c.per_channel ? "i // N % M" : "0"}}) : "");
 }
 
 std::string DynamicLinear(const Case& c) {

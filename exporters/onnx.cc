@@ -306,7 +306,7 @@ Model DynamicLinear(const Case& c) {
   return model;
 }
 
-// Its scale and zero point, one below the other.
+// Its scale and zero point, one below the other; with codes, these behind both in one row.
 Model ChooseQParams(const Case& c) {
   Require(c.rule == QParamsRule::kOnnx && !c.per_channel,
           "other rules than onnx, or one for each row");
@@ -317,6 +317,11 @@ Model ChooseQParams(const Case& c) {
                  {"Mul", "", {"scale", "one"}, {"scales"}, {}},
                  {"Mul", "", {"number", "one"}, {"numbers"}, {}},
                  {"Concat", "", {"scales", "numbers"}, {"y"}, {{"axis", {0}, false}}}};
+  if (!c.codes) return model;
+  model.nodes.back() = {"Cast", "", {"codes"}, {"floats"}, {{"to", {1}, false}}};
+  model.nodes.push_back({"Flatten", "", {"floats"}, {"behind"}, {{"axis", {0}, false}}});
+  model.nodes.push_back(
+      {"Concat", "", {"scales", "numbers", "behind"}, {"y"}, {{"axis", {1}, false}}});
   return model;
 }
 

@@ -139,13 +139,21 @@ constexpr std::string_view kChoose =
 got = [float(v) for v in torch._choose_qparams_per_tensor(x, $reduce_range$)]
 )";
 
+constexpr std::string_view kChooseWithCodes =
+    R"(y = torch.quantize_per_tensor_dynamic(torch.tensor(x, dtype=torch.float), torch.quint8,
+                                        $reduce_range$)
+chosen = torch.tensor([y.q_scale(), y.q_zero_point()], dtype=torch.float)
+got = [float(v) for v in chosen.tolist() + y.int_repr().tolist()]
+)";
+
 std::string_view Bool(bool value) { return value ? "True" : "False"; }
 
 std::string ObserverText(const Case& c) {
   const Observer& o = c.observer;
   if (c.rule != QParamsRule::kObserver) {
     Require(c.rule == QParamsRule::kAten && !c.per_channel, "the rule onnx, or aten for each row");
-    return Fill(kChoose, {{"reduce_range", std::string(Bool(o.reduce_range))}});
+    return Fill(c.codes ? kChooseWithCodes : kChoose,
+                {{"reduce_range", std::string(Bool(o.reduce_range))}});
   }
   const bool average = o.kind == Observer::Kind::kMovingAverage;
   Require(o.kind != Observer::Kind::kHistogram || !c.per_channel, "histograms per channel");

@@ -19,7 +19,8 @@
 //   own fields       the parameters of ForEachOwnField (fuzz/fit.h): a choice is a byte, int32 and
 //                    float32 four bytes, and successive flags share a byte, the lowest bit first.
 //                    table: function, negative_slope. choose_qparams: kind, flags (bit 0 symmetric,
-//                    1 reduce_range, 2 s8), quant_min, quant_max, averaging_constant, qparams_rule.
+//                    1 reduce_range, 2 s8, 3 codes), quant_min, quant_max, averaging_constant,
+//                    qparams_rule.
 //                    dynamic_linear: the same flags, quant_min, quant_max, qparams_rule, x_gran.
 //                    cast: rounding, overflow, then the places of the types of x and the output in
 //                    the row

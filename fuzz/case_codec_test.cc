@@ -85,7 +85,7 @@ TEST_P(CaseCodec, BytesMeanWhatTheyMeant) {
       {"depthwise", 4290816524807209362u},   {"max_pool", 8572483124302871838u},
       {"avg_pool", 12914210822534119657u},   {"global_avg_pool", 18359079543833932266u},
       {"concat", 14534565005814412542u},     {"table", 6321485034914803453u},
-      {"softmax", 307730757528851976u},      {"choose_qparams", 12596766164557983136u},
+      {"softmax", 307730757528851976u},      {"choose_qparams", 379102985547265350u},
       {"sub", 15866521744865831564u},        {"dynamic_linear", 11358021753844873517u},
       {"cast", 1329963959693754471u}};
   Rng rng(5);

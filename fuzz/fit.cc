@@ -220,6 +220,7 @@ void FitFunctionAndObserver(Case* c) {
   c->negative_slope = std::fabs(c->negative_slope);
   if (!RowOf(c->op).qparams) return;
   Observer& o = c->observer;
+  c->codes = c->codes && c->rule != QParamsRule::kObserver;
   if (c->rule != QParamsRule::kObserver) {
     o = {.reduce_range = o.reduce_range && c->rule == QParamsRule::kAten};
   }

@@ -110,6 +110,7 @@ void WithRule(Case& c, QParamsRule rule) {
   const bool reduce_range = c.observer.reduce_range && rule == QParamsRule::kAten;
   c.rule = rule;
   c.observer = {.reduce_range = reduce_range};
+  c.codes = c.codes && rule != QParamsRule::kObserver;
 }
 
 // The nearest values of another float type.
@@ -202,6 +203,7 @@ std::vector<Change> ChangesOfAll() {
       [](Case& c) {
         if (IsScaledCast(c)) c.x_q = c.out_q = QParams{};
       },
+      [](Case& c) { c.codes = false; },
       [](Case& c) { WithRule(c, QParamsRule::kAten); },
       [](Case& c) { WithRule(c, QParamsRule::kOnnx); },
       [](Case& c) {

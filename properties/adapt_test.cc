@@ -525,12 +525,24 @@ TEST(Adapt, DynamicLinearsTakeARule) {
       Case wanted = ProblemOf(c);
       wanted.rule = rule;
       wanted.observer = {.reduce_range = c.observer.reduce_range && rule == QParamsRule::kAten};
+      wanted.codes = c.codes && rule != QParamsRule::kObserver;
       if (wanted == c || !Validate(wanted).empty()) continue;
       ExpectOneChange(c, "rule", [&](Case& e) { e = wanted; });
       ++met;
     }
   }
   EXPECT_GT(met, 50);
+}
+
+TEST(Adapt, CodesAreLeftOut) {
+  int met = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Case c = gen::Draw(Op::kChooseQParams, seed);
+    if (!c.codes) continue;
+    ++met;
+    ExpectOneChange(c, "codes", [](Case& e) { e.codes = false; });
+  }
+  EXPECT_GT(met, 20);
 }
 
 TEST(Adapt, RowsOfResultsNeedNoChannel) {

@@ -16,9 +16,7 @@ namespace {
 bool Any(Op) { return true; }
 bool HasK(Op op) { return HasWeights(op) || IsPool(op); }
 // Ties of casts lie between floats, where no distance is measured.
-bool HasRounding(Op op) {
-  return op != Op::kChooseQParams && op != Op::kMaxPool && op != Op::kCast;
-}
+bool HasRounding(Op op) { return op != Op::kMaxPool && op != Op::kCast; }
 bool HasPairSums(Op op) { return HasSums(op) || HasTwoInputs(op); }
 bool HasClamp(Op op) { return RowOf(op).clamp || RowOf(op).relu; }
 bool HasLists(Op op) { return RowOf(op).per_channel != PerChannel::kNone; }

@@ -574,7 +574,7 @@ TEST(Hazards, SayWhichOperationsReachThem) {
     return a;
   };
   EXPECT_EQ(OpsAbout(Hazard::kPairSaturates), sums);
-  EXPECT_EQ(OpsAbout(Hazard::kExactTie), AllBut({kChooseQParams, kMaxPool, kCast}));
+  EXPECT_EQ(OpsAbout(Hazard::kExactTie), AllBut({kMaxPool, kCast}));
   EXPECT_EQ(OpsAbout(Hazard::kKTail), join(weights, pools));
   EXPECT_EQ(OpsAbout(Hazard::kNTail), AllBut({}));
   EXPECT_EQ(OpsAbout(Hazard::kZeroPointPair), join(sums, two));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scales and zero points follow from the values, not from their order; they scale with the values,
-// and 0 is a code. No oracle: the subject is compared with itself, or its answer with the values.
+// and 0 is a code. Where codes stand behind them, each goes with its value. No oracle: the subject
+// is compared with itself, or its answer with the values.
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
@@ -30,15 +31,19 @@ float LeastScale(const Case& c) {
   return 0x1p-23f;
 }
 
-// Scales and zero points of an answer, by column.
+// Scales and zero points of an answer, by column, and the code of value i of x.
 struct QParamsOf {
-  explicit QParamsOf(const Tensor& tensor) : y(tensor), columns(tensor.shape()[1]) {}
+  QParamsOf(const Case& c, const Tensor& tensor) : y(tensor), columns(ChosenCount(c)) {}
   float scale(int64_t m) const { return y.FloatAt(m); }
   float zero_point(int64_t m) const { return y.FloatAt(columns + m); }
+  float code(int64_t i) const { return y.FloatAt(2 * columns + i); }
 
   const Tensor& y;
   int64_t columns;
 };
+
+// The column by which value i of x gets its code.
+int64_t ColumnOf(const Case& c, int64_t i) { return c.per_channel ? i / c.N % c.M : 0; }
 
 CodeRange CodesOf(const Observer& o) {
   if (!o.reduce_range) return {o.quant_min, o.quant_max};
@@ -60,8 +65,29 @@ Case WithValues(const Case& c, int64_t batches, int64_t columns, Value value) {
   return follow_up;
 }
 
+int64_t PlaceOf(const Case& c, int64_t b, int64_t m, int64_t n) { return (b * c.M + m) * c.N + n; }
 float ValueAt(const Case& c, int64_t b, int64_t m, int64_t n) {
-  return c.x.FloatAt((b * c.M + m) * c.N + n);
+  return c.x.FloatAt(PlaceOf(c, b, m, n));
+}
+
+// The claim that scales and zero points of both cases are the same. So are, with codes, those of
+// value i of the second case and value places[i] of the first; -1: nothing is said of that value.
+Verdict SameChoice(const Case& c, const Case& second, const std::vector<int64_t>& places,
+                   Subject& subject, const std::string& otherwise) {
+  if (!c.codes) return relation::SameAnswer(c, second, subject, otherwise);
+  const Answer before = Ask(subject, c);
+  if (before.verdict) return *before.verdict;
+  const Answer after = Ask(subject, second);
+  if (after.verdict) return *after.verdict;
+  Tensor expected = after.y;
+  const QParamsOf of(c, before.y);
+  const int64_t numbers = 2 * of.columns;
+  expected.CopyFrom(before.y, 0, numbers, 0);
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] < 0) continue;
+    expected.as<float>()[static_cast<size_t>(numbers) + i] = of.code(places[i]);
+  }
+  return relation::Difference(second, expected, after.y, otherwise).value_or(Verdict::Passed());
 }
 
 Verdict ValuePermutation(const Case& c, Subject& subject) {
@@ -75,25 +101,32 @@ Verdict ValuePermutation(const Case& c, Subject& subject) {
   for (int64_t i = 0; i < batches * (c.per_channel ? c.M : 1); ++i) {
     columns.push_back(relation::Permutation(rng, movable));
   }
+  std::vector<int64_t> places;
   const Case permuted = WithValues(c, batches, c.N, [&](int64_t b, int64_t m, int64_t n) {
     const int64_t from = order.size() > 1 ? order[static_cast<size_t>(b)] : b;
     if (c.per_channel) {
-      return ValueAt(c, from, m, columns[static_cast<size_t>(b * c.M + m)][static_cast<size_t>(n)]);
+      n = columns[static_cast<size_t>(b * c.M + m)][static_cast<size_t>(n)];
+    } else {
+      const int64_t i = columns[static_cast<size_t>(b)][static_cast<size_t>(m * c.N + n)];
+      m = i / c.N, n = i % c.N;
     }
-    const int64_t i = columns[static_cast<size_t>(b)][static_cast<size_t>(m * c.N + n)];
-    return ValueAt(c, from, i / c.N, i % c.N);
+    places.push_back(PlaceOf(c, from, m, n));
+    return c.x.FloatAt(places.back());
   });
   if (permuted.x == c.x) return Verdict::Vacuous("the permutation changes nothing");
-  return relation::SameAnswer(c, permuted, subject, "permuting values changes scale or zero point");
+  return SameChoice(c, permuted, places, subject, "permuting values changes scale or zero point");
 }
 
 Verdict ZeroAppend(const Case& c, Subject& subject) {
   if (c.observer.kind != Kind::kMinMax) return Verdict::Vacuous("0 moves averages and histograms");
+  std::vector<int64_t> places;
   const Case appended =
       WithValues(c, c.x.shape()[0] + 1, c.N + 1, [&](int64_t b, int64_t m, int64_t n) {
-        return b == c.x.shape()[0] || n == c.N ? 0.0f : ValueAt(c, b, m, n);
+        const bool is_new = b == c.x.shape()[0] || n == c.N;
+        places.push_back(is_new ? -1 : PlaceOf(c, b, m, n));
+        return is_new ? 0.0f : ValueAt(c, b, m, n);
       });
-  return relation::SameAnswer(c, appended, subject, "zeros among the values change the result");
+  return SameChoice(c, appended, places, subject, "zeros among the values change the result");
 }
 
 Verdict Negation(const Case& c, Subject& subject) {
@@ -141,7 +174,7 @@ Verdict Doubling(const Case& c, Subject& subject) {
   if (base.verdict) return *base.verdict;
   const Answer twice = Ask(subject, doubled);
   if (twice.verdict) return *twice.verdict;
-  const QParamsOf q(base.y);
+  const QParamsOf q(c, base.y);
   Tensor expected = twice.y;  // stays so where nothing is claimed
   int64_t judged = 0;
   for (int64_t m = 0; m < q.columns; ++m) {
@@ -149,6 +182,10 @@ Verdict Doubling(const Case& c, Subject& subject) {
     ++judged;
     expected.as<float>()[static_cast<size_t>(m)] = q.scale(m) * 2.0f;
     expected.as<float>()[static_cast<size_t>(q.columns + m)] = q.zero_point(m);
+    for (int64_t i = 0; c.codes && i < c.x.size(); ++i) {
+      if (ColumnOf(c, i) == m)
+        expected.as<float>()[static_cast<size_t>(2 * q.columns + i)] = q.code(i);
+    }
   }
   if (judged == 0) return Verdict::Vacuous("all scales are at the floor");
   return relation::Difference(doubled, expected, twice.y, "doubled values do not double the scale")
@@ -159,14 +196,18 @@ Verdict RowsAreTensors(const Case& c, Subject& subject) {
   if (!c.per_channel) return Verdict::Vacuous("per tensor");
   const Answer whole = Ask(subject, c);
   if (whole.verdict) return *whole.verdict;
-  const QParamsOf q(whole.y);
+  const QParamsOf q(c, whole.y);
   for (int64_t m :
        {c.M - 1, static_cast<int64_t>(relation::Hash(c) % static_cast<uint64_t>(c.M))}) {
     Case row = slice::Rows(c, {&m, 1});
     row.per_channel = false;
-    const std::vector<float> expected{q.scale(m), q.zero_point(m)};
-    const Verdict verdict = relation::Expect(row, Tensor::Of<float>({2, 1}, expected), subject,
-                                             "a row per channel differs from it per tensor");
+    std::vector<float> expected{q.scale(m), q.zero_point(m)};
+    for (int64_t i = 0; c.codes && i < c.x.size(); ++i) {
+      if (ColumnOf(c, i) == m) expected.push_back(q.code(i));
+    }
+    const Verdict verdict =
+        relation::Expect(row, Tensor::Of<float>(row.output_shape(), expected), subject,
+                         "a row per channel differs from it per tensor");
     if (verdict.judgement != Judgement::kPassed) return verdict;
   }
   return Verdict::Passed();
@@ -175,7 +216,7 @@ Verdict RowsAreTensors(const Case& c, Subject& subject) {
 Verdict ZeroIsRepresentable(const Case& c, Subject& subject) {
   const Answer answer = Ask(subject, c);
   if (answer.verdict) return *answer.verdict;
-  const QParamsOf q(answer.y);
+  const QParamsOf q(c, answer.y);
   // The default zero point of symmetric u8 stays 128 whatever the codes are.
   const CodeRange codes = CodesOf(c.observer);
   for (int64_t m = 0; m < q.columns; ++m) {
@@ -201,13 +242,13 @@ Verdict RangeIsCovered(const Case& c, Subject& subject) {
   if (o.symmetric && !whole) return Verdict::Vacuous("the codes are not symmetric");
   const Answer answer = Ask(subject, c);
   if (answer.verdict) return *answer.verdict;
-  const QParamsOf q(answer.y);
+  const QParamsOf q(c, answer.y);
   const CodeRange codes = CodesOf(o);
   // Half a step for the rounded zero point, the rest for the float32 steps.
   constexpr double kSlack = 0.5 + 0x1p-10;
   int64_t judged = 0;
   for (int64_t i = 0; i < c.x.size(); ++i) {
-    const int64_t m = c.per_channel ? i / c.N % c.M : 0;
+    const int64_t m = ColumnOf(c, i);
     if (std::isinf(q.scale(m))) continue;
     ++judged;
     const double code = double{c.x.FloatAt(i)} / double{q.scale(m)} + double{q.zero_point(m)};
@@ -234,7 +275,7 @@ Verdict ReduceRangeHalves(const Case& c, Subject& subject) {
   const double full_steps = full_codes.max - full_codes.min;
   const double half_steps = half_codes.max - half_codes.min;
   int64_t judged = 0;
-  for (int64_t m = 0; m < whole.y.shape()[1]; ++m) {
+  for (int64_t m = 0; m < ChosenCount(c); ++m) {
     const double a = whole.y.FloatAt(m), b = half.y.FloatAt(m);
     if (!FollowsFromRange(c, m, whole.y.FloatAt(m)) || std::isinf(b)) continue;
     ++judged;
@@ -244,6 +285,29 @@ Verdict ReduceRangeHalves(const Case& c, Subject& subject) {
                               ElementText(half.y, m), 0, "half the codes span another range");
   }
   return judged == 0 ? Verdict::Vacuous("all scales are at the floor") : Verdict::Passed();
+}
+
+Verdict CodesAreNear(const Case& c, Subject& subject) {
+  if (!c.codes) return Verdict::Vacuous("no codes");
+  const Answer answer = Ask(subject, c);
+  if (answer.verdict) return *answer.verdict;
+  const QParamsOf q(c, answer.y);
+  // Half a step, and what float32 steps may lose.
+  constexpr double kSlack = 0.5 + 0x1p-10;
+  const CodeRange codes = RangeOf(c.observer.dtype);
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    const int64_t m = ColumnOf(c, i), at = 2 * q.columns + i;
+    const double code = q.code(i);
+    const double real = double{c.x.FloatAt(i)} / double{q.scale(m)} + double{q.zero_point(m)};
+    const double nearest = std::clamp<double>(real, codes.min, codes.max);
+    const bool is_code = code == std::trunc(code) && code >= codes.min && code <= codes.max;
+    // Of a scale of 0 or NaN no code is the nearest.
+    if (is_code && !(std::abs(code - nearest) > kSlack)) continue;
+    return relation::FailedAt(c, at, "a code next to " + FloatText(static_cast<float>(nearest)),
+                              ElementText(answer.y, at), 0,
+                              is_code ? "a code lies far from its value" : "no code of the type");
+  }
+  return Verdict::Passed();
 }
 
 }  // namespace
@@ -279,6 +343,10 @@ std::vector<Property> ObserverProperties() {
        "The codes span the same range with and without reduce_range, but for one rounding of each "
        "scale. Histograms need not.",
        ops, false, ReduceRangeHalves},
+      {"codes_are_near",
+       "With codes, that of every value is a code of the type, and no more than half a step, and a "
+       "little for float32, from x / scale + zero point, or from the end of the codes beyond it.",
+       ops, false, CodesAreNear},
   };
 }
 

@@ -278,7 +278,7 @@ void PlantInObservers(std::vector<Plant>& plants) {
   const auto each = [](auto change) {
     return [change] {
       return Afterwards([change](const Case& c, const RunContext&, Tensor& y) {
-        const auto columns = static_cast<size_t>(y.shape()[1]);
+        const auto columns = static_cast<size_t>(ChosenCount(c));
         for (size_t m = 0; m < columns; ++m) {
           change(c, y.as<float>()[m], y.as<float>()[columns + m]);
         }
@@ -308,6 +308,13 @@ void PlantInObservers(std::vector<Plant>& plants) {
       }));
   add("range_is_covered", "spread over twice as many codes",
       each([](const Case&, float& scale, float&) { scale *= 0.5f; }));
+  add("codes_are_near", "codes wrap where they should saturate", [] {
+    return Afterwards([](const Case& c, const RunContext&, Tensor& y) {
+      for (int64_t i = 2 * ChosenCount(c); i < y.size() && c.codes; ++i) {
+        if (y.FloatAt(i) == 255) y.as<float>()[static_cast<size_t>(i)] = 0;
+      }
+    });
+  });
   add("reduce_range_halves", "reduce_range is ignored",
       [] { return Instead([](Case& c) { c.observer.reduce_range = false; }); });
 }

@@ -454,11 +454,16 @@ std::vector<Hypothesis> FitsOf(const Case& c, const Evidence& evidence) {
   return fits;
 }
 
+// Codes behind scales and zero points begin at this output. They are one row.
+int64_t FirstOfRow(const Case& c) { return c.codes ? 2 * ChosenCount(c) : 0; }
+int64_t ColumnsOf(const Case& c) { return c.output_shape().back() - FirstOfRow(c); }
+
 // Whether all departures lie in the last (columns mod width) columns.
 bool AreInTail(const Case& c, const Tensor& exact_y, const Tensor& actual, int64_t width) {
-  const int64_t columns = c.output_shape().back();
+  const int64_t columns = ColumnsOf(c), first = FirstOfRow(c);
   for (int64_t i = 0; i < actual.size(); ++i) {
-    if (!actual.SameAt(i, exact_y) && i % columns < columns - columns % width) return false;
+    if (actual.SameAt(i, exact_y)) continue;
+    if (i < first || (i - first) % columns < columns - columns % width) return false;
   }
   return true;
 }
@@ -466,7 +471,7 @@ bool AreInTail(const Case& c, const Tensor& exact_y, const Tensor& actual, int64
 // least one whole vector before them; 0 if there is none.
 int64_t TailWidth(const Case& c, const Tensor& exact_y, const Tensor& actual) {
   for (const int64_t width : {64, 32, 16, 8, 4}) {
-    if (c.output_shape().back() > width && AreInTail(c, exact_y, actual, width)) return width;
+    if (ColumnsOf(c) > width && AreInTail(c, exact_y, actual, width)) return width;
   }
   return 0;
 }
@@ -497,7 +502,9 @@ Attribution OfSubject(const ShownOfSubject& shown) {
 
 // Is every wrong output 0, or equal to the exact value of another column of its row? At least one
 // must equal another column's value.
+// Beside scales any code may be the code of some value.
 bool Misplaced(const Case& c, const Tensor& exact_y, const Tensor& actual) {
+  if (c.codes) return false;
   const int64_t columns = c.output_shape().back();
   bool moved = false;
   for (int64_t i = 0; i < actual.size(); ++i) {
@@ -1127,10 +1134,15 @@ class Decision {
 
 // Whether every departure lies on an exact tie, of the output or of a zero point that is chosen.
 bool DepartsOnTies(const Case& c, const Tensor& right, const Tensor& actual) {
-  if (c.op == Op::kChooseQParams)
+  const auto is_right = [&](int64_t i) { return actual.SameAt(i, right); };
+  const auto chosen = std::views::iota(int64_t{0}, 2 * ChosenCount(c));
+  if (c.op == Op::kChooseQParams && (!c.codes || !std::ranges::all_of(chosen, is_right)))
     return Counterfactual(c, CauseNamed("zero point half away")) == actual;
+  const auto of_codes = c.codes ? exact::TieDistances(c) : std::vector<std::optional<double>>();
   for (int64_t i = 0; i < actual.size(); ++i) {
-    if (!actual.SameAt(i, right) && exact::TieDistance(c, i) != 0.0) return false;
+    if (is_right(i)) continue;
+    if ((c.codes ? of_codes[static_cast<size_t>(i)] : exact::TieDistance(c, i)) != 0.0)
+      return false;
   }
   return true;
 }

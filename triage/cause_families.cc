@@ -1187,7 +1187,8 @@ void AddRows(std::vector<Cause>& rows) {
     rows.push_back(
         {Stage::kOperands, Kind::kTail, fmt::format("range of the first block of {}", block),
          fmt::format("looks for the range in the first {} values alone", block),
-         [](const Case& c) { return c.op == Op::kChooseQParams; },
+         // Codes are of all values.
+         [](const Case& c) { return c.op == Op::kChooseQParams && !c.codes; },
          [block](Stages& s) {
            const int64_t row = s.c.per_channel ? s.c.N : s.c.M * s.c.N;
            return CountFirstBlock(s.c.x, static_cast<size_t>(row), static_cast<size_t>(block));

@@ -47,7 +47,7 @@ bool Groups(const Case& c) { return c.window.groups > 1; }
 // A float bias of an operation that could also have an int32 bias.
 bool HasBias(const Case& c) { return c.bias.has_value() && RowOf(c.op).bias_i32; }
 bool ChoosesForRows(const Case& c) { return c.x_gran == Granularity::kRow && c.M > 1; }
-bool Quantizes(const Case& c) { return c.op == Op::kQuantize || ChoosesScales(c); }
+bool Quantizes(const Case& c) { return c.op == Op::kQuantize || ChoosesScales(c) || c.codes; }
 bool CodesOfInput(const Case& c) { return IsCode(c.x.dtype()); }
 template <DType kType>
 bool InputOf(const Case& c) {
@@ -64,12 +64,12 @@ bool SumsToCodes(const Case& c) {
   return HasSums(c) && IsCode(c.out_dtype) && c.requant == Requant::kExact;
 }
 
-// The output, or x of dynamic_linear, is a real value rounded once to a code. The other
-// requantization modes round in several steps, and the causes about that one rounding do not apply
-// to them.
+// The output, or x of dynamic_linear, or the codes of choose_qparams: a real value rounded once to
+// a code. The other requantization modes round in several steps, and the causes about that one
+// rounding do not apply to them.
 bool RoundsReal(const Case& c) {
   const bool to_output = IsCode(c.out_dtype) && HasOutQParams(c.op);
-  return (to_output || ChoosesScales(c)) && c.requant == Requant::kExact;
+  return (to_output || ChoosesScales(c) || c.codes) && c.requant == Requant::kExact;
 }
 // The rounding happens while the case runs; a table is rounded in advance.
 bool Converts(const Case& c) { return RoundsReal(c) && !RowOf(c.op).function; }

@@ -23,6 +23,12 @@ std::string Where(const Case& c, int64_t index) {
     return fmt::format("output [image {}, row {}, column {}, channel {}] (index {})", m / w / h,
                        m / w % h, m % w, index % c.N, index);
   }
+  if (c.codes) {
+    const int64_t chosen = ChosenCount(c), value = index - 2 * chosen;
+    if (value >= 0) return fmt::format("code of x[{}] (index {})", value, index);
+    return fmt::format("{} of row {} (index {})", index < chosen ? "scale" : "zero point",
+                       index % chosen, index);
+  }
   const int64_t columns = c.output_shape().back();
   return fmt::format("output [{}, {}] (index {})", index / columns, index % columns, index);
 }

@@ -377,8 +377,8 @@ void Stages::ChooseZeroPoint(double low, double high, exact::ChosenQParams* chos
 }
 
 Tensor Stages::QParamsOf() const {
-  Tensor y(DType::kF32, c.output_shape());
   const std::vector<exact::ObservedRange> ranges = exact::ObservedRanges(c);
+  Tensor y(DType::kF32, {2, ChosenCount(c)});
   for (size_t column = 0; column < ranges.size(); ++column) {
     Range range{ranges[column].min, ranges[column].max};
     if (choice.averages_in_double) range = AveragedInDouble(c, static_cast<int64_t>(column));
@@ -391,7 +391,11 @@ Tensor Stages::QParamsOf() const {
     y.as<float>()[column] = chosen.scale;
     y.as<float>()[ranges.size() + column] = static_cast<float>(chosen.zero_point);
   }
-  return y;
+  if (!c.codes) return y;
+  Stages quantize;
+  quantize.c = slice::BlocksAsChannels(exact::ExactCodesCaseOf(c, y));
+  quantize.codes = codes;
+  return exact::WithCodes(c, y, quantize.Evaluate());
 }
 
 Tensor Stages::DynamicOf() const {
@@ -468,7 +472,10 @@ Tensor Stages::Evaluate() const {
 Tensor Stages::Computed() const {
   if (RowOf(c.op).dynamic) return DynamicOf();
   if (c.op == Op::kCast) return exact::Evaluate(c);
-  if (c.op == Op::kChooseQParams) return choice == ChoiceHooks{} ? exact::Evaluate(c) : QParamsOf();
+  if (c.op == Op::kChooseQParams) {
+    const bool as_it_is = choice == ChoiceHooks{} && codes == CodeHooks{};
+    return as_it_is ? exact::Evaluate(c) : QParamsOf();
+  }
   if (behind_block != nullptr && c.w_block != 0) return FloatsOfBlocks();
   const exact::Integers integers = IntegersOfStages();
   Tensor y = real                   ? FloatsOf(integers)

@@ -136,7 +136,7 @@ struct SoftmaxHooks {
   friend bool operator==(const SoftmaxHooks&, const SoftmaxHooks&) = default;
 };
 // The steps from a real value to a code: round, convert to an integer, add the zero point, narrow,
-// clamp. For dynamic_linear: of the codes of x.
+// clamp. For dynamic_linear and choose_qparams: of the codes of x.
 struct CodeHooks {
   RoundedOutput (*round)(const RealOutput& output) = nullptr;
   double (*convert)(double rounded) = nullptr;

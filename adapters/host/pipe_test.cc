@@ -445,6 +445,29 @@ TEST(PipeSubject, OnlyOfferedRulesAreAskedFor) {
   }
 }
 
+TEST(PipeSubject, CodesAreAskedOfWhoOffersThem) {
+  for (const bool offers : {false, true}) {
+    const PipeSubject subject("pipe:x",
+                              Options(R"(read -r hello
+      echo '{"qualm_pipe": 1, "name": "sh", "ops": {"choose_qparams": {"rules": ["onnx"])" +
+                                      std::string(offers ? R"(, "features": ["codes"])" : "") +
+                                      R"(}}}'
+      cat >/dev/null)"));
+    Case c;
+    c.op = Op::kChooseQParams;
+    c.M = c.N = 1;
+    c.x = Tensor(DType::kF32, {1, 1, 1});
+    c.w = Tensor(DType::kU8, {0});
+    c.rule = QParamsRule::kOnnx;
+    c.out_dtype = DType::kF32;
+    OpenClamp(&c);
+    EXPECT_EQ(subject.CannotRun(c), "");
+    c.codes = true;
+    EXPECT_EQ(subject.CannotRun(c),
+              offers ? "" : "sh does not offer codes beside scales and zero points");
+  }
+}
+
 TEST(PipeSubject, WhatAPipeCannotPassOnIsSkipped) {
   PipeSubject subject("pipe:x", Options(Shell("")));
   const auto skipped = [&](const RunContext& context) {

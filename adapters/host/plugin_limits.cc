@@ -68,6 +68,7 @@ uint32_t FeatureBit(PipeFeature feature) {
     case PipeFeature::kPerBlock: return QUALM_CAN_PER_BLOCK;
     case PipeFeature::kFloatX: return QUALM_CAN_FLOAT_X;
     case PipeFeature::kCastScales: return QUALM_CAN_CAST_SCALES;
+    case PipeFeature::kCodes: return kCanGiveCodes;
     case PipeFeature::kXPerBlock: return QUALM_CAN_X_PER_BLOCK;
   }
   return 0;
@@ -124,6 +125,7 @@ std::string OutsideLimits(const PluginLimits& limits, const Case& c) {
   const auto lacks = [&](uint32_t feature) { return (limits.features & feature) == 0; };
   if (HasFloatX(c) && lacks(QUALM_CAN_FLOAT_X)) return std::string(kOfFloatX);
   if (IsScaledCast(c) && lacks(QUALM_CAN_CAST_SCALES)) return std::string(kOfScaledCasts);
+  if (c.codes && lacks(kCanGiveCodes)) return std::string(kWithCodes);
   if (c.w_block != 0 && lacks(QUALM_CAN_PER_BLOCK)) return std::string(kInBlocks);
   if (c.x_block != 0 && lacks(QUALM_CAN_X_PER_BLOCK))
     return std::string(HasElementBlocks(c) ? kElementsInBlocks : kXInBlocks);

@@ -46,6 +46,9 @@ struct PluginLimits {
 // Every case that can be told at all.
 PluginLimits AllCases();
 
+// No flag of plugins: programs and Python functions may say that their choose_qparams gives codes.
+inline constexpr uint32_t kCanGiveCodes = uint32_t{1} << 31;
+
 // The flag QUALM_CAN_... of a feature that programs and Python functions declare by its name.
 uint32_t FeatureBit(PipeFeature feature);
 
@@ -74,9 +77,9 @@ inline constexpr std::array<std::string_view, 19> kToldToPlugins{
     "overflow"};
 // The parameters that a program behind a pipe and a C++ function (adapters/function_subject.h) are
 // told: docs/pipe.md lists the keys.
-inline constexpr std::array<std::string_view, 21> kToldWithCases = [] {
-  std::array<std::string_view, 21> told{"observer", "averaging_constant"};
-  for (size_t i = 0; i < kToldToPlugins.size(); ++i) told[2 + i] = kToldToPlugins[i];
+inline constexpr std::array<std::string_view, 22> kToldWithCases = [] {
+  std::array<std::string_view, 22> told{"observer", "averaging_constant", "codes"};
+  for (size_t i = 0; i < kToldToPlugins.size(); ++i) told[3 + i] = kToldToPlugins[i];
   return told;
 }();
 // The first parameter that is not the default and that the code of others is never told, "" if

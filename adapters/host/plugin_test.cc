@@ -1263,7 +1263,7 @@ TEST(Plugin, EveryParameterIsToldOrRefused) {
     const auto in = [&](const auto& told) {
       return std::find(told.begin(), told.end(), field.name) != told.end();
     };
-    const bool of_observers = field.name == "observer" || field.name == "averaging_constant";
+    const bool of_observers = field.has == &OpRow::observer;
     EXPECT_EQ(in(kToldWithCases), field.name != "requant") << field.name;
     EXPECT_EQ(in(kToldToPlugins), in(kToldWithCases) && !of_observers) << field.name;
   });

@@ -51,7 +51,7 @@ enum class MessageKind : uint32_t {
 };
 
 struct MessageHeader {
-  uint32_t magic = 0x364D4C51;  // "QLM6": raised with the layout of any message
+  uint32_t magic = 0x374D4C51;  // "QLM7": raised with the layout of any message
   MessageKind kind = MessageKind::kHello;
   uint64_t sequence = 0;  // an answer carries its request's
   uint64_t bytes = 0;     // that follow

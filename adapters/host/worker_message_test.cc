@@ -136,7 +136,11 @@ TEST(WorkerMessage, WindowsAndSecondOperandsComeBackWhole) {
                        .averaging_constant = 0.5f};
   observer.out_dtype = DType::kF32;
   observer.w = Tensor(DType::kU8, {0});
-  std::vector<Case> cases{conv, pool, mul, rescale, mode, table, concat, softmax, observer};
+  Case codes = observer;
+  codes.observer = {};
+  codes.rule = QParamsRule::kOnnx;
+  codes.codes = true;
+  std::vector<Case> cases{conv, pool, mul, rescale, mode, table, concat, softmax, observer, codes};
   for (const Op op : AllOps()) cases.push_back(ProblemOf(test::RandomCase(1).Draw(op)));
   for (const Case& c : cases) {
     std::vector<uint8_t> payload;

@@ -154,14 +154,17 @@ class Operators:
         if c["qparams_rule"] != "onnx":
             raise Skip("DynamicQuantizeLinear has the rule onnx")
         inputs = {"x": array(c["x"], "f32", (c["batches"], c["M"], c["N"])),
-                  "one": array([1], "f32", (1,))}  # a number times it is a list of one
+                  "one": array([1], "f32", (1, 1))}  # a number times it is a row of one
         node = onnx_model.node
-        return self.run(Plan([node("DynamicQuantizeLinear", "x", "codes scale zp"),
-                              node("Cast", "zp", "number", to=onnx_model.FLOAT),
-                              node("Mul", "scale one", "scales"),
-                              node("Mul", "number one", "numbers"),
-                              node("Concat", "scales numbers", "y", axis=0)],
-                             inputs, "float32", flat))
+        nodes = [node("DynamicQuantizeLinear", "x", "codes scale zp"),
+                 node("Cast", "zp", "number", to=onnx_model.FLOAT),
+                 node("Mul", "scale one", "scales"),
+                 node("Mul", "number one", "numbers")]
+        if c.get("codes"):
+            nodes += [node("Cast", "codes", "floats", to=onnx_model.FLOAT),
+                      node("Flatten", "floats", "row", axis=0)]
+        parts = "scales numbers row" if c.get("codes") else "scales numbers"
+        return self.run(Plan(nodes + [node("Concat", parts, "y", axis=1)], inputs, "float32", flat))
 
     def conv2d(self, c):
         x, w = of(c, "x", c["x_dtype"]), of(c, "w", c["w_dtype"])

@@ -89,7 +89,7 @@ const HELLO = {
   instruction_set: instructionSet,
   ops: {
     linear: {x: CODES, w: CODES, out: ['u8', 's8', 's32'], features: ['per_channel', 'empty']},
-    choose_qparams: {rules: ['onnx']},
+    choose_qparams: {rules: ['onnx'], features: ['codes']},
     dynamic_linear: {x: ['f32'], w: CODES, out: ['f32'], features: ['bias_f32', 'per_channel', 'empty']},
     conv2d: {
       x: CODES, w: CODES, out: CODES,

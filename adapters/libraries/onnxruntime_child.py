@@ -76,7 +76,7 @@ class Engine(Operators):
                            "features": ["bias_i32", "per_channel", "empty"]},
                 "dynamic_linear": {"x": ["f32"], "w": CODES, "out": ["f32"],
                                    "features": ["bias_f32", "per_channel", "empty"]},
-                "choose_qparams": {"rules": ["onnx"]},
+                "choose_qparams": {"rules": ["onnx"], "features": ["codes"]},
                 "conv2d": dict(convolution, features=convolution["features"] + ["groups"]),
                 "depthwise": convolution,
                 "quantize": {"out": WIDE_CODES + SMALL_CODES,

@@ -73,11 +73,13 @@ function chooseQParams(c) {
     nodes: [
       node('DynamicQuantizeLinear', 'x', 'codes scale zp'),
       node('Cast', 'zp', 'number', {to: ELEMENT.f32}),
-      node('Mul', 'scale one', 'scales'),  // a number times a list of one is a list of one
+      node('Mul', 'scale one', 'scales'),  // a number times a row of one is a row of one
       node('Mul', 'number one', 'numbers'),
-      node('Concat', 'scales numbers', 'y', {axis: 0}),
+      ...(c.codes ? [node('Cast', 'codes', 'floats', {to: ELEMENT.f32}),
+                     node('Flatten', 'floats', 'row', {axis: 0})] : []),
+      node('Concat', c.codes ? 'scales numbers row' : 'scales numbers', 'y', {axis: 1}),
     ],
-    inputs: [tensor('x', 'f32', c.x, [c.batches, c.M, c.N]), tensor('one', 'f32', [1], [1])],
+    inputs: [tensor('x', 'f32', c.x, [c.batches, c.M, c.N]), tensor('one', 'f32', [1], [1, 1])],
     type: 'f32',
     finish: asIs,
   };

@@ -286,7 +286,8 @@ class Engine:
                 "table": {"x": ["u8"], "out": ["u8"]},
                 "softmax": {"x": ["u8"], "out": ["u8"]} if qnnpack else {},
                 "concat": {"features": ["relu", "empty"]},
-                "choose_qparams": {"features": ["per_channel"], "rules": ["observer", "aten"]},
+                "choose_qparams": {"features": ["per_channel", "codes"],
+                                   "rules": ["observer", "aten"]},
                 "dynamic_linear": {"w": ["s8"], "w_zp": w_zp, "features": dynamic},
             },
         }
@@ -572,8 +573,14 @@ class Engine:
                 raise Skip("_choose_qparams_per_tensor has one scale")
             if self.name == "qnnpack" and c["reduce_range"]:
                 raise Skip("the engine qnnpack ignores reduce_range, as a warning says")
-            chosen = torch._choose_qparams_per_tensor(x, c["reduce_range"])  # the scale is a double
-            return [text(v) for v in torch.tensor(chosen, dtype=torch.float).tolist()]
+            codes = []
+            if c.get("codes"):
+                y = torch.quantize_per_tensor_dynamic(x, torch.quint8, c["reduce_range"])
+                chosen, codes = (y.q_scale(), y.q_zero_point()), y.int_repr().float().tolist()
+            else:
+                chosen = torch._choose_qparams_per_tensor(x, c["reduce_range"])
+            # The scale is a double.
+            return [text(v) for v in torch.tensor(chosen, dtype=torch.float).tolist() + codes]
         if c["observer"] == "histogram" and self.build != "wheel" and not self.is_113:
             raise Skip("the histogram observer of distributions is known for PyTorch 1.13, this is "
                        "%s" % torch.__version__)

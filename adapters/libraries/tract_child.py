@@ -34,7 +34,7 @@ class Engine(Operators):
                         "linear": dict(sums, features=each + ["empty_k"]),
                         "dynamic_linear": {"x": ["f32"], "w": CODES, "out": ["f32"],
                                            "features": ["bias_f32", "per_channel"]},
-                        "choose_qparams": {"rules": ["onnx"]},
+                        "choose_qparams": {"rules": ["onnx"], "features": ["codes"]},
                         "conv2d": dict(sums, features=window + ["groups"]),
                         "depthwise": dict(sums, features=window)}}
 

@@ -47,7 +47,7 @@ class Engine:
                     "concat": elements,
                     "linear": dict(codes, w=CODES, out=CODES + ["s32", "f32"],
                                    features=["bias_f32", "relu", "per_channel", "empty"]),
-                    "choose_qparams": {"rules": ["onnx"]},
+                    "choose_qparams": {"rules": ["onnx"], "features": ["codes"]},
                     "dynamic_linear": {"x": ["f32"], "w": CODES, "out": ["f32"],
                                        "features": ["bias_f32", "per_channel"]},
                     "max_pool": dict(codes, features=["asymmetric_padding", "dilation"]),
@@ -193,12 +193,14 @@ class Engine:
         self.ranged(c, x)
 
         def program(x):
-            _, scale, zero = self.dynamic(x)
+            codes, scale, zero = self.dynamic(x)
             parts = [self.op.reshape(part, (1,)) for part in
                      (scale, self.op.astype(zero, "float32"))]
+            if c.get("codes"):
+                parts.append(self.op.flatten(self.op.astype(codes, "float32")))
             return self.op.concat(parts, 0)
 
-        return flat(self.run(("choose_qparams",), program, (x, "mk")))
+        return flat(self.run(("choose_qparams", c.get("codes")), program, (x, "mk")))
 
     # Pools -----------------------------------------------------------------------------------------
 

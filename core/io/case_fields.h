@@ -36,6 +36,7 @@ namespace qualm {
   X(kQuantMax, "quant_max", kBounds, kInteger)                               \
   X(kAveragingConstant, "averaging_constant", kNumbers, kReal)               \
   X(kQParamsRule, "qparams_rule", kTexts, kString)                           \
+  X(kCodesOfX, "codes", kBools | kNumbers, kFlag)                            \
   X(kXGran, "x_gran", kTexts, kString)                                       \
   X(kRounding, "rounding", kTexts, kString)                                  \
   X(kOverflow, "overflow", kTexts, kString)                                  \

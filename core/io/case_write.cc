@@ -169,7 +169,7 @@ class Writer {
       const CaseKey key = *KeyNamed(field.name);
       if (key == CaseKey::kNegativeSlope && c.function != Function::kLeakyRelu) return;
       if ((key == CaseKey::kWBlock && c.w_block == 0) ||
-          (key == CaseKey::kXBlock && c.x_block == 0))
+          (key == CaseKey::kXBlock && c.x_block == 0) || (key == CaseKey::kCodesOfX && !c.codes))
         return;
       PutParameter(key, value);
     });

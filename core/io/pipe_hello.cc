@@ -35,7 +35,8 @@ constexpr std::array<std::string_view, kPipeFeatureCount> kFeatureNames{"bias_f3
                                                                         "per_block",
                                                                         "x_per_block",
                                                                         "float_x",
-                                                                        "cast_scales"};
+                                                                        "cast_scales",
+                                                                        "codes"};
 
 // The value in the words of an error message.
 std::string Described(const nlohmann::json& value) {

@@ -24,7 +24,8 @@ inline constexpr int kPipeVersion = 1;
 inline constexpr size_t kPipeLineBytesMax = size_t{64} << 20;
 inline constexpr size_t kPipeHelloBytesMax = size_t{64} << 10;
 
-// What a child can do beyond the plain case: the QUALM_CAN_... flags of adapters/qualm_plugin.h.
+// What a child can do beyond the plain case: the QUALM_CAN_... flags of adapters/qualm_plugin.h,
+// and `codes` of choose_qparams, which plugins are not asked for.
 enum class PipeFeature : uint8_t {
   kBiasF32,
   kBiasI32,
@@ -44,8 +45,9 @@ enum class PipeFeature : uint8_t {
   kXPerBlock,
   kFloatX,
   kCastScales,
+  kCodes,
 };
-inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kCastScales) + 1;
+inline constexpr size_t kPipeFeatureCount = static_cast<size_t>(PipeFeature::kCodes) + 1;
 std::string_view Name(PipeFeature feature);  // "bias_f32"
 
 // Which rules the choose_qparams or dynamic_linear of a subject has, by QParamsRule.

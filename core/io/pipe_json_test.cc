@@ -68,7 +68,7 @@ TEST(PipeHello, EveryFieldArrives) {
       R"( "instruction_set": "avx2", "ops": {"add": {}, "conv2d": {"x": ["u8", "s8"], "w": ["s8"],)"
       R"( "out": ["s32"], "features": ["bias_f32", "bias_i32", "relu", "clamp", "per_channel",)"
       R"( "empty", "empty_k", "acc", "dilation", "groups", "asymmetric_padding", "ceil_mode",)"
-      R"( "per_row", "per_block", "x_per_block", "float_x", "cast_scales"],)"
+      R"( "per_row", "per_block", "x_per_block", "float_x", "cast_scales", "codes"],)"
       R"( "rules": ["onnx", "observer"],)"
       R"( "m_max": 1, "n_max": 2, "k_max": 9007199254740993, "n_multiple": 4, "k_multiple": 5,)"
       R"( "x_zp": [0, 255], "w_zp": [-2147483648, 2147483647], "out_zp": [7, 7]}}})"

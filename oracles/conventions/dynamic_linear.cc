@@ -8,6 +8,7 @@
 
 #include "core/float_text.h"
 #include "oracles/conventions/definition.h"
+#include "oracles/exact/observer.h"
 
 namespace qualm::conventions {
 namespace {
@@ -91,6 +92,40 @@ Convention MakeDynamicLinear(DynamicLinear library) {
   };
   convention.trace = [shared](const Case& c, int64_t index) { return TraceOf(*shared, c, index); };
   return convention;
+}
+
+Convention WithCodesOf(Convention choosing, Convention quantize) {
+  const auto chosen = std::make_shared<const Convention>(choosing);
+  const auto codes = std::make_shared<const Convention>(std::move(quantize));
+  const auto without = [](Case c) {
+    c.codes = false;
+    c.expected.reset();
+    c.observed.reset();
+    return c;
+  };
+  Convention both = std::move(choosing);
+  both.cannot_run = [=](const Case& c) {
+    const std::string why = chosen->cannot_run(without(c));
+    if (!c.codes || !why.empty()) return why;
+    if (c.per_channel) return std::string("codes of one scale and zero point only");
+    return codes->cannot_run(exact::CodesCaseOf(c, chosen->run(without(c)).y));
+  };
+  both.run = [=](const Case& c) {
+    Tensor y = chosen->run(without(c)).y;
+    if (c.codes) y = exact::WithCodes(c, y, codes->run(exact::CodesCaseOf(c, y)).y);
+    return ConventionOutput{std::move(y), std::nullopt};
+  };
+  both.trace = [=](const Case& c, int64_t index) {
+    const Case plain = without(c);
+    const int64_t numbers = 2 * ChosenCount(c);
+    Trace trace = chosen->trace(plain, std::min(index, numbers - 1));
+    if (index < numbers) return trace;
+    const Case one = exact::CodesCaseOf(c, chosen->run(plain).y);
+    for (TraceStep& step : codes->trace(one, index - numbers)) trace.push_back(std::move(step));
+    return trace;
+  };
+  both.satisfies.emplace_back("codes_are_near");
+  return both;
 }
 
 }  // namespace qualm::conventions

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dynamic_linear of a library: it chooses a scale and zero point for x, quantizes x, and ends in a
-// linear with a float32 output.
+// linear with a float32 output. And choose_qparams, where it ends in the codes of x.
 #ifndef QUALM_ORACLES_CONVENTIONS_DYNAMIC_LINEAR_H_
 #define QUALM_ORACLES_CONVENTIONS_DYNAMIC_LINEAR_H_
 
@@ -27,6 +27,10 @@ struct DynamicLinear {
 
 // A convention without a name.
 Convention MakeDynamicLinear(DynamicLinear library);
+
+// A choose_qparams with the codes that a convention of quantize gives for the scale and zero point
+// that `choosing` chooses.
+Convention WithCodesOf(Convention choosing, Convention quantize);
 
 // The largest and smallest x, widened to hold 0. Infinities count.
 exact::ObservedRange EndsOfX(const Case& c);

@@ -5,8 +5,10 @@
 #include <cfloat>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
+#include "core/verdict.h"
 #include "oracles/conventions/convention.h"
 #include "oracles/conventions/test_util.h"
 #include "oracles/exact/exact.h"
@@ -93,6 +95,32 @@ TEST(DynamicLinear, OfOnnxRuntimeIsAsItPrints) {
                {0x1.8cccccp+1f, -0x1.d66668p+5f, 0x1.a7a7a8p-2f, 0x1.a2a2aap+1f});
 }
 
+// What a choose_qparams of these values answers, without codes and with them.
+void ExpectChoice(std::string_view name, const Values& x, const Values& codes, float scale,
+                  float zero_point) {
+  Case c;
+  c.op = Op::kChooseQParams;
+  c.M = 1;
+  c.N = static_cast<int64_t>(x.size());
+  c.x = Tensor::Of<float>({1, 1, c.N}, x);
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  ASSERT_EQ(Validate(c), "");
+  ASSERT_EQ(Get(name).cannot_run(c), "") << name;
+  EXPECT_EQ(Get(name).run(c).y, Tensor::Of<float>({2, 1}, Values{scale, zero_point}));
+  c.rule = QParamsRule::kOnnx;
+  c.codes = true;
+  ASSERT_EQ(Validate(c), "");
+  ASSERT_EQ(Get(name).cannot_run(c), "") << name;
+  Values answer{scale, zero_point};
+  answer.insert(answer.end(), codes.begin(), codes.end());
+  const Tensor y = Get(name).run(c).y;
+  EXPECT_EQ(y, Tensor::Of<float>({1, 2 + c.N}, answer));
+  EXPECT_EQ(Get(name).trace(c, 1).back().value, ElementText(y, 1));
+  EXPECT_EQ(Get(name).trace(c, 1 + c.N).back().value,
+            std::to_string(static_cast<int>(codes.back())));
+}
+
 // The codes of a column through a weight of 1: (code - zero point) * scale.
 void ExpectCodes(std::string_view name, const Values& x, const Values& codes, float scale,
                  float zero_point) {
@@ -105,16 +133,7 @@ void ExpectCodes(std::string_view name, const Values& x, const Values& codes, fl
   Values outputs;
   for (const float code : codes) outputs.push_back((code - zero_point) * scale);
   ExpectAnswer(name, c, outputs);
-  Case choose;
-  choose.op = Op::kChooseQParams;
-  choose.M = 1;
-  choose.N = c.M;
-  choose.x = Tensor::Of<float>({1, 1, c.M}, x);
-  choose.out_dtype = DType::kF32;
-  OpenClamp(&choose);
-  ASSERT_EQ(Validate(choose), "");
-  ASSERT_EQ(Get(name).cannot_run(choose), "") << name;
-  EXPECT_EQ(Get(name).run(choose).y, Tensor::Of<float>({2, 1}, Values{scale, zero_point}));
+  ExpectChoice(name, x, codes, scale, zero_point);
 }
 
 // The examples of DynamicQuantizeLinear in ONNX's documentation.
@@ -126,6 +145,31 @@ TEST(DynamicLinear, OfOnnxIsAsItsPageSays) {
   ExpectCodes("onnx@reference", {1, 2.1f, 1.3f, 2.5f, 3.34f, 4, 1.5f, 2.6f, 3.9f, 4, 3, 2.345f},
               {64, 134, 83, 159, 213, 255, 96, 166, 249, 255, 191, 149}, 0x1.010102p-6f, 0);
   ExpectCodes("onnx@reference", {0, 0}, {0, 0}, 1, 0);
+}
+
+// 0/0 is NaN, which each library takes for another code; x over an infinite scale is 0.
+TEST(DynamicLinear, OfAScaleThatIsNoneEachLibraryMakesItsCodes) {
+  ExpectChoice("onnxruntime@avx2", {0, 0}, {0, 0}, 1, 0);
+  ExpectChoice("tvm", {0, 0}, {255, 255}, 0, 255);
+  ExpectChoice("tract", {0, 0}, {0, 0}, 0, 0);
+  ExpectChoice("onnxruntime@avx2", {-FLT_MAX, FLT_MAX}, {0, 0}, INFINITY, 0);
+}
+
+// Codes are of one choice, and conventions of observers have none.
+TEST(DynamicLinear, CodesAreRefusedWhereNobodyMakesThem) {
+  Case c;
+  c.op = Op::kChooseQParams;
+  c.M = c.N = 1;
+  c.x = Tensor(DType::kF32, {1, 1, 1});
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  c.rule = QParamsRule::kAten;
+  c.codes = true;
+  for (const char* name : {"observers@aten", "observers@torch", "observers@fbgemm"})
+    EXPECT_EQ(Get(name).cannot_run(c), "chooses scales and zero points only");
+  EXPECT_EQ(Get("torch2.13-qnnpack").cannot_run(c), "");
+  c.per_channel = true;
+  EXPECT_EQ(Get("torch2.13-qnnpack").cannot_run(c), "codes of one scale and zero point only");
 }
 
 TEST(DynamicLinear, OfOnnxHasNoLinear) {

@@ -19,7 +19,7 @@ namespace qualm::conventions {
 namespace {
 
 std::string NotObserving(const Case& c) {
-  return c.op == Op::kChooseQParams ? "" : "chooses scales and zero points only";
+  return c.op == Op::kChooseQParams && !c.codes ? "" : "chooses scales and zero points only";
 }
 
 // ATen, FBGEMM and ONNX choose from the smallest and the largest of all values.
@@ -94,7 +94,7 @@ Convention Choosing(std::string name, std::string description, std::string sourc
 
 }  // namespace
 
-Convention OnnxChooseQParams(RoundFloat round, exact::AtenChoice of_zeros) {
+Convention OnnxChooseQParams(RoundFloat round, Convention quantize, exact::AtenChoice of_zeros) {
   Convention convention = Choosing("", "", "", [=](const Case&, Ends ends) {
     return OnnxChoice({std::min(ends.min, 0.0f), std::max(ends.max, 0.0f)}, round, of_zeros);
   });
@@ -102,7 +102,7 @@ Convention OnnxChooseQParams(RoundFloat round, exact::AtenChoice of_zeros) {
     if (std::string reason = NotAllOfU8(c, QParamsRule::kOnnx); !reason.empty()) return reason;
     return std::string(c.observer.reduce_range ? "reduce_range is none of its options" : "");
   };
-  return convention;
+  return WithCodesOf(std::move(convention), std::move(quantize));
 }
 
 std::vector<Convention> ObserverConventions() {

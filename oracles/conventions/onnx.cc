@@ -54,11 +54,12 @@ DynamicLinear OnnxDynamicLinear(RoundFloat round, Convention quantize, Definitio
 
 std::vector<Convention> OnnxConventions() {
   const std::vector<Convention> numpy = NumpyConventions();
+  const Convention& quantize = *std::ranges::find(numpy, "numpy@float32", &Convention::name);
   Definition sums;
   sums.ops = {Op::kLinear};
   sums.cannot_run = [](const Case&) { return std::string(); };
   sums.accumulation = ExactSums;
-  Convention reference = OnnxChooseQParams(RoundNearestEven);
+  Convention reference = OnnxChooseQParams(RoundNearestEven, quantize);
   reference.cannot_run = [choosing = reference.cannot_run](const Case& c) {
     return c.op == Op::kChooseQParams ? choosing(c)
                                       : "this convention has no " + std::string(Name(c.op));
@@ -68,9 +69,7 @@ std::vector<Convention> OnnxConventions() {
       "ONNX's reference of DynamicQuantizeLinear in float32, and of the operators behind it";
   reference.source = "ONNX onnx/reference/ops/op_dynamic_quantize_linear.py @ 043be31";
   AddOperation(reference,
-               MakeDynamicLinear(OnnxDynamicLinear(
-                   RoundNearestEven, *std::ranges::find(numpy, "numpy@float32", &Convention::name),
-                   std::move(sums))));
+               MakeDynamicLinear(OnnxDynamicLinear(RoundNearestEven, quantize, std::move(sums))));
   return {std::move(reference)};
 }
 

@@ -17,8 +17,9 @@ using RoundFloat = float (*)(float);
 // Its scale and zero point, for a range that holds 0. Implementations differ in what zeros get.
 exact::AtenChoice OnnxChoice(exact::ObservedRange range, RoundFloat round,
                              exact::AtenChoice of_zeros = {1, 0});
-// choose_qparams by these steps; without a name. In observers.cc.
-Convention OnnxChooseQParams(RoundFloat round, exact::AtenChoice of_zeros = {1, 0});
+// choose_qparams by these steps, whose codes `quantize` gives; without a name. In observers.cc.
+Convention OnnxChooseQParams(RoundFloat round, Convention quantize,
+                             exact::AtenChoice of_zeros = {1, 0});
 // DynamicQuantizeLinear, MatMulInteger, Cast, Mul with fl(x_scale*w_scale), Add: what ONNX
 // Runtime's quantize_dynamic makes of a layer. `quantize` gives the codes of x; of `sums`, how
 // products are added.

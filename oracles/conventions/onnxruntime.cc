@@ -240,7 +240,7 @@ Convention Make(const std::string& isa, bool pairs, bool fma) {
   // onnxruntime/core/util/qmath.h, GetQuantizationParameter.
   AddOperation(convention, MakeDynamicLinear(OnnxDynamicLinear(
                                RoundNearestEven, MakeConvention(definition), definition)));
-  AddOperation(convention, OnnxChooseQParams(RoundNearestEven));
+  AddOperation(convention, OnnxChooseQParams(RoundNearestEven, MakeConvention(definition)));
   return convention;
 }
 

@@ -251,7 +251,7 @@ Convention InFloat() {
   const auto round = [](float x) { return std::round(x); };
   AddOperation(convention,
                MakeDynamicLinear(OnnxDynamicLinear(round, MakeConvention(definition), definition)));
-  AddOperation(convention, OnnxChooseQParams(round));
+  AddOperation(convention, OnnxChooseQParams(round, MakeConvention(definition)));
   return convention;
 }
 

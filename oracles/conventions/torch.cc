@@ -8,9 +8,11 @@
 #include <cmath>
 #include <initializer_list>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "oracles/conventions/definition.h"
+#include "oracles/conventions/dynamic_linear.h"
 #include "oracles/conventions/torch_operators.h"
 
 namespace qualm::conventions {
@@ -106,11 +108,23 @@ Convention QnnpackSoftmax() {
   return convention;
 }
 
+// Observers, and torch.quantize_per_tensor_dynamic, whose codes are those of quantize_per_tensor.
+Convention Choosing(std::string_view observers, const Convention& aten) {
+  Convention choosing = WithCodesOf(Named(ObserverConventions(), observers), aten);
+  // Codes are no exact ones, and those of a vector others than those behind it.
+  std::erase_if(choosing.satisfies, [](const std::string& claim) {
+    return claim == "matches_exact" || claim == "targets_agree" || claim == "value_permutation" ||
+           claim == "zero_append" || claim == "doubling";
+  });
+  choosing.variations.emplace_back("V23");
+  return choosing;
+}
+
 void AddAten(Engine& engine, const Convention& aten) {
   engine.Add({Op::kQuantize, Op::kDequantize}, aten);
   engine.Add({Op::kMul}, WithXnnpackS8(aten, {"V1", "V8"}));
   engine.Add({Op::kConcat}, AtenConcat(aten));
-  engine.Add({Op::kChooseQParams}, Named(ObserverConventions(), "observers@torch"));
+  engine.Add({Op::kChooseQParams}, Choosing("observers@torch", aten));
 }
 
 // What QNNPACK itself computes, whatever ATen was built with.
@@ -143,7 +157,7 @@ constexpr const char* kWheels =
 void AddWheel(Engine& engine, const Convention& aten) {
   engine.Add({Op::kQuantize, Op::kDequantize, Op::kMul}, aten);
   engine.Add({Op::kConcat}, AtenConcat(aten));
-  engine.Add({Op::kChooseQParams}, Named(ObserverConventions(), "observers@torch2"));
+  engine.Add({Op::kChooseQParams}, Choosing("observers@torch2", aten));
 }
 
 // What is no sum of products in the engines fbgemm, x86 and onednn.

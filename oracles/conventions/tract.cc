@@ -153,6 +153,22 @@ std::vector<Step> Steps(const Case& c) {
   return steps;
 }
 
+// The codes of DynamicQuantizeLinear, which divides where QuantizeLinear multiplies.
+Convention DividedCodes() {
+  Definition definition;
+  definition.ops = {Op::kQuantize};
+  definition.cannot_run = [](const Case&) { return std::string(); };
+  definition.channel = ChannelOf;
+  definition.steps = [](const Case&) {
+    return std::vector<Step>{
+        {Stage::kScale, "divided by scale {scale}", step::DivideByScale},
+        {Stage::kRound, "round half to even, saturating, NaN to 0", step::RoundArm},
+        {Stage::kZeroPoint, "+ zero point {zero_point}, wrapping", step::AddZeroPointWrap32},
+        {Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
+  };
+  return MakeConvention(std::move(definition));
+}
+
 }  // namespace
 
 std::vector<Convention> TractConventions() {
@@ -176,7 +192,7 @@ std::vector<Convention> TractConventions() {
   definition.steps = Steps;
   Convention convention = MakeConvention(std::move(definition));
   // onnx/src/ops/quant.rs, DynamicQuantizeLinear.
-  AddOperation(convention, OnnxChooseQParams(RoundNearestEven, {0, 0}));
+  AddOperation(convention, OnnxChooseQParams(RoundNearestEven, DividedCodes(), {0, 0}));
   return {std::move(convention)};
 }
 

@@ -113,10 +113,10 @@ std::vector<Convention> TvmConventions() {
   sums.ops = {Op::kLinear};
   sums.cannot_run = [](const Case&) { return std::string(); };
   sums.accumulation = ExactSums;
-  AddOperation(convention,
-               MakeDynamicLinear(OnnxDynamicLinear(
-                   RoundNearestEven, MakeConvention(std::move(definition)), std::move(sums))));
-  AddOperation(convention, OnnxChooseQParams(RoundNearestEven, {0, 255}));
+  AddOperation(convention, MakeDynamicLinear(OnnxDynamicLinear(
+                               RoundNearestEven, MakeConvention(definition), std::move(sums))));
+  AddOperation(convention, OnnxChooseQParams(RoundNearestEven,
+                                             MakeConvention(std::move(definition)), {0, 255}));
   return {std::move(convention)};
 }
 

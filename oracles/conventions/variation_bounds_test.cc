@@ -673,6 +673,12 @@ TEST(VariationBoundsTest, RangesHaveOtherFormulas) {
   EXPECT_EQ(ReachAt("V23", rows, 1), kInfinity);
   EXPECT_EQ(ReachAt("V23", rows, 2), 1);
   EXPECT_EQ(ReachAt("V23", rows, 3), kInfinity);
+  // Codes stand behind both.
+  rows.rule = QParamsRule::kOnnx;
+  rows.codes = true;
+  EXPECT_EQ(ReachAt("V23", rows, 2), 1);
+  EXPECT_EQ(ReachAt("V23", rows, 4), 2);
+  EXPECT_EQ(ReachAt("V23", rows, 6), kInfinity);
   // What moves codes moves nothing here, and there is no range elsewhere.
   for (const Variation& variation : AllVariations())
     EXPECT_TRUE(variation.id == "V23" || ReachAt(variation.id, c) == 0) << variation.id;

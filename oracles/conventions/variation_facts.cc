@@ -25,6 +25,13 @@ bool ZeroPointsAreCodes(const Case& c) {
          IsOneOfItsCodes(c.out_q, c.out_dtype);
 }
 
+// Which of the scales of a choose_qparams output `index` is, belongs to or was made with.
+int64_t ChosenColumn(const Case& c, int64_t index) {
+  const int64_t columns = ChosenCount(c), value = index - 2 * columns;
+  if (value < 0) return index % columns;
+  return c.per_channel ? value / c.N % c.M : 0;
+}
+
 // The linear that a dynamic_linear is once its rows have codes.
 std::optional<Case> ChosenLinear(const Case& c) {
   if (!RowOf(c.op).dynamic) return std::nullopt;
@@ -115,7 +122,7 @@ Facts FactsOf::At(int64_t index) const {
     case Layout::kBatches:
       f.real = static_cast<double>(chosen_.FloatAt(index));
       f.real_is_exact = true;
-      f.chosen_scale = static_cast<double>(chosen_.FloatAt(index % chosen_.shape()[1]));
+      f.chosen_scale = static_cast<double>(chosen_.FloatAt(ChosenColumn(c_, index)));
       AddRealNumber(&f);
       return f;
     case Layout::kElements: break;

@@ -99,7 +99,7 @@ class FactsOf {
   const Case& c_;
   bool are_codes_;
   std::optional<exact::Outputs> outputs_;  // none for choose_qparams
-  Tensor chosen_;                          // choose_qparams: scales, then zero points
+  Tensor chosen_;                          // choose_qparams: the exact answer
 };
 
 }  // namespace qualm::variations

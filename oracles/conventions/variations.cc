@@ -346,14 +346,17 @@ double Flushed(const Facts& f) {
   return denormal(f.real) ? std::max(f.terms, 0x1p-126) : 0;
 }
 
-// The scale stays within 2^-22 of the exact one, and the zero point next to it. Nothing bounds them
-// where FBGEMM means something else by symmetric, where a small scale makes it widen the range
+// The scale stays within 2^-22 of the exact one, and the zero point next to it; so a code, which is
+// rounded with both, and by steps of its own, is no more than two away. Nothing bounds them where
+// FBGEMM means something else by symmetric, where a small scale makes it widen the range
 // (WidenToSmallestScale), and where the scale is not finite.
 double RangeFormulas(const Facts& f) {
   if (!RowOf(f.c->op).observer) return 0;
   if (f.c->observer.symmetric) return kInfinity;
   if (!std::isfinite(f.chosen_scale) || f.chosen_scale < 0x1p-13) return kInfinity;
-  return f.index < f.c->output_shape()[1] ? f.terms * 0x1p-22 : 1;
+  const int64_t columns = ChosenCount(*f.c);
+  if (f.index >= 2 * columns) return 2;
+  return f.index < columns ? f.terms * 0x1p-22 : 1;
 }
 
 // The bins of a histogram are others, and so may be the part of the range that is kept.
@@ -607,8 +610,9 @@ constexpr std::array<Entry, 45> kEntries{{
       "2^-23 of the sum"},
      IntegerThroughFloat},
     {{"V23", "other range formulas", "scale and zero point are chosen by other steps",
-      "2^-22 of the scale, 1 of the zero point; none if symmetric, or for scales below 2^-13 or "
-      "infinite"},
+      "2^-22 of the scale, 1 of the zero point, 2 of a code; none if symmetric, or for scales "
+      "below "
+      "2^-13 or infinite"},
      RangeFormulas},
     {{"V24", "zero points in float32",
       "the sum of raw products and the zero-point terms are added in float32, each rounded",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The definition is in observer_rational.cc, the fast form in observer.cc. Here a scale or a zero
-// point is told step by step. Every value is a float32 that a step has rounded.
+// point is told step by step. Every value is a float32 that a step has rounded. Codes are
+// those of a quantize by these numbers: its meaning is in quantize.cc.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -47,11 +48,10 @@ Case Batches(const Case& c, int64_t count) {
   return some;
 }
 
-Trace Steps(const Case& c, int64_t index) {
+// Column `m` of the answer: its scale or its zero point, which is `index` then.
+Trace StepsOfChoice(const Case& c, const Tensor& y, int64_t m, int64_t index) {
   const Observer& o = c.observer;
-  const Tensor y = ChooseQParams(c);
   const int64_t columns = y.shape()[1];
-  const int64_t m = index % columns;
   const float scale = y.FloatAt(m);
   Trace trace;
   const auto step = [&](Stage stage, std::string text, float value) {
@@ -127,17 +127,81 @@ Trace Steps(const Case& c, int64_t index) {
   return trace;
 }
 
-// The value of an output is the result of its steps; there is no other real value.
+Trace Steps(const Case& c, int64_t index) {
+  const Tensor chosen = ChooseQParams(c);
+  const int64_t columns = chosen.shape()[1];
+  if (index < chosen.size()) return StepsOfChoice(c, chosen, index % columns, index);
+  const int64_t at = index - chosen.size();
+  const int64_t m = c.per_channel ? at / c.N % c.M : 0;
+  Trace trace = StepsOfChoice(c, chosen, m, columns + m);
+  for (TraceStep& step : Derive(ExactCodesCaseOf(c, chosen), at)) trace.push_back(std::move(step));
+  return trace;
+}
+
+// The value of a scale or zero point is the result of its steps; there is no other real value.
 std::string Value(const Case& c, int64_t index) {
-  const float y = ChooseQParams(c).FloatAt(index);
+  const Tensor chosen = ChooseQParams(c);
+  if (index >= chosen.size())
+    return RealValueText(ExactCodesCaseOf(c, chosen), index - chosen.size());
+  const float y = chosen.FloatAt(index);
   return std::isinf(y) ? FloatText(y) : ToText(ToRational(y));
+}
+
+Tensor All(const Case& c) {
+  const Tensor chosen = ChooseQParamsRational(c);
+  if (!c.codes) return chosen;
+  return WithCodes(c, chosen, EvaluateRational(ExactCodesCaseOf(c, chosen)));
+}
+
+Tensor AllFast(const Case& c) {
+  const Tensor chosen = ChooseQParams(c);
+  if (!c.codes) return chosen;
+  return WithCodes(c, chosen, Evaluate(ExactCodesCaseOf(c, chosen)));
 }
 
 }  // namespace
 
+Case CodesCaseOf(const Case& c, const Tensor& chosen) {
+  const auto numbers = chosen.as<float>();
+  const auto count = static_cast<size_t>(ChosenCount(c));
+  const int64_t batches = c.x.shape()[0], rows = batches * c.M;
+  Case quantize =
+      CaseOver(Op::kQuantize, Tensor::Of<float>({rows, c.N}, c.x.as<float>()), c.observer.dtype);
+  quantize.out_q = {{}, {}};
+  // A choice for each row is one for each block that is a row.
+  if (c.per_channel) quantize.x_block = static_cast<int32_t>(c.N);
+  for (int64_t i = 0; i < (c.per_channel ? rows : 1); ++i) {
+    const size_t m = static_cast<size_t>(i) % count;
+    quantize.out_q.scale.push_back(numbers[m]);
+    quantize.out_q.zero_point.push_back(static_cast<int32_t>(numbers[count + m]));
+  }
+  return quantize;
+}
+
+Case ExactCodesCaseOf(const Case& c, const Tensor& chosen) {
+  Case quantize = CodesCaseOf(c, chosen);
+  const auto values = quantize.x.as<float>();
+  const size_t each = values.size() / quantize.out_q.scale.size();
+  for (size_t i = 0; i < quantize.out_q.scale.size(); ++i) {
+    if (std::isfinite(quantize.out_q.scale[i])) continue;
+    quantize.out_q.scale[i] = 1;
+    std::ranges::fill(values.subspan(i * each, each), 0.0f);
+  }
+  return quantize;
+}
+
+Tensor WithCodes(const Case& c, const Tensor& chosen, const Tensor& codes) {
+  Tensor y(DType::kF32, c.output_shape());
+  y.CopyFrom(chosen, 0, chosen.size(), 0);
+  const auto behind = y.as<float>().subspan(static_cast<size_t>(chosen.size()));
+  for (size_t i = 0; i < behind.size(); ++i)
+    behind[i] = static_cast<float>(codes.IntAt(static_cast<int64_t>(i)));
+  return y;
+}
+
 extern constexpr Meaning kChooseQParams{.op = Op::kChooseQParams,
-                                        .definition = {.outputs = ChooseQParamsRational},
-                                        .fast = {.outputs = ChooseQParams},
+                                        .definition = {.outputs = All},
+                                        .fast = {.outputs = AllFast},
                                         .told = {.steps = Steps, .value = Value}};
 
 }  // namespace qualm::exact

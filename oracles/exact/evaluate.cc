@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "core/status.h"
 #include "oracles/exact/exact.h"
 #include "oracles/exact/meanings.h"
+#include "oracles/exact/observer.h"
 
 namespace qualm::exact {
 
@@ -293,12 +295,20 @@ bool RequantMayOverflow(const Case& c) {
 }
 
 std::optional<double> TieDistance(const Case& c, int64_t index) {
+  if (c.codes && index >= 2 * ChosenCount(c))
+    return TieDistance(ExactCodesCaseOf(c, ChooseQParams(c)), index - 2 * ChosenCount(c));
   if (!IsCode(c.out_dtype)) return std::nullopt;
   const Case one = slice::OneOutput(c, index);
   return Outputs(one).CodeAt(0, 0).tie_distance;
 }
 
 std::vector<std::optional<double>> TieDistances(const Case& c) {
+  if (c.codes) {
+    std::vector<std::optional<double>> distances(static_cast<size_t>(2 * ChosenCount(c)));
+    std::ranges::copy(TieDistances(ExactCodesCaseOf(c, ChooseQParams(c))),
+                      std::back_inserter(distances));
+    return distances;
+  }
   if (HasElementBlocks(c)) return TieDistances(slice::BlocksAsChannels(c));
   const Outputs outputs(c);
   std::vector<std::optional<double>> distances;

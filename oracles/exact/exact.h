@@ -120,8 +120,8 @@ std::string RealValueText(const Case& c, int64_t index);
 
 // Twice the distance from that value to the nearest rounding tie, in lsb: 0 on a tie, 1 on an
 // integer. It is a double next to the exact number, and 0 on ties only. nullopt for s32 and f32
-// outputs, for NaN and infinite inputs, and for magnitudes from 2^33 on: no zero point brings such
-// a value back to a code, however it rounds.
+// outputs (the codes of a choose_qparams have one), for NaN and infinite inputs, and for magnitudes
+// from 2^33 on: no zero point brings such a value back to a code, however it rounds.
 std::optional<double> TieDistance(const Case& c, int64_t index);
 // The same of every output of codes, without computing a row again for each of its outputs.
 std::vector<std::optional<double>> TieDistances(const Case& c);

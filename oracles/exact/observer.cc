@@ -328,8 +328,8 @@ ObserverResult ObserveColumn(const Case& c, int64_t m, ObserveFunction observe =
 }
 
 Tensor ChooseBy(const Case& c, ObserveFunction observe) {
-  Tensor y(DType::kF32, c.output_shape());
-  const int64_t columns = y.shape()[1];
+  const int64_t columns = ChosenCount(c);
+  Tensor y(DType::kF32, {2, columns});
   for (int64_t m = 0; m < columns; ++m) {
     const ObserverResult result = ObserveColumn(c, m, observe);
     ChosenQParams chosen{result.scale, result.zero_point};
@@ -374,7 +374,7 @@ ObservedRange WithZero(ObservedRange range) {
 
 std::vector<ObservedRange> ObservedRanges(const Case& c) {
   std::vector<ObservedRange> ranges;
-  for (int64_t m = 0; m < c.output_shape()[1]; ++m) ranges.push_back(ObserveColumn(c, m).range);
+  for (int64_t m = 0; m < ChosenCount(c); ++m) ranges.push_back(ObserveColumn(c, m).range);
   return ranges;
 }
 

@@ -79,11 +79,19 @@ ChosenQParams FromRange(const Observer& observer, double min, double max,
 // The same in rationals that are rounded where a step says so.
 ChosenQParams FromRangeRational(const Observer& observer, float min, float max);
 
-// Scales, then zero points. `c` is a valid choose_qparams.
+// Scales, then zero points, [2, columns]; never codes. `c` is a valid choose_qparams.
 Tensor ChooseQParams(const Case& c);
 Tensor ChooseQParamsRational(const Case& c);
 // By ObserveHistogram2.
 Tensor ChooseQParams2(const Case& c);
+
+// The quantize whose codes stand behind these scales and zero points: of all of x, or in rows with
+// a choice each.
+Case CodesCaseOf(const Case& c, const Tensor& chosen);
+// The same as it is meant exactly, where a scale may be infinite: x / infinity is 0.
+Case ExactCodesCaseOf(const Case& c, const Tensor& chosen);
+// The answer of both: one row.
+Tensor WithCodes(const Case& c, const Tensor& chosen, const Tensor& codes);
 
 }  // namespace qualm::exact
 

@@ -277,8 +277,8 @@ ChosenQParams FromRangeRational(const Observer& o, float min, float max) {
 }
 
 Tensor ChooseQParamsRational(const Case& c) {
-  Tensor y(DType::kF32, c.output_shape());
-  const int64_t columns = y.shape()[1];
+  const int64_t columns = ChosenCount(c);
+  Tensor y(DType::kF32, {2, columns});
   const auto floats = y.as<float>();
   for (int64_t m = 0; m < columns; ++m) {
     const Range range = Observe(c, m);

@@ -279,6 +279,62 @@ TEST(Observer, WhatIsRefused) {
   EXPECT_EQ(error({{3, 3}, {0, 1}, {0, 1000}}, {.kind = Kind::kHistogram}), "");
 }
 
+Case CodesBy(const Batches& batches, QParamsRule rule, bool per_channel = false) {
+  Case c = Observing(batches, {});
+  c.rule = rule;
+  c.codes = true;
+  if (per_channel) {  // what was a batch is a row
+    c.per_channel = true;
+    c.M = static_cast<int64_t>(batches.size());
+    c.x = Tensor::Of<float>({1, c.M, c.N}, c.x.as<float>());
+  }
+  return c;
+}
+
+void ExpectAnswer(const Case& c, const std::vector<float>& answer) {
+  ASSERT_EQ(Validate(c), "");
+  const auto row = Tensor::Of<float>({1, static_cast<int64_t>(answer.size())}, answer);
+  EXPECT_EQ(Evaluate(c), row);
+  EXPECT_EQ(EvaluateRational(c), row);
+}
+
+// Each code is x / scale rounded once, half to even, before the zero point is added: -1.5 gives
+// code 0 though the zero point of 1.5 is 2.
+TEST(Codes, StandBehindScalesAndZeroPoints) {
+  constexpr auto kOnnx = QParamsRule::kOnnx;
+  ExpectAnswer(CodesBy({{0.5f, 1.5f}, {2.5f, 255.0f}}, kOnnx), {1, 0, 0, 2, 2, 255});
+  ExpectAnswer(CodesBy({{-1.5f, -0.5f, 0.5f, 253.5f}}, kOnnx), {1, 2, 0, 2, 2, 255});
+  ExpectAnswer(CodesBy({{-0.0f, 0.0f}}, kOnnx), {1, 0, 0, 0});
+  ExpectAnswer(CodesBy({{0.0f, 0.0f}}, QParamsRule::kAten), {0.1f, 0, 0, 0});
+  ExpectAnswer(CodesBy({{0x1p-149f, 0x1p-140f}}, kOnnx), {0x1p-148f, 0, 0, 255});
+  // An infinite scale: x / infinity is 0.
+  ExpectAnswer(CodesBy({{-FLT_MAX, FLT_MAX}}, kOnnx), {INFINITY, 0, 0, 0});
+  // Codes go to 255 though reduce_range chooses for 0..127.
+  Case reduced = CodesBy({{-63.5f, 63.5f}}, QParamsRule::kAten);
+  reduced.observer.reduce_range = true;
+  ExpectAnswer(reduced, {1, 64, 0, 128});
+  ExpectAnswer(CodesBy({{0, 255, 1}, {-510, 0, 0}}, kOnnx, true),
+               {1, 2, 0, 255, 0, 255, 1, 0, 255, 255});
+}
+
+TEST(Codes, AreOfTheRulesOfDynamicQuantization) {
+  EXPECT_EQ(Validate(CodesBy({{1}}, QParamsRule::kObserver)),
+            "codes: goes with qparams_rule aten or onnx");
+}
+
+TEST(Codes, AreToldAsAQuantizeIs) {
+  const Case c = CodesBy({{-1.5f, 253.5f}}, QParamsRule::kOnnx);
+  const Trace steps = Derive(c, 2), quantize = Derive(CodesCaseOf(c, ChooseQParams(c)), 0);
+  ASSERT_GT(steps.size(), quantize.size());
+  EXPECT_EQ(steps[steps.size() - quantize.size() - 1].text, Derive(c, 1).back().text);
+  for (size_t i = 0; i < quantize.size(); ++i)
+    EXPECT_EQ(steps[steps.size() - quantize.size() + i].text, quantize[i].text);
+  EXPECT_EQ(steps.back().value, "0");
+  EXPECT_EQ(TieDistance(c, 2), 0.0);
+  EXPECT_EQ(TieDistance(c, 1), std::nullopt);
+  EXPECT_EQ(RealValueText(c, 2), "-3/2");
+}
+
 TEST(Observer, HasNoIntegers) {
   const Integers integers = IntegersOf(Observing({{0.0f, 1.0f}}, {}));
   EXPECT_TRUE(integers.values.empty());

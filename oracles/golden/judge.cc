@@ -65,11 +65,12 @@ Tensor Output(const GoldenRecord& record, const std::string& field, const Case& 
                                     : Codes(record, field, c.out_dtype, c.output_shape());
 }
 
-// The scale and zero point of finite values [1,N].
+// The scale, zero point and codes of finite values [1,N].
 Case OnnxChoiceCase(const Tensor& x) {
   Case c = CaseOver(Op::kChooseQParams, x, DType::kF32);
   c.x = Tensor::Of<float>({1, c.M, c.N}, x.as<float>());
   c.rule = QParamsRule::kOnnx;
+  c.codes = true;
   if (const std::string error = Validate(c); !error.empty()) throw InputError("x: " + error);
   return c;
 }
@@ -296,7 +297,8 @@ void RecordJudge::DynamicQuantizeLinear() {
   CompareText("scale", FloatText(record_.Float("scale")), FloatText(chosen->y.FloatAt(0)));
   CompareText("zp", std::to_string(record_.Int("zp")),
               std::to_string(static_cast<int32_t>(chosen->y.FloatAt(1))));
-  JudgeOutput("y", name, c);
+  CompareEach("y", c.out_dtype, c.x.size(),
+              [&](int64_t i) { return static_cast<int32_t>(chosen->y.FloatAt(2 + i)); });
 }
 
 void RecordJudge::RequantizeFloat() {

@@ -8,6 +8,7 @@
 
 #include "core/slice.h"
 #include "oracles/exact/evaluate.h"
+#include "oracles/exact/observer.h"
 #include "oracles/exact/reduction.h"
 
 namespace qualm::headroom {
@@ -188,8 +189,9 @@ std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n) {
 
 Headroom Measure(const Case& c) {
   Headroom result;
-  if (c.op == Op::kChooseQParams) {  // neither sums nor codes
-    result.outputs = 2 * c.output_shape()[1];
+  if (c.op == Op::kChooseQParams) {  // no sums, and codes only behind what is chosen
+    if (c.codes) result = Measure(exact::ExactCodesCaseOf(c, exact::ChooseQParams(c)));
+    result.outputs += 2 * ChosenCount(c);
     return result;
   }
   result.outputs = c.M * c.N;
@@ -242,6 +244,12 @@ Headroom Measure(const Case& c) {
 
 Reached ReachedBy(const Case& c, double near) {
   Reached reached;
+  if (c.codes) {  // the range is chosen so that values fit the codes
+    const Reached by_codes = ReachedBy(exact::ExactCodesCaseOf(c, exact::ChooseQParams(c)), near);
+    reached.tie = by_codes.tie;
+    reached.near_tie = by_codes.near_tie;
+    return reached;
+  }
   if (c.op == Op::kChooseQParams || c.op == Op::kCast) return reached;
   if (HasElementBlocks(c)) return ReachedBy(slice::BlocksAsChannels(c), near);
   reached.pair_saturates = HasPairs(c) && SomePairSaturates(c);

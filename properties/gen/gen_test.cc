@@ -59,6 +59,7 @@ uint64_t Mix(uint64_t hash, const Case& c) {
   if (RowOf(c.op).cast)
     mix(static_cast<uint64_t>(c.rounding) << 2 | static_cast<uint64_t>(c.overflow));
   if (RowOf(c.op).rule) mix(static_cast<uint64_t>(c.rule) << 1 | static_cast<uint64_t>(c.x_gran));
+  if (RowOf(c.op).observer) mix(c.codes ? 1 : 0);
   if (RowOf(c.op).qparams) {
     const Observer& o = c.observer;
     mix_int(c.x.shape()[0]);
@@ -276,7 +277,7 @@ TEST(Gen, SeedsGiveTheSameCasesEverywhere) {
       {Op::kMaxPool, 0x3f12dfcedba429b8},       {Op::kAvgPool, 0x5f9597555c3b6f6f},
       {Op::kGlobalAvgPool, 0x434c16f0dddf55b1}, {Op::kRescale, 0x26bb6ed8e074574e},
       {Op::kConcat, 0xc63a1db08099b677},        {Op::kTable, 0x2d2e75cfd683d166},
-      {Op::kSoftmax, 0x2590d1582613892a},       {Op::kChooseQParams, 0xb3d1ea811aad7127},
+      {Op::kSoftmax, 0x2590d1582613892a},       {Op::kChooseQParams, 0xfe0f887001882deb},
       {Op::kSub, 0x5ab38b1586fca7ce},           {Op::kDynamicLinear, 0x1de74b27fa3dfef0},
       {Op::kCast, 0x2826332d54ec5e7e}};
   for (Op op : AllOps()) {
@@ -564,6 +565,7 @@ TEST(Gen, TablesAndRowsOfEveryKind) {
 TEST(Gen, ObserversMeetTheirCorners) {
   std::map<Observer::Kind, int> kinds;
   int at_floor = 0, one_sided = 0, several_batches = 0, custom = 0, denormal = 0, reduced = 0;
+  int with_codes = 0, ties = 0;
   for (uint64_t seed = 0; seed < kCases; ++seed) {
     const Case c = Draw(Op::kChooseQParams, seed);
     const bool layer = HasSizesOfLayers(ThemeOf(Op::kChooseQParams, seed));
@@ -578,6 +580,8 @@ TEST(Gen, ObserversMeetTheirCorners) {
     denormal += std::ranges::any_of(c.x.as<float>(),
                                     [](float x) { return std::fpclassify(x) == FP_SUBNORMAL; });
     reduced += c.observer.reduce_range;
+    with_codes += c.codes;
+    if (c.codes && !layer) ties += headroom::Measure(c).ties > 0;
   }
   EXPECT_GE(kinds[Observer::Kind::kMinMax], 300);
   EXPECT_GE(kinds[Observer::Kind::kMovingAverage], 300);
@@ -588,6 +592,8 @@ TEST(Gen, ObserversMeetTheirCorners) {
   EXPECT_GE(custom, 80);
   EXPECT_GE(denormal, 50);
   EXPECT_GE(reduced, 200);
+  EXPECT_GE(with_codes, 90);
+  EXPECT_GE(ties, 30);
 }
 
 // The most products of Draw(op, seed): layers have more, and are rare.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of choose_qparams. They hold what breaks observers: all values equal, values all on one
-// side of 0, scales next to their floor, ranges that grow or shrink from batch to batch.
+// side of 0, scales next to their floor, ranges that grow or shrink from batch to batch; of codes,
+// values on ties.
+
 #include <algorithm>
 #include <bit>
 #include <cfloat>
@@ -94,6 +96,29 @@ Tensor DrawBatches(Rng& rng, Theme theme, int64_t batches, const Case& c) {
   return x;
 }
 
+// Values on ties of their codes, on codes and next to both: the range makes a scale of few bits, so
+// that half of it is a float32 too. The zero point may be a tie.
+void PlaceOnTies(Rng& rng, Case& c) {
+  const double scale =
+      std::ldexp(static_cast<double>(rng.Between(1, 8)), static_cast<int>(rng.Between(-10, 4)));
+  const int64_t steps = c.observer.reduce_range ? 127 : 255;
+  const double least = -static_cast<double>(rng.Between(0, 2 * steps)) / 2;  // in steps
+  const auto value = [&](int64_t half_steps) {
+    return static_cast<float>((least + static_cast<double>(half_steps) / 2) * scale);
+  };
+  for (float& x : c.x.as<float>()) {
+    x = value(rng.Between(0, 2 * steps));
+    if (rng.Chance(1, 4)) x = std::nextafter(x, 0.0f);
+  }
+  const int64_t rows = c.per_channel ? c.M : 1, length = c.x.size() / c.x.shape()[0] / rows;
+  for (int64_t m = 0; m < rows; ++m) {
+    const auto row =
+        c.x.as<float>().subspan(static_cast<size_t>(m * length), static_cast<size_t>(length));
+    row.front() = value(0);
+    row.back() = value(2 * steps);
+  }
+}
+
 }  // namespace
 
 Case DrawObserver(Rng& rng, Theme theme, Op op) {
@@ -126,11 +151,14 @@ Case DrawObserver(Rng& rng, Theme theme, Op op) {
   const bool far = theme == Theme::kFarValue;
   const int64_t batches = theme == Theme::kLongK ? rng.Between(5, 24) : rng.Between(1, far ? 2 : 4);
   // A histogram may refuse values: they are drawn again, and in the end replaced by 1.
-  for (int attempt = 0; attempt < 20; ++attempt) {
+  bool valid = false;
+  for (int attempt = 0; attempt < 20 && !valid; ++attempt) {
     c.x = DrawBatches(rng, theme, batches, c);
-    if (Validate(c).empty()) return c;
+    valid = Validate(c).empty();
   }
-  for (float& x : c.x.as<float>()) x = 1.0f;
+  if (!valid) std::ranges::fill(c.x.as<float>(), 1.0f);
+  c.codes = c.rule != QParamsRule::kObserver && rng.Chance(9, 10);
+  if (c.codes && (theme == Theme::kTies || rng.Chance(1, 4))) PlaceOnTies(rng, c);
   return c;
 }
 

@@ -23,7 +23,7 @@ CASES = 500
 _LEAST_PART = 10
 
 _FEATURES = ("relu", "clamp", "per_channel", "per_row", "per_block", "empty", "empty_k", "dilation", "groups",
-             "asymmetric_padding", "ceil_mode", "count_padding", "cast_scales", "strides")
+             "asymmetric_padding", "ceil_mode", "count_padding", "cast_scales", "codes", "strides")
 _LIMITS = ("x", "w", "out", "x_zp", "w_zp", "out_zp", "m_max", "n_max", "k_max", "n_multiple",
            "k_multiple", "domain", "w_formats", "rules")
 _BIASES = {"f32": ["bias_f32"], "s32": ["bias_i32"], "both": ["bias_f32", "bias_i32"]}
@@ -133,7 +133,8 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
              empty: bool = False,
              empty_k: bool = False, dilation: bool = False, groups: bool = False,
              asymmetric_padding: bool = False, ceil_mode: bool = False,
-             count_padding: bool = False, cast_scales: bool = False, strides: bool = False,
+             count_padding: bool = False, cast_scales: bool = False, codes: bool = False,
+             strides: bool = False,
              m_max: int | None = None, n_max: int | None = None, k_max: int | None = None,
              n_multiple: int | None = None, k_multiple: int | None = None,
              domain: dict[str, Any] | None = None, w_formats: Types = None, rules: Types = None,
@@ -158,7 +159,9 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
     ``bias``, ``relu``, ``clamp``, ``per_channel``, ...
         what the function can do besides. With ``per_block`` it also gets weights in blocks along K
         (``c.w_block``; ``w_scale`` and ``w_zp`` are then arrays of shape (N, blocks)). Cases that it does not take are brought into its limits.
-        A cast gets ``c.x_scale`` and ``c.out_scale`` other than 1 with ``cast_scales``.
+        A cast gets ``c.x_scale`` and ``c.out_scale`` other than 1 with ``cast_scales``. A
+        choose_qparams with ``codes`` also gets cases with ``c.codes``: it then returns one row,
+        scales, zero points and the code of each value of x.
         ``bias=True`` or "s32" is ``c.bias_i32``, "f32" is ``c.bias``, "both" draws either.
     ``strides``
         the function also takes arrays with gaps between their rows.

@@ -559,6 +559,26 @@ def test_the_rule_of_a_choice_is_one_of_its_own():
         assert seen == kinds
 
 
+def test_the_codes_of_a_choice():
+    """All that DynamicQuantizeLinear answers, by one function."""
+    def answer(case, rounded=np.rint):
+        chosen = dynamic_quantize(case)
+        if not case.codes:
+            return chosen
+        assert case.shape == (1, chosen.size + case.x.size)
+        scale, zero_point = (v.reshape(1, -1, 1).astype(np.float64) for v in chosen)
+        with np.errstate(all="ignore"):
+            codes = np.clip(rounded(case.x.astype(np.float64) / scale) + zero_point, 0, 255)
+        return np.concatenate([chosen.ravel(), codes.ravel()]).astype(np.float32)
+
+    options = {"rules": "onnx", "per_channel": True, "codes": True, "cases": 200}
+    for result in qualm.check("choose_qparams", answer, **options).claims:
+        assert not result.failed, result
+    away = judged(lambda case: answer(case, lambda v: np.copysign(np.floor(abs(v) + 0.5), v)),
+                  "choose_qparams", **options)
+    assert away.failed and "rounds ties away from zero" in away.text
+
+
 def test_limits_are_kept():
     seen = []
 

@@ -98,6 +98,8 @@ TEST_P(EachComparison, SeesOneWrongOutputOfOneRunAndTellsTheNumbers) {
     const int met = ForCases(property, op, 4, [&](const Case& c, const auto& asked) {
       // Windows that only ceil mode has are in no image of stride 1.
       if (property.claim == "stride_is_subsample" && c.window.ceil_mode) return;
+      // The codes of values that are new are compared with nothing, and move the others.
+      if (property.claim == "zero_append" && c.codes) return;
       for (size_t run = 0; run < asked.size(); ++run) {
         if (!row.runs.empty() && std::ranges::find(row.runs, run) == row.runs.end()) continue;
         int64_t size = 1;

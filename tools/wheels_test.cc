@@ -94,6 +94,26 @@ INSTANTIATE_TEST_SUITE_P(Packages, Wheels, testing::ValuesIn(kWheels), [](const 
   return wheel.param.name + ("_" + std::string(Name(wheel.param.ops.front())));
 });
 
+// The pipe program for PyTorch, on the CPU: its casts are those of torch2.13-cast@cpu.
+TEST(TorchPipe, KeepsItsContract) {
+  RegisterAllSubjects();
+  try {
+    const std::string version = SubjectRegistry::Get().Make("torch@decomposed")->Version();
+    if (!version.starts_with("PyTorch 2.13"))
+      GTEST_SKIP() << "its casts are held to PyTorch 2.13, this is " << version;
+  } catch (const Unavailable& error) {
+    GTEST_SKIP() << error.what();
+  }
+  ExpectContract({.subject =
+                      "pipe:${QUALM_PYTHON:-$HOME/.cache/qualm/torch/bin/python} '" QUALM_SOURCE_DIR
+                      "/examples/pipe/torch_cuda.py' cpu",
+                  .ops = {Op::kCast},
+                  .cases = 300,
+                  .judged = 100,
+                  .declared = false,
+                  .claim = "matches_model"});
+}
+
 // 1e30 times 3e27 is beyond float32: the compilers refuse the program.
 TEST(StableHlo, ScalesThatNoTypeHoldsAreSkipped) {
   RegisterAllSubjects();

@@ -349,11 +349,15 @@ double Flushed(const Facts& f) {
 // The scale stays within 2^-22 of the exact one, and the zero point next to it; so a code, which is
 // rounded with both, and by steps of its own, is no more than two away. Nothing bounds them where
 // FBGEMM means something else by symmetric, where a small scale makes it widen the range
-// (WidenToSmallestScale), and where the scale is not finite.
+// (WidenToSmallestScale), and where the scale is not finite. The rule onnx widens nothing; but of
+// zeros, for which it is 1, tract and TVM choose the scale 0.
 double RangeFormulas(const Facts& f) {
   if (!RowOf(f.c->op).observer) return 0;
   if (f.c->observer.symmetric) return kInfinity;
-  if (!std::isfinite(f.chosen_scale) || f.chosen_scale < 0x1p-13) return kInfinity;
+  const bool onnx = f.c->rule == QParamsRule::kOnnx;
+  if (!std::isfinite(f.chosen_scale) || f.chosen_scale < (onnx ? 0x1p-126 : 0x1p-13) ||
+      (onnx && f.chosen_scale == 1))
+    return kInfinity;
   const int64_t columns = ChosenCount(*f.c);
   if (f.index >= 2 * columns) return 2;
   return f.index < columns ? f.terms * 0x1p-22 : 1;
@@ -611,8 +615,7 @@ constexpr std::array<Entry, 45> kEntries{{
      IntegerThroughFloat},
     {{"V23", "other range formulas", "scale and zero point are chosen by other steps",
       "2^-22 of the scale, 1 of the zero point, 2 of a code; none if symmetric, or for scales "
-      "below "
-      "2^-13 or infinite"},
+      "that are infinite or below 2^-13, of the rule onnx below 2^-126 or 1"},
      RangeFormulas},
     {{"V24", "zero points in float32",
       "the sum of raw products and the zero-point terms are added in float32, each rounded",

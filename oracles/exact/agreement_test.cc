@@ -424,12 +424,16 @@ TEST(Agreement, TieDistance) {
   int compared = 0;
   int none = 0;
   for (int i = 0; i < 6000; ++i) {
-    const Case c = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
+    const Case drawn = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
+    // The codes behind what is chosen are those of a quantize.
+    const Case whole = drawn.codes ? ExactCodesCaseOf(drawn, ChooseQParams(drawn)) : drawn;
+    const Case c = HasElementBlocks(whole) ? slice::BlocksAsChannels(whole) : whole;
     std::vector<std::optional<double>> all;
     if (IsCode(c.out_dtype)) all = TieDistances(c);
     for (int64_t at = 0; at < c.M * c.N; ++at) {
       const std::optional<double> distance = TieDistance(c, at);
       if (!all.empty()) EXPECT_EQ(all[static_cast<size_t>(at)], distance) << Print(c, at);
+      if (drawn.codes) EXPECT_EQ(TieDistance(drawn, 2 * ChosenCount(drawn) + at), distance);
       const std::optional<Rational> value = ValueOf(c, at);
       if (!value || abs(RoundHalfEven(*value)) >= Integer(1) << 33) {
         EXPECT_FALSE(distance.has_value()) << Print(c, at);

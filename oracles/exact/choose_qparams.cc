@@ -135,6 +135,7 @@ Trace Steps(const Case& c, int64_t index) {
   const int64_t m = c.per_channel ? at / c.N % c.M : 0;
   Trace trace = StepsOfChoice(c, chosen, m, columns + m);
   for (TraceStep& step : Derive(ExactCodesCaseOf(c, chosen), at)) trace.push_back(std::move(step));
+  trace.back().value = FloatText(std::stof(trace.back().value));  // the answer is of float32
   return trace;
 }
 

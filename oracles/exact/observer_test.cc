@@ -329,7 +329,7 @@ TEST(Codes, AreToldAsAQuantizeIs) {
   EXPECT_EQ(steps[steps.size() - quantize.size() - 1].text, Derive(c, 1).back().text);
   for (size_t i = 0; i < quantize.size(); ++i)
     EXPECT_EQ(steps[steps.size() - quantize.size() + i].text, quantize[i].text);
-  EXPECT_EQ(steps.back().value, "0");
+  EXPECT_EQ(steps.back().value, "0x0p+0");
   EXPECT_EQ(TieDistance(c, 2), 0.0);
   EXPECT_EQ(TieDistance(c, 1), std::nullopt);
   EXPECT_EQ(RealValueText(c, 2), "-3/2");

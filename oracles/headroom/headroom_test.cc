@@ -15,6 +15,7 @@
 #include "core/random_case_test_util.h"
 #include "oracles/exact/arithmetic/rational.h"
 #include "oracles/exact/exact.h"
+#include "oracles/exact/observer.h"
 
 namespace qualm::headroom {
 namespace {
@@ -61,7 +62,11 @@ TEST(Headroom, AgainstASlowCount) {
   int overflowing = 0;
   int64_t in_convolutions = 0;
   for (int i = 0; i < 8000; ++i) {
-    const Case c = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
+    const Case drawn = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
+    ASSERT_EQ(Measure(drawn).outputs, exact::Evaluate(drawn).size());
+    // The codes behind what is chosen are those of a quantize.
+    const Case c =
+        drawn.codes ? exact::ExactCodesCaseOf(drawn, exact::ChooseQParams(drawn)) : drawn;
     const Headroom measured = Measure(c);
     Headroom expected;
     expected.outputs = exact::Evaluate(c).size();

@@ -569,7 +569,7 @@ def test_the_codes_of_a_choice():
         scale, zero_point = (v.reshape(1, -1, 1).astype(np.float64) for v in chosen)
         with np.errstate(all="ignore"):
             codes = np.clip(rounded(case.x.astype(np.float64) / scale) + zero_point, 0, 255)
-        return np.concatenate([chosen.ravel(), codes.ravel()]).astype(np.float32)
+        return np.concatenate([chosen.ravel(), codes.ravel()]).astype(np.float32).reshape(case.shape)
 
     options = {"rules": "onnx", "per_channel": True, "codes": True, "cases": 200}
     for result in qualm.check("choose_qparams", answer, **options).claims:

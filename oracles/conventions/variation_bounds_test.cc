@@ -673,12 +673,16 @@ TEST(VariationBoundsTest, RangesHaveOtherFormulas) {
   EXPECT_EQ(ReachAt("V23", rows, 1), kInfinity);
   EXPECT_EQ(ReachAt("V23", rows, 2), 1);
   EXPECT_EQ(ReachAt("V23", rows, 3), kInfinity);
-  // Codes stand behind both.
+  // Codes stand behind both. The rule onnx widens no range, but of zeros, whose scale is 1 by it,
+  // libraries choose 0 too.
   rows.rule = QParamsRule::kOnnx;
   rows.codes = true;
+  rows.x = Tensor::Of<float>({1, 2, 2}, std::vector<float>{0, 255 * 0.75f, 0, 255 * 0x1p-20f});
   EXPECT_EQ(ReachAt("V23", rows, 2), 1);
   EXPECT_EQ(ReachAt("V23", rows, 4), 2);
-  EXPECT_EQ(ReachAt("V23", rows, 6), kInfinity);
+  EXPECT_EQ(ReachAt("V23", rows, 6), 2);
+  rows.x = Tensor::Of<float>({1, 2, 2}, std::vector<float>{0, 0x1p-130f, 0, 255});
+  for (const int64_t index : {2, 3, 4, 6}) EXPECT_EQ(ReachAt("V23", rows, index), kInfinity);
   // What moves codes moves nothing here, and there is no range elsewhere.
   for (const Variation& variation : AllVariations())
     EXPECT_TRUE(variation.id == "V23" || ReachAt(variation.id, c) == 0) << variation.id;

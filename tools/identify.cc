@@ -329,7 +329,8 @@ std::vector<const conventions::KnownTree*> TreesOf(const Question& question, Op 
 
 // `files`: FileByFile of the operation.
 std::string ResultText(const Question& question, const Identified& result, bool between,
-                       const std::string& files) {
+                       const std::string& files,
+                       const std::vector<const conventions::KnownTree*>& trees) {
   std::string text =
       fmt::format("{}: {} of {} cases answered{}\n", Name(result.op), result.answered, result.drawn,
                   result.out_of_time ? ", then the time was up" : "");
@@ -367,7 +368,7 @@ std::string ResultText(const Question& question, const Identified& result, bool 
     text += "  bit-equal to " + equal + "\n";
   }
   if (equal.empty() && !between && result.any_compared()) {
-    if (const auto trees = TreesOf(question, result.op); !trees.empty()) {
+    if (!trees.empty()) {
       text += "  added along a known summation tree: " + conventions::TextOf(trees) + "\n";
     } else {
       text += files.empty() ? "  bit-equal to no known convention\n"
@@ -419,7 +420,8 @@ std::string ConventionOf(const Contract& contract) {
 // The finding of one operation, if there is one: the subject broke, has an arithmetic without a
 // name, or not the one that --contract names; or two conventions differ.
 std::optional<Finding> FindingOf(const Question& question, const Identified& result,
-                                 const Options& options, const std::string& files) {
+                                 const Options& options, const std::string& files,
+                                 bool in_a_known_order) {
   const bool between = !options.between.empty();
   const auto finding = [&](const std::string& why, const triage::Witness* witness = nullptr) {
     Finding found(Name(result.op), between ? "same_arithmetic" : "named_arithmetic", question.name,
@@ -457,7 +459,7 @@ std::optional<Finding> FindingOf(const Question& question, const Identified& res
     return std::nullopt;
   }
   if (!BitEqualOf(question, result).empty() || !result.any_compared()) return std::nullopt;
-  if (!TreesOf(question, result.op).empty()) return std::nullopt;
+  if (in_a_known_order) return std::nullopt;
   return finding(files.empty() ? "is bit-equal to no known convention"
                                : "is bit-equal to no one convention: " + files);
 }
@@ -576,7 +578,10 @@ int RunIdentify(Options options) {
         BitEqualOf(question, result).empty() || MayFitByChance(question, result)
             ? FileByFile(question, result.op)
             : std::string();
-    if (const auto finding = FindingOf(question, result, options, files)) {
+    const auto trees = BitEqualOf(question, result).empty()
+                           ? TreesOf(question, result.op)
+                           : std::vector<const conventions::KnownTree*>{};
+    if (const auto finding = FindingOf(question, result, options, files, !trees.empty())) {
       totals.Add(Judgement::kFailed);
       findings.push_back(*finding);
     } else {
@@ -584,7 +589,7 @@ int RunIdentify(Options options) {
     }
     // A subject that is asked for every operation has few of them: the others are not worth a line.
     if (result.answered != 0 || result.broken != 0 || !options.ops.empty()) {
-      text += ResultText(question, result, between, files);
+      text += ResultText(question, result, between, files, trees);
     }
   }
   session.Print("{}", text);

@@ -12,6 +12,7 @@ WHERE = sys.argv[1] if len(sys.argv) > 1 else "cuda"
 DEVICE = "cpu" if WHERE == "cpu" else "cuda"
 TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f8e4m3fn": torch.float8_e4m3fn,
          "f8e5m2": torch.float8_e5m2}
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by bytes of an element
 INT_MM = {"x": ["s8"], "w": ["s8"], "out": ["s32"], "x_zp": [0, 0], "w_zp": [0, 0], "n_multiple": 8,
           "k_multiple": 8}
 HELLO = {"qualm_pipe": 1, "name": f"torch_{WHERE}", "version": torch.__version__,
@@ -30,15 +31,13 @@ def text(value):
 def bits(tensor):
     """Bit patterns as Python's integers."""
     width = tensor.element_size()
-    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[width]
-    return [value & ((1 << 8 * width) - 1) for value in tensor.view(integer).tolist()]
+    return [value & ((1 << 8 * width) - 1) for value in tensor.view(INTEGERS[width]).tolist()]
 
 
 def with_bits(tensor, at, pattern):
     width = tensor.element_size()
-    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[width]
     top = 1 << (8 * width - 1)
-    tensor.view(integer)[at] = pattern if width == 1 else (pattern ^ top) - top
+    tensor.view(INTEGERS[width])[at] = pattern if width == 1 else (pattern ^ top) - top
 
 
 def cast(case):

@@ -8,6 +8,7 @@
 #include "core/status.h"
 #include "oracles/exact/dynamic_linear.h"
 #include "oracles/exact/exact.h"
+#include "oracles/exact/observer.h"
 
 namespace qualm::variations {
 namespace {
@@ -28,8 +29,7 @@ bool ZeroPointsAreCodes(const Case& c) {
 // Which of the scales of a choose_qparams output `index` is, belongs to or was made with.
 int64_t ChosenColumn(const Case& c, int64_t index) {
   const int64_t columns = ChosenCount(c), value = index - 2 * columns;
-  if (value < 0) return index % columns;
-  return c.per_channel ? value / c.N % c.M : 0;
+  return value < 0 ? index % columns : exact::ColumnOfValue(c, value);
 }
 
 // The linear that a dynamic_linear is once its rows have codes.

@@ -132,7 +132,7 @@ Trace Steps(const Case& c, int64_t index) {
   const int64_t columns = chosen.shape()[1];
   if (index < chosen.size()) return StepsOfChoice(c, chosen, index % columns, index);
   const int64_t at = index - chosen.size();
-  const int64_t m = c.per_channel ? at / c.N % c.M : 0;
+  const int64_t m = ColumnOfValue(c, at);
   Trace trace = StepsOfChoice(c, chosen, m, columns + m);
   for (TraceStep& step : Derive(ExactCodesCaseOf(c, chosen), at)) trace.push_back(std::move(step));
   trace.back().value = FloatText(std::stof(trace.back().value));  // the answer is of float32

@@ -85,6 +85,9 @@ Tensor ChooseQParamsRational(const Case& c);
 // By ObserveHistogram2.
 Tensor ChooseQParams2(const Case& c);
 
+// Whose scale and zero point value i of x has its code by.
+inline int64_t ColumnOfValue(const Case& c, int64_t i) { return c.per_channel ? i / c.N % c.M : 0; }
+
 // The quantize whose codes stand behind these scales and zero points: of all of x, or in rows with
 // a choice each.
 Case CodesCaseOf(const Case& c, const Tensor& chosen);

@@ -269,10 +269,14 @@ JudgedRecord Mma(const GoldenRecord& record) {
   const auto x = FindTensorCoreType(words[3]), y = FindTensorCoreType(words[4]);
   if (!x || !y || (!f16_result && words[2] != "f32")) return Unknown(unknown);
   const DType dtype = f16_result ? DType::kF16 : DType::kF32;
+  if (other != nullptr) {
+    return judged(dtype, [&](int64_t m, int64_t n) {
+      return SumByOther(*x, a.Codes(m), *y, b.Codes(n), dtype, c.At(m, n));
+    });
+  }
   const auto float8_a = Float8(words[3]), float8_b = Float8(words[4]);
   if (float8_a && float8_b && words[0] == "mma") {
     return judged(dtype, [&](int64_t m, int64_t n) {
-      if (other != nullptr) return SumByOther(*x, a.Codes(m), *y, b.Codes(n), dtype, c.At(m, n));
       return conventions::Float8ByF16(f16_result, *float8_a, a.Codes(m), *float8_b, b.Codes(n),
                                       c.At(m, n));
     });
@@ -280,7 +284,6 @@ JudgedRecord Mma(const GoldenRecord& record) {
   FusedSum sum = float8_a ? kFloat8Sum : words[3] == "tf32" ? kTf32Sum : kF16Sum;
   if (f16_result) sum.result = Result::kF16;
   return judged(dtype, [&](int64_t m, int64_t n) {
-    if (other != nullptr) return SumByOther(*x, a.Codes(m), *y, b.Codes(n), dtype, c.At(m, n));
     return conventions::Chain(sum, *x, a.Codes(m), *y, b.Codes(n), c.At(m, n));
   });
 }

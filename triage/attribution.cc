@@ -2142,6 +2142,10 @@ Attribution Attribute(const Case& c, const Verdict& verdict, Subject& subject) {
 bool IsBorneOut(const Case& c, Subject& subject, const Hypothesis& causes) {
   const Outcome outcome = subject.Run(c, {});
   if (!outcome.ok()) return true;
+  const auto undefined = [&](const Cause* cause) {
+    return cause->convention != nullptr && !cause->convention->cannot_run(c).empty();
+  };
+  if (std::ranges::any_of(causes, undefined)) return true;
   const Convention* const model = ModelOf(subject.contract());
   const Tensor right = RightOutput(c, model);
   if (outcome.y == right) return true;

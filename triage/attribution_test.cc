@@ -1490,6 +1490,31 @@ TEST(Named, AKnownArithmeticIsNotToldWithoutItsCondition) {
   EXPECT_TRUE(Has(said, ", where K is ")) << said;
 }
 
+// Past its limits a library may do anything, and nobody has said what its arithmetic does there.
+TEST(Named, AKnownArithmeticSpeaksOfNoCaseBeyondItsLimits) {
+  const Convention& known = *FindConvention("tract");
+  TestSubject subject = Answers([&](const Case& of) {
+    if (known.cannot_run(of).empty()) return known.run(of).y;
+    Tensor y = Right(of);
+    for (int64_t i = 0; i < y.size(); ++i) y.SetBits(i, y.BitsAt(i) ^ 1);
+    return y;
+  });
+  Case c = Layer(1, 1, 1);
+  c.x.SetInt(0, 2);
+  c.w.SetInt(0, 2);
+  c.x_q.zero_point = c.w_q.zero_point = {0};
+  c.out_dtype = DType::kU8;
+  c.out_q = {{0x1p-29f}, {0}};
+  OpenClamp(&c);
+  ASSERT_NE(known.run(c).y, Right(c)) << "2^31 wraps";
+  const std::string said = Said(AskOnce, c, subject, kExamines);
+  EXPECT_TRUE(Has(said, "the subject computes as tract does")) << said;
+
+  Case beyond = c;
+  beyond.out_q.scale = {0x1p-31f};
+  EXPECT_TRUE(IsBorneOut(beyond, subject, CausesNamed("tract", Op::kLinear)));
+}
+
 TEST(Named, APartOfAnAnswerIsNoExplanation) {
   Case c = Layer(2, 3, 5);
   c.x_q.zero_point = {9};

@@ -557,7 +557,7 @@ class Examiner {
     ++examination_.asked;
     if (!outcome.ok() || outcome.y.shape() != right.shape()) return;
     for (size_t i = 0; i < tested_.size(); ++i) {
-      if (!predicted[i] || (!near && !tested_[i].SpeaksOf(c))) continue;
+      if (!predicted[i] || !tested_[i].SpeaksOf(c)) continue;
       Hold(*predicted[i], c, without, outcome.y, near, tested_[i]);
       tested_[i].reduced += reduced && tested_[i].answers.back().departs;
     }

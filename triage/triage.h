@@ -123,7 +123,8 @@ Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subje
                          const AttributionOptions& options = {});
 
 // Does the subject's answer to `c` agree with causes that were found on a smaller case? They give
-// some of its outputs that are not exact, and change none that is; or the answer is exact.
+// some of its outputs that are not exact, and change none that is; or the answer is exact, or the
+// cause is a convention that does not define `c`.
 bool IsBorneOut(const Case& c, Subject& subject, const Hypothesis& causes);
 
 // Total order "simpler than" (docs/triage.md): lexicographic; smaller is simpler.

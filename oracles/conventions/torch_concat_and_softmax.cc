@@ -34,7 +34,8 @@ Case Quantizing(const Case& c, Tensor x) {
 
 // softmax of each row of float32 numbers (SoftMaxKernel.cpp, vec_host_softmax_lastdim): exp within
 // 1 ulp, the sum in any order, one division. `side`: 0 for the share itself, -1 and 1 for the
-// smallest and the largest share that the library may compute.
+// smallest and the largest share that the library may compute. exp(0) is 1, and n ones add to n: a
+// row of equal numbers has one share.
 Tensor Shares(const Tensor& x, int side) {
   const int64_t n = x.shape()[1];
   const double error = static_cast<double>(n + 8) * 0x1p-24;
@@ -43,15 +44,17 @@ Tensor Shares(const Tensor& x, int side) {
     float most = x.FloatAt(first);
     for (int64_t i = first; i < first + n; ++i) most = std::max(most, x.FloatAt(i));
     double sum = 0;
+    bool equal = true;
     std::vector<double> powers;
     for (int64_t i = first; i < first + n; ++i) {
       powers.push_back(exact::RoundedExp(static_cast<double>(x.FloatAt(i) - most)));
       sum += powers.back();
+      equal &= x.FloatAt(i) == most;
     }
     for (int64_t i = 0; i < n; ++i) {
       const double share = powers[static_cast<size_t>(i)] / sum;
-      shares.as<float>()[static_cast<size_t>(first + i)] =
-          static_cast<float>(share + side * (share * error + 0x1p-126));
+      const double margin = equal ? 0 : side * (share * error + 0x1p-126);
+      shares.as<float>()[static_cast<size_t>(first + i)] = static_cast<float>(share + margin);
     }
   }
   return shares;

@@ -446,6 +446,15 @@ TEST(TorchConventions, SharesNearATieAreUndecided) {
   }
 }
 
+// 1/512 is half a code, and exp(0) is 1 everywhere: the tie goes to the even code.
+TEST(TorchConventions, SharesOfEqualNumbersAreDecided) {
+  Case c = Table(Function::kRelu, std::vector<uint8_t>(512, 7));
+  c.op = Op::kSoftmax;
+  c.out_q = {{0x1p-8f}, {0}};
+  ASSERT_TRUE(IsDecided(c));
+  EXPECT_EQ(Get("torch-onednn@avx2").run(c).y.IntAt(0), 0);
+}
+
 TEST(TorchConventions, SoftmaxWantsFiniteNumbers) {
   for (const size_t at : {0, 1, 2}) {
     std::vector<uint8_t> x(3, 0);

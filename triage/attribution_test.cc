@@ -1242,6 +1242,39 @@ TEST(Promised, AnAnswerThatKeepsThePromiseIsExplainedByTheExactMeaning) {
   EXPECT_EQ(subject.contract().convention, "fbgemm@avx2") << "it is still promised";
 }
 
+// The float32 sum of the changed parts, along the tree, is no exact sum.
+TEST(Promised, ACauseChangesThePartsOfASummationTree) {
+  const Convention& tree = *FindConvention(
+      "tree:{form:q8_0 parts:8x4 order:8/halves steps:fused scales:product every:32}");
+  Case c = Layer(2, 2, 64);
+  c.x = Tensor(DType::kS8, {2, 64});
+  Rng rng(5);
+  for (int64_t i = 0; i < c.x.size(); ++i) {
+    // Pairs of products of 2^14, which is beyond int16, and a single one.
+    c.x.SetInt(i, i % 8 < 3 ? -128 : static_cast<int32_t>(rng.Between(-127, 127)));
+    if (i % 8 < 3) c.w.SetInt(i, i % 8 < 2 ? -128 : -3);
+  }
+  c.x_block = c.w_block = 32;
+  c.per_channel = true;
+  c.x_q = {{0.9f, 1.1f, 1e4f, 0.3f}, {0, 0, 0, 0}};
+  c.w_q = {{0.3f, 0.7f, 1e-3f, 1.7f}, {0, 0, 0, 0}};
+  c.out_dtype = DType::kF32;
+  ASSERT_EQ(Validate(c), "");
+  ASSERT_EQ(tree.cannot_run(c), "");
+  for (const char* const name : {"sign of -128 lost", "pairs of products of a block that wrap"}) {
+    SCOPED_TRACE(name);
+    const Hypothesis cause = CausesNamed(name, Op::kLinear);
+    TestSubject subject = Answers([&](const Case& of) {
+      return tree.cannot_run(of).empty() ? Counterfactual(of, cause, &tree).value()
+                                         : With(of, cause);
+    });
+    subject.set_contract({tree.name});
+    const Attribution found = Attribute(c, subject.Run(c, {}).y, subject);
+    EXPECT_EQ(found.causes, cause) << found.diagnosis;
+    EXPECT_NE(subject.Run(c, {}).y, With(c, cause)) << "rounded once";
+  }
+}
+
 // ---- What an examination leaves.
 
 // A subject that answers only where both hypotheses say the same.

@@ -1582,6 +1582,7 @@ void AddBlocks(std::vector<Cause>& rows) {
           s.block_moved = [saturates](Codes x, Codes w, int32_t zero_point) {
             return MovedBy16Bits(x, w, zero_point, saturates, [](size_t k) { return k / 2; });
           };
+          s.moves_parts = true;
           return true;
         });
   }

@@ -424,6 +424,7 @@ bool MultipliesLowestInBlocks(const Case& c) { return c.w_block != 0 && Multipli
 bool LoseSignOfLowest(Stages& s) {
   if (s.c.w_block == 0) return Set<&SumSteps::edit_terms, MoveByLowest>(s);
   s.block_moved = MovedByLowest;
+  s.moves_parts = true;
   return true;
 }
 
@@ -2848,6 +2849,15 @@ void CopyOutput(const Tensor& from, int64_t at, Tensor& to, int64_t i) {
 std::optional<Tensor> ChangedModel(const Stages& stages, const Convention& model) {
   constexpr int64_t kMostMoved = 4096;
   const Case& c = stages.c;
+  if (model.run_moved && stages.block_moved && stages.moves_parts) {
+    Stages others = stages;
+    others.block_moved = nullptr;
+    const auto moved = others.Moved();
+    const bool alone = moved && moved->empty() && Validate(c).empty();
+    return alone && model.cannot_run(c).empty()
+               ? std::optional(model.run_moved(c, stages.block_moved))
+               : std::nullopt;
+  }
   const std::optional<std::vector<__int128>> moved = stages.Moved();
   if (!moved || !Validate(c).empty() || !model.cannot_run(c).empty()) return std::nullopt;
   Tensor y = model.run(c).y;

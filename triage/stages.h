@@ -178,7 +178,10 @@ struct Stages {
   ChoiceHooks choice;
   // Of weights in blocks: what is added to the sum of a block, from its codes.
   std::function<int64_t(Codes x, Codes w, int32_t w_zero_point)> block_moved;
-  bool moves_whole_pairs = false;                // not the last of an odd number of blocks
+  bool moves_whole_pairs = false;  // not the last of an odd number of blocks
+  // It moves single products or neighbouring pairs, and so each part of a block that a summation
+  // tree adds.
+  bool moves_parts = false;
   double (*behind_block)(double sum) = nullptr;  // rounds the sum of the blocks so far
   // Change the integer that the scales multiply.
   int64_t added = 0;

@@ -27,6 +27,10 @@ struct ConventionOutput {
   std::optional<Tensor> acc;
 };
 
+// By what an integer sum of products is moved, from its codes and the zero point of its weights.
+using SumMoved = std::function<int64_t(std::span<const int32_t> x, std::span<const int32_t> w,
+                                       int32_t w_zero_point)>;
+
 struct Convention {
   std::string name;             // "fbgemm@avx2", "fbgemm@avx2+nofma", "qnnpack", "onednn2@avx2"
   std::string family;           // the heading of its row in docs/backends.md: "FBGEMM"
@@ -45,6 +49,8 @@ struct Convention {
   // Optional: whether `y` is an answer that the library leaves open too, as where it adds float32
   // numbers in an order that it does not promise. `run` gives one of these answers.
   std::function<bool(const Case&, const Tensor& y)> also_gives;
+  // Of a summation tree: what it gives where each of its integer sums of products is moved so.
+  std::function<Tensor(const Case&, const SumMoved& moved)> run_moved;
   // Encloses the codes of all inputs between two: `ends` is a quantize or requantize of these, the
   // first no larger, or both NaN, which stands for every NaN. nullopt if steps may fall between
   // them, or are not known to rise. Empty: nothing is known.

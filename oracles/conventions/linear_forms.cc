@@ -60,10 +60,35 @@ std::span<const ScaleWay> ScaleWaysOf(const LinearForm& form) {
   return form.x == DType::kF32 ? std::span(kWaysOfFloats) : std::span(kWaysOfCodes);
 }
 
+namespace {
+
+// By what the sum of a part is moved: that of each of its blocks, which has a factor of its own.
+int64_t MovedOf(const LinearForm& form, const Case& c, int64_t m, int64_t n, const SumPart& part,
+                const SuperBlock& stored, const SumMoved& moved) {
+  int64_t total = 0;
+  std::vector<int32_t> x, w;
+  for (auto k = part.products.begin(); k != part.products.end() && *k < c.K;) {
+    const int64_t block = *k / form.block, entry = WEntry(c, n, *k);
+    x.clear(), w.clear();
+    for (; k != part.products.end() && *k < c.K && *k / form.block == block; ++k) {
+      x.push_back(c.x.IntAt(m * c.K + *k));
+      w.push_back(c.w.IntAt(n * c.K + *k));
+    }
+    const int32_t zero_point =
+        part.of == SumPart::Of::kBoth ? c.w_q.zero_point[entry] : form.w_zero_point;
+    total += moved(x, w, zero_point) *
+             stored.factors[static_cast<size_t>(block % (form.size() / form.block))];
+  }
+  return total;
+}
+
+}  // namespace
+
 std::pair<std::vector<float>, std::vector<float>> FactorsOf(const LinearForm& form, size_t way,
                                                             size_t minima_way, const Case& c,
                                                             int64_t m, int64_t n,
-                                                            std::span<const SumPart> parts) {
+                                                            std::span<const SumPart> parts,
+                                                            const SumMoved& moved) {
   std::pair<std::vector<float>, std::vector<float>> factors;
   const auto add = [&](float a, float b) {
     factors.first.push_back(a);
@@ -96,6 +121,7 @@ std::pair<std::vector<float>, std::vector<float>> FactorsOf(const LinearForm& fo
     int64_t total = 0;
     for (const int64_t k : part.products)
       if (k < c.K) total += c.x.IntAt(m * c.K + k) * weight(k);
+    if (moved && !part.minima()) total += MovedOf(form, c, m, n, part, stored, moved);
     const auto sum = static_cast<float>(total);
     const float dx = c.x_q.scale[XEntry(c, m, first - first % form.size())];
     const float dw = part.minima() ? stored.minimum : stored.scale;

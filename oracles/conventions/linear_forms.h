@@ -12,6 +12,7 @@
 
 #include "core/case.h"
 #include "core/weight_formats.h"
+#include "oracles/conventions/convention.h"
 
 namespace qualm::conventions {
 
@@ -48,11 +49,13 @@ struct SumPart {
 };
 
 // Of output (m, n) the two float32 whose product each part is. The case has the form; `way` and
-// `minima_way`, of minima, are places in ScaleWaysOf(form).
+// `minima_way`, of minima, are places in ScaleWaysOf(form). `moved`, if any, moves the sums of
+// products that have one weight scale.
 std::pair<std::vector<float>, std::vector<float>> FactorsOf(const LinearForm& form, size_t way,
                                                             size_t minima_way, const Case& c,
                                                             int64_t m, int64_t n,
-                                                            std::span<const SumPart> parts);
+                                                            std::span<const SumPart> parts,
+                                                            const SumMoved& moved = nullptr);
 
 }  // namespace qualm::conventions
 

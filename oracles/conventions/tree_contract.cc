@@ -280,12 +280,13 @@ struct Summed {
   std::vector<float> a, b;
   float sum = 0;
 };
-Summed SumOf(const TreeContract& contract, const Case& c, int64_t index) {
+Summed SumOf(const TreeContract& contract, const Case& c, int64_t index,
+             const SumMoved& moved = nullptr) {
   const LinearForm& form = *contract.form;
   Summed summed{PartsOf(contract, BlocksOf(form, c)), {}, {}};
   std::tie(summed.a, summed.b) =
       FactorsOf(form, contract.scales, contract.minima ? contract.minima->scales : 0, c,
-                index / c.N, index % c.N, summed.parts);
+                index / c.N, index % c.N, summed.parts, moved);
   summed.sum = SumBy(contract, summed.a, summed.b);
   return summed;
 }
@@ -493,11 +494,14 @@ Convention ConventionOf(const TreeContract& contract) {
   }
   convention.ops = {Op::kLinear};
   convention.cannot_run = [contract](const Case& c) { return CannotRun(contract, c); };
-  convention.run = [contract](const Case& c) {
-    ConventionOutput output{Tensor(DType::kF32, c.output_shape()), std::nullopt};
-    for (int64_t i = 0; i < output.y.size(); ++i)
-      output.y.as<float>()[static_cast<size_t>(i)] = SumOf(contract, c, i).sum;
-    return output;
+  convention.run_moved = [contract](const Case& c, const SumMoved& moved) {
+    Tensor y(DType::kF32, c.output_shape());
+    for (int64_t i = 0; i < y.size(); ++i)
+      y.as<float>()[static_cast<size_t>(i)] = SumOf(contract, c, i, moved).sum;
+    return y;
+  };
+  convention.run = [run_moved = convention.run_moved](const Case& c) {
+    return ConventionOutput{run_moved(c, nullptr), std::nullopt};
   };
   convention.trace = [contract](const Case& c, int64_t index) {
     return TraceOf(contract, c, index);

@@ -1565,15 +1565,20 @@ void AddBlocks(std::vector<Cause>& rows) {
       const std::string where =
           lanes == 1 ? fmt::format("an int16 that {}s", how)
                      : fmt::format("{} int16 lanes that {}, one in {} in each", lanes, how, lanes);
-      add(Stage::kAccumulate, Kind::kPairSaturation,
-          fmt::format("products of a block in {} int16 that {}", lanes, how),
-          "adds the products of a block in " + where, [saturates, lanes](Stages& s) {
-            s.block_moved = [saturates, lanes](Codes x, Codes w, int32_t zero_point) {
-              return MovedBy16Bits(x, w, zero_point, saturates,
-                                   [lanes](size_t k) { return k % lanes; });
-            };
-            return true;
-          });
+      for (const bool joins : {false, true}) {
+        const std::string blocks = joins ? "neighbouring blocks of equal scales" : "a block";
+        add(Stage::kAccumulate, Kind::kPairSaturation,
+            fmt::format("products of {} in {} int16 that {}", blocks, lanes, how),
+            fmt::format("adds the products of {} in {}", blocks, where),
+            [saturates, lanes, joins](Stages& s) {
+              s.block_moved = [saturates, lanes](Codes x, Codes w, int32_t zero_point) {
+                return MovedBy16Bits(x, w, zero_point, saturates,
+                                     [lanes](size_t k) { return k % lanes; });
+              };
+              s.joins_blocks = joins;
+              return !joins || RowBlocks(s.c) > 1;
+            });
+      }
     }
     add(Stage::kAccumulate, Kind::kPairSaturation,
         fmt::format("pairs of products of a block that {}", how),

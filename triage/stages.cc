@@ -157,21 +157,30 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
   return sums;
 }
 
-std::vector<__int128> MovedBlockSums(const Case& c, const decltype(Stages::block_moved)& moved,
-                                     bool whole_pairs) {
-  const int64_t blocks = RowBlocks(c), moving = whole_pairs ? blocks - blocks % 2 : blocks;
+std::vector<__int128> MovedBlockSums(const Stages& stages) {
+  const Case& c = stages.c;
+  const int64_t blocks = RowBlocks(c);
+  const int64_t moving = stages.moves_whole_pairs ? blocks - blocks % 2 : blocks;
   const Matrix x = MatrixOf(c, c.x), w = MatrixOf(c, c.w);
   std::vector<__int128> sums = exact::BlockSums(c);
   auto sum = sums.begin();
   for (int64_t m = 0; m < c.M; ++m) {
-    for (int64_t n = 0; n < c.N; ++n) {
-      for (int64_t k = 0; k < c.K; k += c.w_block) {
+    for (int64_t n = 0; n < c.N; ++n, sum += blocks) {
+      const auto alike = [&](int64_t a, int64_t b) {
+        const auto scale = [&](int64_t at) {
+          return static_cast<double>(c.w_q.scale[WEntry(c, n, at)]) * c.x_q.scale[XEntry(c, m, at)];
+        };
+        return scale(a) == scale(b) &&
+               c.w_q.zero_point[WEntry(c, n, a)] == c.w_q.zero_point[WEntry(c, n, b)];
+      };
+      for (int64_t k = 0, end; k < std::min(c.K, moving * c.w_block); k = end) {
+        end = k + c.w_block;
+        while (stages.joins_blocks && end < c.K && alike(k, end)) end += c.w_block;
         const auto first = static_cast<size_t>(k);
-        const auto count = static_cast<size_t>(std::min<int64_t>(c.w_block, c.K - k));
-        __int128& right = *sum++;
-        if (k >= moving * c.w_block) continue;
-        right += moved(x.row(m).subspan(first, count), w.row(n).subspan(first, count),
-                       c.w_q.zero_point[WEntry(c, n, k)]);
+        const auto count = static_cast<size_t>(std::min(end, c.K) - k);
+        sum[k / c.w_block] +=
+            stages.block_moved(x.row(m).subspan(first, count), w.row(n).subspan(first, count),
+                               c.w_q.zero_point[WEntry(c, n, k)]);
       }
     }
   }
@@ -259,7 +268,7 @@ exact::Integers Stages::IntegersOfStages() const {
   exact::Integers integers;
   // Another cause may have left no term, and with it no block.
   if (block_moved != nullptr && c.w_block != 0) {
-    integers.values = MovedBlockSums(c, block_moved, moves_whole_pairs);
+    integers.values = MovedBlockSums(*this);
   } else if (sums) {
     integers.values = SumsOf(c, *sums);
   } else if (pool != PoolHooks{}) {

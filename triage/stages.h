@@ -179,6 +179,8 @@ struct Stages {
   // Of weights in blocks: what is added to the sum of a block, from its codes.
   std::function<int64_t(Codes x, Codes w, int32_t w_zero_point)> block_moved;
   bool moves_whole_pairs = false;  // not the last of an odd number of blocks
+  bool joins_blocks =
+      false;  // neighbours of one product of scales and one zero point are one block
   // It moves single products or neighbouring pairs, and so each part of a block that a summation
   // tree adds.
   bool moves_parts = false;

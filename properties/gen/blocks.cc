@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights in blocks, and activations in the same. What breaks them: a last block that is shorter,
 // sizes that no vector has, a scale or zero point of another block or channel, scales far apart,
-// the lowest code of s8, which has no negative.
+// the lowest code of s8, which has no negative, long rows.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -105,6 +105,31 @@ QParams StoredParams(Rng& rng, int64_t count, int32_t zero_point) {
   return params;
 }
 
+// One output of a row as long as those of language models, where sums of 16 bits overflow behind
+// some blocks, and loops take several blocks at once. nullopt for most cases.
+std::optional<Case> WithLongRow(uint64_t seed, const Case& c, int64_t size) {
+  Rng rng(MixSeed(seed, 5003));
+  if (!rng.Chance(1, 16) || c.M * c.N == 0) return std::nullopt;
+  const int64_t k = size * rng.Between(8, 64) + (rng.Chance(1, 2) ? 0 : rng.Between(0, size - 1));
+  std::vector<int64_t> terms;
+  for (int64_t i = 0; i < k; ++i) terms.push_back(i % c.K);
+  Case row = slice::Terms(slice::OneOutput(c, 0), terms);
+  if (rng.Chance(1, 2)) return row;
+  for (Tensor* codes : {&row.x, &row.w}) {
+    if (!IsCode(codes->dtype())) continue;
+    const CodeRange range = RangeOf(codes->dtype());
+    const int32_t end = rng.Chance(1, 2) ? range.min : range.max;
+    for (int64_t i = 0; i < k; ++i) codes->SetInt(i, end);
+  }
+  return row;
+}
+// In half of the long rows all blocks have the scale of the first.
+void WithOneScale(uint64_t seed, Case& c) {
+  Rng rng(MixSeed(seed, 5004));
+  if (!rng.Chance(1, 2)) return;
+  for (QParams* q : {&c.x_q, &c.w_q}) std::ranges::fill(q->scale, q->scale.front());
+}
+
 // x as s8, its codes from the lowest to the highest.
 void SignedX(Case& c) {
   if (c.x.dtype() == DType::kS8) return;
@@ -123,6 +148,8 @@ std::optional<Case> InBlocks(const Case& c, uint64_t seed) {
   if (rng.Chance(1, 2)) return std::nullopt;
   const int32_t size = DrawSize(rng, c.K);
   Case blocks = rng.Chance(1, 2) ? Lengthened(rng, c, size) : ProblemOf(c);
+  const std::optional<Case> row = WithLongRow(seed, c, size);
+  if (row) blocks = *row;
   NarrowWeights(rng, blocks);
   BiasInReals(blocks);
   blocks.requant = Requant::kExact;
@@ -133,6 +160,7 @@ std::optional<Case> InBlocks(const Case& c, uint64_t seed) {
   blocks.per_channel = true;
   blocks.w_block = size;
   blocks.w_q = BlockParams(rng, blocks.N, RowBlocks(blocks), c.w_q, blocks.w.dtype());
+  if (row) WithOneScale(seed, blocks);
   return blocks;
 }
 
@@ -170,6 +198,8 @@ std::optional<Case> XInBlocks(const Case& c, uint64_t seed, bool as_stored) {
   const bool stored = rng.Chance(2, 3) || as_stored;
   const int32_t size = stored ? 32 : DrawSize(rng, c.K);
   Case blocks = rng.Chance(1, 2) ? Lengthened(rng, c, size) : ProblemOf(c);
+  const std::optional<Case> row = WithLongRow(seed, c, size);
+  if (row) blocks = *row;
   NarrowWeights(rng, blocks);
   BiasInReals(blocks);
   if (stored || rng.Chance(1, 2)) SignedX(blocks);
@@ -201,6 +231,7 @@ std::optional<Case> XInBlocks(const Case& c, uint64_t seed, bool as_stored) {
     blocks.w_q = BlockParams(rng, blocks.N, count, c.w_q, blocks.w.dtype());
     blocks.x_q = BlockParams(rng, blocks.M, count, blocks.x_q, blocks.x.dtype());
   }
+  if (row) WithOneScale(seed, blocks);
   return blocks;
 }
 

@@ -141,7 +141,7 @@ TEST(Gen, DrawsValidCasesOfItsOp) {
 }
 
 TEST(Gen, BlocksOfEveryKind) {
-  int same = 0, shorter = 0, one = 0, symmetric = 0;
+  int same = 0, shorter = 0, one = 0, symmetric = 0, many = 0, alike = 0;
   for (const Op op : {Op::kLinear, Op::kDynamicLinear}) {
     for (uint64_t seed = 0; seed < kCases; ++seed) {
       const std::optional<Case> c = InBlocks(Draw(op, seed), seed);
@@ -151,9 +151,12 @@ TEST(Gen, BlocksOfEveryKind) {
       (c->K % c->w_block == 0 ? same : shorter) += 1;
       one += RowBlocks(*c) == 1 ? 1 : 0;
       symmetric += std::ranges::count(c->w_q.zero_point, 0) == std::ssize(c->w_q.zero_point);
+      if (RowBlocks(*c) < 16) continue;
+      ++many;
+      alike += std::ranges::adjacent_find(c->w_q.scale, std::not_equal_to()) == c->w_q.scale.end();
     }
   }
-  for (const int count : {same, shorter, one, symmetric}) EXPECT_GT(count, 10);
+  for (const int count : {same, shorter, one, symmetric, many, alike}) EXPECT_GT(count, 10);
   EXPECT_EQ(InBlocks(Draw(Op::kConv2d, 1), 1), std::nullopt);
 }
 

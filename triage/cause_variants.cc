@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -846,10 +847,109 @@ void AddCasts(std::vector<Cause>& rows) {
                               std::ilogb(rounded) > std::ilogb(value);
          return carries ? EncodeFloat(c.x.dtype(), std::copysign(rounded / 2, value)) : code;
        });
+  // Of two types with the same exponent the cast keeps the upper bits of a number.
+  const auto keeps_upper_bits = [](const Case& c) {
+    return InfoOf(c.x.dtype()).floating.exponent_bits ==
+               InfoOf(c.out_dtype).floating.exponent_bits &&
+           InfoOf(c.x.dtype()).floating.fraction_bits > InfoOf(c.out_dtype).floating.fraction_bits;
+  };
+  const auto cut_bits = [](const Case& c) {
+    return BitsOf(c.x.dtype()) - BitsOf(c.out_dtype);
+  };
+  cast(Stage::kRound, Kind::kRounding, "cast rounds NaN",
+       "rounds the bits of NaN as those of a number, which may become infinity, or wrap to 0",
+       keeps_upper_bits, [cut_bits](const Case& c, double value, uint32_t code) {
+         if (!std::isnan(value)) return code;
+         const uint32_t odd = code >> cut_bits(c) & 1;
+         const uint64_t moved = uint64_t{code} + (1u << (cut_bits(c) - 1)) - 1 + odd;
+         return static_cast<uint32_t>(moved >> cut_bits(c) << cut_bits(c));
+       });
+  cast(Stage::kRound, Kind::kRounding, "cast cuts NaN",
+       "keeps the upper bits of NaN alone, which may be those of infinity", keeps_upper_bits,
+       [cut_bits](const Case& c, double value, uint32_t code) {
+         return std::isnan(value) ? code >> cut_bits(c) << cut_bits(c) : code;
+       });
+  for (const int power : {-2, -1, 1, 2}) {
+    cast(Stage::kScale, Kind::kRounding, fmt::format("cast of numbers times 2^{}", power),
+         fmt::format("takes every number times {}", std::ldexp(1, power)), always,
+         [power](const Case& c, double value, uint32_t code) {
+           const auto moved = static_cast<float>(std::ldexp(value, power));
+           return std::isfinite(value) ? CodeOf(c.x.dtype(), moved).value_or(code) : code;
+         });
+  }
   rows.push_back({Stage::kClamp, Kind::kClamp, "cast gives NaN",
                   "gives NaN where the largest value or infinity is asked for",
                   [](const Case& c) { return c.op == Op::kCast; },
                   [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kNan); }, 4});
+}
+
+// ---- Casts from small float types: codes that are read as other numbers.
+
+// What a code stands for where each exponent, also the lowest and the highest, is that of a normal
+// number: 2^(exponent - bias) (1 + fraction), with the sign.
+double AsNormal(DType dtype, uint32_t code) {
+  const FloatFormat& format = InfoOf(dtype).floating;
+  const uint32_t fraction = code & ((1u << format.fraction_bits) - 1);
+  const auto exponent =
+      static_cast<int>(code >> format.fraction_bits & ((1u << format.exponent_bits) - 1));
+  const double value =
+      std::ldexp(1 + std::ldexp(fraction, -format.fraction_bits), exponent - format.bias);
+  return (code & SignOf(dtype)) != 0 ? -value : value;
+}
+
+void AddDecoding(std::vector<Cause>& rows) {
+  const auto decode = [&](std::string name, std::string sentence,
+                          std::function<double(DType, uint32_t code, double value)> read) {
+    rows.push_back({Stage::kOperands, Kind::kRounding, std::move(name), std::move(sentence),
+                    [](const Case& c) {
+                      const DType x = c.x.dtype();
+                      return c.op == Op::kCast && IsFloat(x) && IsFloat(c.out_dtype) &&
+                             BitsOf(x) <= 16 && InfoOf(x).floating.fraction_bits > 0;
+                    },
+                    [read = std::move(read)](Stages& s) {
+                      const Tensor from = s.c.x;
+                      Tensor x(DType::kF32, from.shape());
+                      bool changes = false;
+                      for (int64_t i = 0; i < x.size(); ++i) {
+                        const uint32_t code = from.BitsAt(i);
+                        const double right = DecodeFloat(from.dtype(), code);
+                        const double value = read(from.dtype(), code, right);
+                        changes |= std::bit_cast<uint64_t>(value) != std::bit_cast<uint64_t>(right);
+                        x.as<float>()[static_cast<size_t>(i)] = static_cast<float>(value);
+                      }
+                      s.c.x = std::move(x);
+                      return changes;
+                    },
+                    kOfCasts});
+  };
+  const auto is_low = [](DType dtype, double value) {
+    return std::abs(value) < LeastNormal(dtype);
+  };
+  decode("subnormals as normals",
+         "takes the codes of 0 and of subnormal inputs for normal numbers, with a leading one",
+         [is_low](DType dtype, uint32_t code, double value) {
+           return is_low(dtype, value) ? AsNormal(dtype, code) : value;
+         });
+  decode("special codes as numbers", "takes the codes of infinity and NaN for finite numbers",
+         [](DType dtype, uint32_t code, double value) {
+           return std::isfinite(value) ? value : AsNormal(dtype, code);
+         });
+  decode("all codes as normals",
+         "takes every code for a normal number: those of 0, subnormals, infinity and NaN too",
+         [](DType dtype, uint32_t code, double) { return AsNormal(dtype, code); });
+  for (const auto& [factor, what] : {std::pair{0.5, "half of"}, {2.0, "twice"}}) {
+    decode(fmt::format("subnormals times {}", factor),
+           fmt::format("takes subnormal inputs for {} what they are", what),
+           [is_low, factor](DType dtype, uint32_t, double value) {
+             return is_low(dtype, value) ? factor * value : value;
+           });
+  }
+  decode("fractions of subnormals halved",
+         "halves the fraction behind the leading one of subnormal inputs",
+         [is_low](DType dtype, uint32_t, double value) {
+           if (!is_low(dtype, value) || value == 0) return value;
+           return (value + std::copysign(std::ldexp(1.0, std::ilogb(value)), value)) / 2;
+         });
 }
 
 // ---- Casts with scales: what is made of them before the cast.
@@ -910,6 +1010,7 @@ std::vector<Cause> CausesOfVariants() {
   AddOperands(rows);
   AddRatiosOfScales(rows);
   AddCasts(rows);
+  AddDecoding(rows);
   AddScaledCasts(rows);
   return rows;
 }

@@ -853,9 +853,7 @@ void AddCasts(std::vector<Cause>& rows) {
                InfoOf(c.out_dtype).floating.exponent_bits &&
            InfoOf(c.x.dtype()).floating.fraction_bits > InfoOf(c.out_dtype).floating.fraction_bits;
   };
-  const auto cut_bits = [](const Case& c) {
-    return BitsOf(c.x.dtype()) - BitsOf(c.out_dtype);
-  };
+  const auto cut_bits = [](const Case& c) { return BitsOf(c.x.dtype()) - BitsOf(c.out_dtype); };
   cast(Stage::kRound, Kind::kRounding, "cast rounds NaN",
        "rounds the bits of NaN as those of a number, which may become infinity, or wrap to 0",
        keeps_upper_bits, [cut_bits](const Case& c, double value, uint32_t code) {

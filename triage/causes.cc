@@ -2443,6 +2443,18 @@ const Cause kMistakes[] = {
     {Stage::kOffset, Kind::kZeroPoint, "range without zero, zero point beyond the codes",
      "does not widen the range to hold 0, nor keep the zero point within the codes", Observes,
      [](Stages& s) { return s.choice.range_without_zero = s.choice.any_zero_point = true; }},
+    {Stage::kScale, Kind::kRounding, "range over half of the codes",
+     "divides the largest magnitude by half of the number of codes",
+     [](const Case& c) { return Observes(c) && c.observer.symmetric; },
+     Set<&ChoiceHooks::over_half_the_codes, true>, 7},
+    {Stage::kScale, Kind::kClamp, "equal values as zeros",
+     "chooses scale 1 and zero point 0 where all values are equal",
+     [](const Case& c) {
+       if (!Observes(c) || c.x.empty()) return false;
+       const auto x = c.x.as<float>();
+       return std::ranges::adjacent_find(x, std::not_equal_to()) == x.end();
+     },
+     Set<&ChoiceHooks::equal_values_are_zeros, true>, 7},
     {Stage::kClamp, Kind::kClamp, "highest code left out",
      "leaves the highest code out: computes with quant_max one lower", Observes,
      [](Stages& s) { return --s.c.observer.quant_max > s.c.observer.quant_min; }, 7},

@@ -396,7 +396,13 @@ Tensor Stages::QParamsOf() const {
         c.rule == QParamsRule::kObserver
             ? exact::FromRange(c.observer, range.low, range.high, choice.least_scale)
             : exact::ChosenFor(c, {static_cast<float>(range.low), static_cast<float>(range.high)});
+    if (choice.over_half_the_codes) {
+      const CodeRange codes_of = exact::observer::Codes(c.observer);
+      const double half = (codes_of.max - codes_of.min + 1) / 2.0;
+      chosen.scale = static_cast<float>(std::max(-range.low, range.high) / half);
+    }
     ChooseZeroPoint(range.low, range.high, &chosen);
+    if (choice.equal_values_are_zeros && ranges[column].min == ranges[column].max) chosen = {1, 0};
     y.as<float>()[column] = chosen.scale;
     y.as<float>()[ranges.size() + column] = static_cast<float>(chosen.zero_point);
   }

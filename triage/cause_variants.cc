@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -847,6 +848,46 @@ void AddCasts(std::vector<Cause>& rows) {
                               std::ilogb(rounded) > std::ilogb(value);
          return carries ? EncodeFloat(c.x.dtype(), std::copysign(rounded / 2, value)) : code;
        });
+  cast(
+      Stage::kRound, Kind::kRounding, "cast up is away", "rounds away from zero where up is asked",
+      [](const Case& c) { return c.rounding == FloatRounding::kUp; },
+      [](const Case& c, double value, uint32_t code) {
+        const double away = Neighbours(c.out_dtype, std::abs(value)).second;
+        return value < 0 && std::isfinite(away) ? EncodeFloat(c.x.dtype(), -away) : code;
+      });
+  cast(Stage::kRound, Kind::kTie, "cast ties of the smallest up",
+       "rounds half of the smallest number to it", to_nearest,
+       [](const Case& c, double value, uint32_t code) {
+         const double least = DecodeFloat(c.out_dtype, 1);
+         return std::abs(value) == least / 2 ? EncodeFloat(c.x.dtype(), std::copysign(least, value))
+                                             : code;
+       });
+  cast(
+      Stage::kClamp, Kind::kClamp, "cast overflows one late",
+      "gives the largest value also for what rounds to the first one beyond it",
+      [=](const Case& c) { return to_nearest(c) && c.overflow != FloatOverflow::kSaturate; },
+      [](const Case& c, double value, uint32_t code) {
+        const double largest = DecodeFloat(c.out_dtype, LargestCode(c.out_dtype));
+        const double step = largest - DecodeFloat(c.out_dtype, LargestCode(c.out_dtype) - 1);
+        const double beyond = (std::abs(value) - largest) / step;
+        return beyond >= 0.5 && beyond < 1.5
+                   ? EncodeFloat(c.x.dtype(), std::copysign(largest, value))
+                   : code;
+      });
+  cast(Stage::kClamp, Kind::kClamp, "cast of NaN as infinity", "takes NaN for infinity", always,
+       [](const Case& c, double value, uint32_t code) {
+         const double infinity = std::copysign(std::numeric_limits<double>::infinity(), value);
+         return std::isnan(value) ? EncodeFloat(c.x.dtype(), infinity) : code;
+       });
+  cast(
+      Stage::kRound, Kind::kRounding, "cast of powers of two to the one below",
+      "gives the power of two below exact powers of two",
+      [](const Case& c) { return c.out_dtype == DType::kF8E8M0FNU; },
+      [](const Case& c, double value, uint32_t code) {
+        const bool exact =
+            value > 0 && std::isfinite(value) && value == std::ldexp(1.0, std::ilogb(value));
+        return exact ? CodeOf(c.x.dtype(), static_cast<float>(value / 2)).value_or(code) : code;
+      });
   // Of two types with the same exponent the cast keeps the upper bits of a number.
   const auto keeps_upper_bits = [](const Case& c) {
     return InfoOf(c.x.dtype()).floating.exponent_bits ==

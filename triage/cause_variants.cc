@@ -901,7 +901,8 @@ void AddCasts(std::vector<Cause>& rows) {
          if (!std::isnan(value)) return code;
          const uint32_t odd = code >> cut_bits(c) & 1;
          const uint64_t moved = uint64_t{code} + (1u << (cut_bits(c) - 1)) - 1 + odd;
-         return static_cast<uint32_t>(moved >> cut_bits(c) << cut_bits(c));
+         const uint64_t all = (uint64_t{1} << BitsOf(c.x.dtype())) - 1;
+         return static_cast<uint32_t>((moved & all) >> cut_bits(c) << cut_bits(c));
        });
   cast(Stage::kRound, Kind::kRounding, "cast cuts NaN",
        "keeps the upper bits of NaN alone, which may be those of infinity", keeps_upper_bits,

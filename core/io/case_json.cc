@@ -637,7 +637,8 @@ class Builder {
     const auto [first, last] = std::minmax(
         {low / scale.first, low / scale.second, high / scale.first, high / scale.second});
     const CodeRange codes = RangeOf(c_.out_dtype);
-    const double slack = 1e-9 * std::max(1.0, std::max(std::abs(first), std::abs(last)));
+    // Many digits are those of a float32, code times scale, rounded.
+    const double slack = 0x1p-23 * std::max(1.0, std::max(std::abs(first), std::abs(last)));
     const double least = std::max<double>(std::ceil(first - slack) + zero_point, codes.min);
     const double most = std::min<double>(std::floor(last + slack) + zero_point, codes.max);
     if (least == most) return static_cast<int32_t>(least);

@@ -100,6 +100,8 @@ TEST(CaseJson, TakesOutputsAsPrinted) {
   EXPECT_EQ(ParseCase(quantize("[0.0000, 1.0016, 2.0032]"), "f", {.as_printed = true})
                 .observed->y.IntAt(2),
             128);
+  // 5 * 0.0313, as a float32.
+  EXPECT_EQ(codes(quantize(R"(["0.0000~", "1.0016~", "0.15650001168251037598~"])"))[2], 64 + 5);
   const auto error = [&](const std::string& printed) -> std::string {
     try {
       ParseCase(quantize(printed), "f");

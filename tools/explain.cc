@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -12,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/float_text.h"
 #include "core/io/case_json.h"
 #include "core/io/golden.h"
 #include "core/io/model_file.h"
@@ -174,6 +177,24 @@ std::string AskText(const Options& options, const Case& c, const triage::Explain
   for (const auto& [output, names] : by_output)
     text += fmt::format("  {}: {}\n", output, fmt::join(names, "; "));
   return text;
+}
+
+// Whether a scale has so few decimal digits that somebody may have copied it from a screen: one
+// that is a power of two, or has few bits, is more often what it is.
+bool HasShortScale(const Case& c) {
+  constexpr int kMostDigits = 4, kFewBits = 6;
+  const auto is_short = [](float scale) {
+    int exponent = 0;
+    const double mantissa = std::ldexp(std::frexp(double{scale}, &exponent), kFewBits);
+    const std::string text = ShortestDecimal(scale), number = text.substr(0, text.find('e'));
+    const size_t first = number.find_first_of("123456789");
+    return first != std::string::npos && mantissa != std::floor(mantissa) &&
+           std::ranges::count_if(number.substr(first), [](char digit) { return digit != '.'; }) <=
+               kMostDigits;
+  };
+  return std::ranges::any_of(
+      std::array{&c.x_q.scale, &c.w_q.scale, &c.out_q.scale, &c.multiplier},
+      [&](const std::vector<float>* scales) { return std::ranges::any_of(*scales, is_short); });
 }
 
 // --record: the line of a recording with this id, else the first line.
@@ -372,6 +393,12 @@ int RunExplain(const Options& options) {
                           [](const Told& told) { return told.layer.answer.is_wrong(); })) {
     splits += fmt::format("  if a number of the case may be wrong: qualm identify --solve {}\n",
                           ShellWord(ShortPath(options.path)));
+    if (!options.as_printed && HasShortScale(c)) {
+      splits += fmt::format(
+          "  if its scales have more digits than were printed: qualm explain {} "
+          "--as-printed\n",
+          ShellWord(ShortPath(options.path)));
+    }
   }
   if (right.grades()) {
     wrong += fmt::format("judged by {}: {}\n", contract.is_tree() ? "its tree" : "sum",

@@ -65,6 +65,13 @@ TEST_F(NumbersOfPeople, PrintedDigitsComeFirst) {
       std::string::npos);
 }
 
+// A scale of three digits may have been copied from a screen; 2^-6 is what it is.
+TEST_F(NumbersOfPeople, AWrongAnswerOfShortScalesAsksForTheDigits) {
+  EXPECT_TRUE(
+      Has(Qualm({"explain", Requantize("0.0162", 40)}).out, "layer.case.json --as-printed"));
+  EXPECT_FALSE(Has(Qualm({"explain", Requantize("0.015625", 40)}).out, "--as-printed"));
+}
+
 TEST_F(NumbersOfPeople, AFolderCallsNoAnswerWithinTheDigitsWrong) {
   Requantize(R"("0.0162~")", 48);
   const Ran within = Qualm({"explain", "."});

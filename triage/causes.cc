@@ -332,6 +332,11 @@ int64_t BlockBehind(int64_t block) { return block + 1; }
 int64_t BlockBefore(int64_t block) { return block - 1; }
 int64_t OtherBlockOfPair(int64_t block) { return block ^ 1; }
 int64_t FirstBlock(int64_t) { return 0; }
+template <int64_t (*kFrom)(int64_t block)>
+bool ParametersOfBlockInRow(Stages& s) {
+  const bool scales = OfBlockInRow<&Case::w_q, &QParams::scale, kFrom>(s);
+  return OfBlockInRow<&Case::w_q, &QParams::zero_point, kFrom>(s) || scales;
+}
 // With one row the one reads the same as the other.
 bool HasOneRow(const Case& c) { return c.N == 1; }
 
@@ -1888,6 +1893,17 @@ const Cause kCauses[] = {
     {Stage::kIndex, Kind::kIndex, "scale of the first block",
      "takes the scale of a channel's first block of weights for all of its blocks", HasBlocks,
      OfBlockInRow<&Case::w_q, &QParams::scale, FirstBlock>, Cause::kBitsOfFamily},
+    {Stage::kIndex, Kind::kIndex, "parameters of the block behind",
+     "takes the scale and zero point of the block of weights behind the right one, of the last its "
+     "own",
+     HasBlocks, ParametersOfBlockInRow<BlockBehind>, Cause::kBitsOfFamily},
+    {Stage::kIndex, Kind::kIndex, "parameters of the block before",
+     "takes the scale and zero point of the block of weights before the right one, of the first "
+     "its own",
+     HasBlocks, ParametersOfBlockInRow<BlockBefore>, Cause::kBitsOfFamily},
+    {Stage::kIndex, Kind::kIndex, "parameters of the first block",
+     "takes the scale and zero point of a channel's first block of weights for all of its blocks",
+     HasBlocks, ParametersOfBlockInRow<FirstBlock>, Cause::kBitsOfFamily},
     {Stage::kIndex, Kind::kIndex, "scale of the other block of a pair",
      "takes the scale of the other block of a pair of blocks of weights", HasBlocks,
      OfBlockInRow<&Case::w_q, &QParams::scale, OtherBlockOfPair>, Cause::kBitsOfFamily},
@@ -2627,7 +2643,7 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 86> kOfBlocksToo{
+constexpr std::array<std::string_view, 89> kOfBlocksToo{
     "scale of the short block left out",
     "bias twice",
     "bias subtracted",
@@ -2641,6 +2657,9 @@ constexpr std::array<std::string_view, 86> kOfBlocksToo{
     "scale of the block behind in its row",
     "scale of the block before in its row",
     "scale of the first block",
+    "parameters of the block behind",
+    "parameters of the block before",
+    "parameters of the first block",
     "input scale of the block behind",
     "input scale of the block before",
     "input scale of the first block",

@@ -42,6 +42,7 @@ struct Shape {
   int64_t channels = 0, width = 0;  // of an image, and of its output
   int64_t taps = 0;                 // of a kernel, where they are not the terms of the sum
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0;
+  int64_t block = 0;  // of weights
   std::array<std::string, 52> modes;
   // The first ones; and by these too kernels choose a loop.
   static constexpr size_t kModesOfTypes = 3, kModesOfDispatch = 19;
@@ -60,7 +61,8 @@ constexpr std::array kSizes{Size{"K", &Shape::k},
                             Size{"the height of the kernel", &Shape::kernel_h, false},
                             Size{"the width of the kernel", &Shape::kernel_w, false},
                             Size{"the stride of rows", &Shape::stride_h, false},
-                            Size{"the stride of columns", &Shape::stride_w, false}};
+                            Size{"the stride of columns", &Shape::stride_w, false},
+                            Size{"the size of blocks", &Shape::block, false}};
 bool AllZero(const std::vector<int32_t>& list) {
   return std::ranges::all_of(list, [](int32_t value) { return value == 0; });
 }
@@ -126,6 +128,7 @@ Shape ShapeOf(const Case& c) {
       HasWindow(c.op) ? v.kernel_w : 0,
       HasWindow(c.op) ? v.stride_h : 0,
       HasWindow(c.op) ? v.stride_w : 0,
+      c.w_block,
       {type(x.c_str(), c.x),
        type(w.c_str(), c.w),
        fmt::format("where the output is {}", Name(c.out_dtype)),

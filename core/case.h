@@ -117,6 +117,8 @@ struct Explanation {
   std::string cause;     // one sentence
   std::string causes;    // names of causes, between " + "; "" where an experiment showed the cause
   std::string evidence;  // lines
+  // Names of causes, between "; ", that give the answer and that other answers contradicted.
+  std::string ruled_out = {};
   friend bool operator==(const Explanation&, const Explanation&) = default;
 };
 

@@ -1612,6 +1612,11 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   const auto trait = options.probe_state ? FindCommonTrait(c, subject) : std::nullopt;
   if (trait) return OfSubject(*trait);
   Attribution attribution = Unexplained(c.op, evidence);
+  if (told.empty()) {
+    std::vector<Hypothesis> fits(options.contradicted.begin(), options.contradicted.end());
+    std::erase_if(fits, [&](const Hypothesis& causes) { return !evidence.Reproduced(causes); });
+    if (!fits.empty()) told.push_back("ruled out by other answers: " + ListOf(c.op, fits));
+  }
   if (!told.empty()) {
     const bool undecided = told.front().starts_with("not enough");
     attribution.diagnosis = undecided ? told.front() : "no known cause gives every answer asked";
@@ -1799,6 +1804,28 @@ Explanation ExplanationOf(const Attribution& attribution, Op op) {
           fmt::format("{}", fmt::join(attribution.evidence, "\n"))};
 }
 
+constexpr std::string_view kNext = "; ";
+
+std::vector<Hypothesis> RuledOut(const Case& c) {
+  std::vector<Hypothesis> all;
+  if (!c.observed) return all;
+  std::string_view left = c.observed->why.ruled_out;
+  while (!left.empty()) {
+    const size_t end = std::min(left.find(kNext), left.size());
+    if (Hypothesis causes = CausesNamed(left.substr(0, end), c.op); !causes.empty())
+      all.push_back(std::move(causes));
+    left.remove_prefix(std::min(end + kNext.size(), left.size()));
+  }
+  return all;
+}
+
+std::string RuledOutText(const Case& c, std::span<const Hypothesis> contradicted) {
+  std::set<std::string> names;
+  for (const Hypothesis& causes : contradicted)
+    if (Counterfactual(c, causes, ModelOf(c)) == c.observed->y) names.insert(NamesOf(causes, c.op));
+  return fmt::format("{}", fmt::join(names, kNext));
+}
+
 std::optional<Attribution> Kept(const Case& c, const Tensor& actual, const Subject* subject) {
   if (!c.observed || c.observed->why.kind.empty() || c.observed->y != actual) return std::nullopt;
   if (subject != nullptr && !c.observed->by.starts_with(subject->name())) return std::nullopt;
@@ -1898,7 +1925,9 @@ Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject) {
   // An answer that keeps the promised convention can be wrong only by the exact meaning.
   const Contract promised = subject.contract();
   if (actual == RightOutput(c, ModelOf(promised))) subject.set_contract({});
-  Attribution attribution = Examined({ProblemOf(c), {}, actual}, subject, {});
+  const std::vector<Hypothesis> ruled_out = RuledOut(c);
+  Attribution attribution =
+      Examined({ProblemOf(c), {}, actual}, subject, {.contradicted = ruled_out});
   subject.set_contract(promised);
   return attribution;
 }
@@ -2160,7 +2189,11 @@ Judged JudgeAndAttribute(const Property& property, const Case& c, Subject& subje
   Judged judged;
   judged.verdict = Judge(property, c, recorder);
   if (!judged.verdict.failed()) return judged;
-  judged.attribution = Attributed(c, judged.verdict, recorder, subject, options);
+  std::vector<Hypothesis> contradicted = RuledOut(c);
+  contradicted.insert(contradicted.end(), options.contradicted.begin(), options.contradicted.end());
+  AttributionOptions how = options;
+  how.contradicted = contradicted;
+  judged.attribution = Attributed(c, judged.verdict, recorder, subject, how);
   return judged;
 }
 

@@ -242,6 +242,7 @@ class Descent {
     found.diagnosis = "it could be that " + found.diagnosis + ", but not in the case found";
     found.kind = FindingKind::kUnknown;
     found.complete = false;
+    found.contradicted.push_back(std::move(found.causes));
     found.causes.clear();
     return found;
   }
@@ -442,6 +443,11 @@ MinimizeResult Minimize(const Case& c, Subject& subject, const Property& propert
   result.minimized.note = result.attribution.diagnosis;
   if (result.minimized.observed)
     result.minimized.observed->why = ExplanationOf(result.attribution, c.op);
+  if (result.minimized.observed && !result.attribution.complete) {
+    std::vector<Hypothesis> contradicted = begun.contradicted;
+    contradicted.insert(contradicted.end(), told.contradicted.begin(), told.contradicted.end());
+    result.minimized.observed->why.ruled_out = RuledOutText(result.minimized, contradicted);
+  }
   return result;
 }
 

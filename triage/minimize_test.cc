@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/io/case_json.h"
 #include "core/layer_test_util.h"
 #include "core/text_test_util.h"
 #include "oracles/exact/exact.h"
@@ -334,6 +335,14 @@ TEST(Cause, OfTheSmallCaseIsNamedIfItFitsTheLargeOne) {
   EXPECT_EQ(doubted.attribution.kind, FindingKind::kUnknown);
   EXPECT_FALSE(doubted.attribution.complete);
   EXPECT_TRUE(doubted.attribution.causes.empty());
+  // Who reads the small case alone does not name it either.
+  const Case read = ParseCase(CaseToJson(doubted.minimized), "small");
+  EXPECT_EQ(read, doubted.minimized);
+  EXPECT_TRUE(Has(read.observed->why.ruled_out, Relu().name)) << read.observed->why.ruled_out;
+  EXPECT_NE(Attribute(read, read.observed->y, other).causes, Hypothesis{&Relu()});
+  Case alone = read;
+  alone.observed->why = {};
+  EXPECT_EQ(Attribute(alone, read.observed->y, other).causes, Hypothesis{&Relu()});
 
   TestSubject again = Answers(with_relu);
   Attribution contradicted = Unknown();

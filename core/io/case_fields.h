@@ -95,14 +95,15 @@ namespace qualm {
   X(kObservedKind, "observed.kind", kTexts, kString)                         \
   X(kObservedCause, "observed.cause", kTexts, kString)                       \
   X(kObservedCauses, "observed.causes", kTexts, kString)                     \
-  X(kObservedEvidence, "observed.evidence", kTexts, kString)
+  X(kObservedEvidence, "observed.evidence", kTexts, kString)                 \
+  X(kObservedRuledOut, "observed.ruled_out", kTexts, kString)
 
 enum class CaseKey : uint8_t {
 #define QUALM_ENUMERATOR(key, name, accepts, expected) key,
   QUALM_CASE_KEYS(QUALM_ENUMERATOR)
 #undef QUALM_ENUMERATOR
 };
-inline constexpr size_t kCaseKeys = static_cast<size_t>(CaseKey::kObservedEvidence) + 1;
+inline constexpr size_t kCaseKeys = static_cast<size_t>(CaseKey::kObservedRuledOut) + 1;
 
 // "x_scale"; "observed.y" for the keys inside.
 std::string_view FieldName(CaseKey key);

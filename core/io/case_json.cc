@@ -596,13 +596,13 @@ class Builder {
     if (!Has(kObservedKind)) {
       for (const CaseKey key : {kObservedCause, kObservedCauses, kObservedEvidence})
         if (Has(key)) Fail(key, "stands without a kind, expected observed.kind beside it");
-      return {};
+      return {"", "", "", "", fields_.at(kObservedRuledOut).text};
     }
     const std::string& kind = fields_.at(kObservedKind).text;
     if (!ParseFindingKind(kind))
       Fail(kObservedKind, "is " + Shown(kind) + ", expected a kind of findings");
     return {kind, Need(kObservedCause).text, fields_.at(kObservedCauses).text,
-            fields_.at(kObservedEvidence).text};
+            fields_.at(kObservedEvidence).text, fields_.at(kObservedRuledOut).text};
   }
 
   // What somebody printed as the output. In place of codes may stand the real numbers that they

@@ -17,7 +17,8 @@ CaseKeySet MakeKeys(const OpRow& row) {
     for (const CaseKey key : more) keys.set(static_cast<size_t>(key));
   };
   add({kVersion, kOp, kProperty, kContract, kNote, kGran, kXDType, kOutDType, kExpected, kObserved,
-       kObservedBy, kObservedY, kObservedKind, kObservedCause, kObservedCauses, kObservedEvidence});
+       kObservedBy, kObservedY, kObservedKind, kObservedCause, kObservedCauses, kObservedEvidence,
+       kObservedRuledOut});
   switch (row.layout) {
     case Layout::kElements: add({kM, kN}); break;
     case Layout::kProducts: add({kM, kN, kK}); break;

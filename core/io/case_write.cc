@@ -61,12 +61,12 @@ class Writer {
  private:
   static std::string WhyOf(const Observed& observed) {
     const Explanation& why = observed.why;
-    if (why.kind.empty()) return "";
     std::string text;
     for (const auto& [key, value] : {std::pair{"kind", &why.kind},
                                      {"cause", &why.cause},
                                      {"causes", &why.causes},
-                                     {"evidence", &why.evidence}})
+                                     {"evidence", &why.evidence},
+                                     {"ruled_out", &why.ruled_out}})
       if (!value->empty()) text += std::string(", \"") + key + "\": " + JsonQuote(*value);
     return text;
   }

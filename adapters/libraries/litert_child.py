@@ -163,6 +163,9 @@ class Engine:
             "sub": pair,
             "mul": pair,
             "linear": sums,
+            "dynamic_linear": {"x": ["f32"], "w": ["s8"], "out": ["f32"], "w_zp": [0, 0],
+                               "rules": ["observer"],
+                               "features": ["bias_f32", "relu", "per_channel", "per_row"]},
             "conv2d": convolution,
             "depthwise": convolution,
             "max_pool": pool,
@@ -330,6 +333,29 @@ class Engine:
         model.operator("FULLY_CONNECTED", 11 if options else 4, [x] + parameters, y,
                        "FullyConnectedOptions", fusedActivationFunction=self.activation(c),
                        **options)
+        return model.run(y)
+
+    def dynamic_linear(self, c):
+        """The interpreter quantizes each row of x by a scale of its own."""
+        if c["M"] > 1 and c.get("x_gran") != "row":
+            raise Skip("each row of x has a scale of its own")
+        symmetric = c["symmetric"]
+        if c["dtype"] != "s8" or c["reduce_range"] or (c["quant_min"], c["quant_max"]) != (
+                -127 if symmetric else -128, 127):
+            raise Skip("x is quantized to all codes of s8, symmetric to -127..127")
+        if symmetric and self.name == "xnnpack":
+            raise Skip("XNNPACK quantizes x with a zero point, whatever the model says")
+        model = Model(self)
+        x = model.input(array(c["x"], "f32", (c["M"], c["K"])), "FLOAT32")
+        inputs = [x, model.tensor([c["N"], c["K"]], "INT8", c["w_scale"],
+                                  [0] * len(reals(c["w_scale"])), 0,
+                                  array(c["w"], "s8", (c["N"], c["K"])))]
+        if c.get("bias") is not None:
+            inputs.append(model.tensor([c["N"]], "FLOAT32", data=array(c["bias"], "f32", c["N"])))
+        y = model.tensor([c["M"], c["N"]], "FLOAT32")
+        model.operator("FULLY_CONNECTED", 9, inputs, y, "FullyConnectedOptions",
+                       fusedActivationFunction=self.activation(c),
+                       asymmetricQuantizeInputs=not symmetric)
         return model.run(y)
 
     def size(self, c, axis):

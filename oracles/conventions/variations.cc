@@ -450,6 +450,14 @@ double CodesOfX(const Facts& f) {
   });
 }
 
+// 8 lanes of 16 bits hold the sum of 2048 weights of -128.
+double SignIn8Bits(const Facts& f) {
+  if (!RowOf(f.given->op).dynamic || f.c->w.dtype() != DType::kS8) return 0;
+  bool wrong = f.c->K > 2048 && f.c->x_q.zero_point_at(0) != 0;
+  ForEachProduct(f, [&](int64_t x, int64_t w) { wrong = wrong || (x < 0 && w == INT8_MIN); });
+  return wrong ? kInfinity : 0;
+}
+
 // Half of a code with reduce_range, and at most another half without.
 double ReduceRangeIgnored(const Facts& f) {
   if (!f.given->observer.reduce_range) return 0;
@@ -549,7 +557,7 @@ struct Entry {
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 45> kEntries{{
+constexpr std::array<Entry, 46> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales, or of the sum and the scale "
       "of x, is no normal float32"},
@@ -704,6 +712,11 @@ constexpr std::array<Entry, 45> kEntries{{
       "of sums of 16-bit activations, the multiplier is an integer of 16 bits and a shift",
       "2^-15 of the value"},
      MultiplierOf16Bits},
+    {{"V46", "sign in 8 bits",
+      "of s8 by s8 the sign of x goes to w in 8 bits, where -128 has no opposite; the sum of w, "
+      "times the zero point of x, wraps in 16-bit lanes",
+      "none for a w of -128 under a negative x, or over 2048 terms with a zero point of x; else 0"},
+     SignIn8Bits},
 }};
 
 constexpr auto kVariations = [] {

@@ -16,11 +16,13 @@
 //
 // At 75db3c0 (2026-08) the average of the whole image takes the zero point of x out of that of the
 // output instead of the sum, in float32 (src/operators/reduce-nd.c; src/xnnpack/reference-utils.h,
-// quantize), and what src/reference/ rounds goes to even.
+// quantize), and what src/reference/ rounds goes to even. Its linear of float32 x (dynamic_linear)
+// is in litert_dynamic_linear.cc.
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "oracles/conventions/litert_dynamic_linear.h"
 #include "oracles/conventions/xnnpack.h"
 #include "oracles/exact/arithmetic/real.h"
 
@@ -278,7 +280,9 @@ Convention Make(const Build& build) {
   definition.accumulation = ExactSums;
   definition.channel = ChannelOf;
   definition.steps = [wraps, of_2026](const Case& c) { return StepsOf(c, wraps, of_2026); };
-  return MakeConvention(std::move(definition));
+  Convention convention = MakeConvention(std::move(definition));
+  if (of_2026) AddOperation(convention, XnnpackDynamicLinear());
+  return convention;
 }
 
 }  // namespace

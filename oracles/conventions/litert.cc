@@ -12,6 +12,7 @@
 //   u8 concat (internal/reference/concatenation.h), sigmoid and tanh (internal/common.h,
 //     LUTPopulate): float32; relu and leaky_relu (activations.cc): fixed point
 //   softmax: litert_softmax.cc; linear of float32 x (dynamic_linear): litert_dynamic_linear.cc
+//   s4 and s2 weights of linear: as the same numbers in s8 (fully_connected.cc, EvalQuantized)
 //   s16 activations: sums and bias in int64; of linear times the float64 multiplier as above, of
 //     convolutions a multiplier of 16 bits, rounded once (internal/common.cc)
 // The optimized kernels on x86 are the NEON ones, translated to SSE (internal/optimized; their
@@ -623,7 +624,7 @@ Convention Make(bool optimized) {
   definition.steps = optimized ? OptimizedSteps : StepsOf;
   Convention convention = WithHardSwish(MakeConvention(std::move(definition)));
   AddOperation(convention, LitertDynamicLinear());
-  return convention;
+  return WithNarrowWeights(convention, convention);
 }
 
 }  // namespace

@@ -16,9 +16,9 @@
 //   fl(255/fl(max - min)), ties to even; exact sums times the reciprocal of that, then a fused
 //   multiply-add of the scale of w and the bias
 //
-// The scale of a choice is float64: its float32 is the scale of x, and the float32 of its reciprocal
-// is what x is multiplied by. Of fl(127/range) that holds too: 127/range is never as near to the
-// middle of two float32 as two roundings to float64 could move it.
+// The scale of a choice is float64: its float32 is the scale of x, and the float32 of its
+// reciprocal is what x is multiplied by. Of fl(127/range) that holds too: 127/range is never as
+// near to the middle of two float32 as two roundings to float64 could move it.
 #include "oracles/conventions/litert_dynamic_linear.h"
 
 #include <algorithm>
@@ -47,7 +47,8 @@ exact::AtenChoice ChooseLitert(const Case& c, exact::ObservedRange range) {
   const double min = range.min, max = range.max;
   const double scale = static_cast<double>(range.max - range.min) / 255;
   const bool from_min = 128 + std::abs(min / scale) < 127 + std::abs(max / scale);
-  const double zero_point = std::clamp(from_min ? -128 - min / scale : 127 - max / scale, -128.0, 127.0);
+  const double zero_point =
+      std::clamp(from_min ? -128 - min / scale : 127 - max / scale, -128.0, 127.0);
   return {double{static_cast<float>(scale)}, static_cast<int32_t>(std::round(zero_point))};
 }
 
@@ -197,8 +198,7 @@ std::string CannotRun(const Case& c, bool xnnpack, double scale) {
               "the scale of a row must lie in 2^-22..2^60"),
       Require(std::ranges::all_of(c.w_q.scale, is_fit),
               "a scale of w, or times that of a row, is beyond 2^-90..2^90"),
-      Require(!c.bias || std::ranges::all_of(*c.bias, is_fit_bias),
-              "a bias is -0, or below 2^-90"),
+      Require(!c.bias || std::ranges::all_of(*c.bias, is_fit_bias), "a bias is -0, or below 2^-90"),
   });
 }
 

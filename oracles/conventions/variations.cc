@@ -306,6 +306,9 @@ double FixedPointAdd(const Facts& f) {
 double Wraps(const Facts& f) {
   // The exponentials of a row, as integers, in a uint32.
   if (f.c->op == Op::kSoftmax) return f.sum + static_cast<double>(f.c->N) >= 0x1p32 ? kInfinity : 0;
+  // XNNPACK keeps sums of s4 weights times 16.
+  if (f.c->op == Op::kLinear && f.c->w.dtype() == DType::kS4 && f.sum + f.bias_units >= 0x1.ffp26)
+    return kInfinity;
   // A sum may wrap while the zero points are still in it, and come back.
   return f.sum + f.bias_units >= 0x1.ffp30 ? kInfinity : 0;
 }
@@ -604,7 +607,8 @@ constexpr std::array<Entry, 46> kEntries{{
     {{"V15", "fixed-point add", "both scales become integers of 20 to 22 bits with one exponent",
       "2^-20 of the larger scale over the output's, times the codes"},
      FixedPointAdd},
-    {{"V16", "int32 wraps", "the sum wraps, or saturates, in int32", "none from 2^31 on; else 0"},
+    {{"V16", "int32 wraps", "the sum wraps, or saturates, in int32",
+      "none from 2^31 on, of s4 weights from 2^27 on; else 0"},
      Wraps},
     {{"V17", "special values", "NaN, infinities and quotients beyond int32 go elsewhere",
       "none for these; else 0"},

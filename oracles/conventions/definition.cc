@@ -262,7 +262,9 @@ Convention WithNarrowWeights(Convention bytes, Convention nibbles) {
   const auto shared = std::make_shared<const Convention>(bytes);
   const auto of_s4 = std::make_shared<const Convention>(std::move(nibbles));
   const auto is_narrow = [](const Case& c) {
-    return c.op == Op::kLinear && BitsOf(c.w.dtype()) < 8 && !HasFloatX(c) && c.w_block == 0;
+    const bool is_signed = RangeOf(c.x.dtype()).min < 0 && RangeOf(c.w.dtype()).min < 0;
+    return c.op == Op::kLinear && BitsOf(c.w.dtype()) < 8 && is_signed && !HasFloatX(c) &&
+           c.w_block == 0;
   };
   const auto of = [=](const Case& c) -> const Convention& {
     return c.w.dtype() == DType::kS4 ? *of_s4 : *shared;
@@ -272,10 +274,7 @@ Convention WithNarrowWeights(Convention bytes, Convention nibbles) {
     return c;
   };
   bytes.cannot_run = [=](const Case& c) {
-    if (!is_narrow(c)) return shared->cannot_run(c);
-    if (RangeOf(c.x.dtype()).min == 0 || RangeOf(c.w.dtype()).min == 0)
-      return std::string("weights of fewer than 8 bits are signed, and so are their activations");
-    return of(c).cannot_run(in_bytes(c));
+    return is_narrow(c) ? of(c).cannot_run(in_bytes(c)) : shared->cannot_run(c);
   };
   bytes.run = [=](const Case& c) { return is_narrow(c) ? of(c).run(in_bytes(c)) : shared->run(c); };
   bytes.trace = [=](const Case& c, int64_t index) {

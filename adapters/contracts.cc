@@ -213,6 +213,17 @@ constexpr const char* kLitertReference =
     "float32, "
     "means of codes forget the zero point, softmax is computed in fixed point (LiteRT v2.2.0 "
     "tflite/kernels/internal/reference)";
+constexpr const char* kLitertDynamic =
+    "codes, choice and output of rows are float32 steps; in vectors the sign of x goes to the "
+    "weight in 8 bits, where -128 has no opposite, and the sum of weights wraps in 16 bits (LiteRT "
+    "v2.2.0 tflite/kernels/internal/optimized/sse_tensor_utils.cc, neon_tensor_utils.cc)";
+constexpr const char* kXnnpackNibbles =
+    "beside s4 weights the sum and its int32 bias are kept times 16 in an int32, which wraps from "
+    "2^27 on (XNNPACK 75db3c0 src/reference/packing.cc, pack_qs8_qc4w_gemm_goi_w)";
+constexpr const char* kXnnpackDynamic =
+    "x is multiplied by a float32 reciprocal of the scale, whose reciprocal multiplies the sum; "
+    "the "
+    "scale of w and the bias follow in float32 (XNNPACK 75db3c0 src/xnnpack/quantization.h)";
 constexpr const char* kLitertOptimized =
     "vectors round half up and add zero points in 16 bits, which wrap, so that 127 becomes -128 "
     "(LiteRT v2.2.0 tflite/kernels/internal/optimized, integer_ops/add.h and mul.h)";
@@ -642,6 +653,12 @@ void AddOthers(Rows& rows) {
     rows.AddByDefinition("model:tflite@builtin", op, kLitertOptimized);
   }
   rows.AddByDefinition("model:tflite@reference", Op::kSoftmax, kLitertReference);
+  for (const char* subject : {"model:tflite@reference", "model:tflite@builtin"})
+    rows.AddByDefinition(subject, Op::kDynamicLinear, kLitertDynamic);
+  for (const char* subject : {kXnnpack2024[2], kXnnpack2024[3]}) {
+    rows.AddByDefinition(subject, Op::kDynamicLinear, kXnnpackDynamic);
+    rows.AddByDefinition(subject, Op::kLinear, kXnnpackNibbles);
+  }
   rows.AddByDefinition("model:tflite@builtin", Op::kDequantize, kLitertOptimized);
   for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie}) {
     for (const Op op : {Op::kLinear, Op::kRequantize})

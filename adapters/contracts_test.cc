@@ -114,6 +114,8 @@ constexpr Excused kExcused[] = {
      "add avg_pool concat conv2d depthwise global_avg_pool linear mul quantize rescale sub table",
      "model:tflite@", "builtin reference"},
     {"*", "matches_exact", "softmax", "model:tflite@", "reference"},
+    {"*", "matches_exact", "dynamic_linear", "model:tflite@", "builtin reference"},
+    {"*", "matches_exact", "dynamic_linear linear", "model:xnnpack2026@", "avx2 avx512"},
     {"*", "matches_exact", "conv2d depthwise linear quantize rescale", "model:", "tract"},
     {"*", "matches_exact", "dequantize linear quantize", "model:", "openvino openvino@avx2"},
     {"pair-saturation", "matches_exact sweep_is_linear sweep_is_monotone", "linear",

@@ -14,6 +14,7 @@
 #include "kernels/block_quantize.h"
 #include "kernels/cast.h"
 #include "kernels/conv.h"
+#include "kernels/dynamic_linear.h"
 #include "kernels/elementwise.h"
 #include "kernels/linear.h"
 #include "kernels/nbits_linear.h"
@@ -452,6 +453,31 @@ Run PrepareNBits(const NBitsWork& work) {
   };
 }
 
+// A layer of float32 x that is quantized as it runs, per channel and with a bias, by the rule of
+// DynamicQuantizeLinear (bench/nbits measures ONNX Runtime beside it).
+const std::vector<Linear> kDynamicWork = {{1, 2048, 2048}, {64, 2048, 2048}, {64, 512, 512}};
+
+Run PrepareDynamic(const Linear& shape) {
+  const auto& [m, n, depth, kind] = shape;
+  const auto codes = Codes(n * depth, 1);
+  const auto bias = Reals(n, 2), x = Reals(m * depth, 3);
+  const std::vector<float> scales(static_cast<size_t>(n), 0.01F);
+  const std::vector<int32_t> zero_point{0};
+  const auto packed = std::make_shared<k::PackedDynamicLinear>();
+  Require(k::PackedDynamicLinear::Pack({.weights = {codes->data(), Type::kS8, n, depth, depth},
+                                        .w_scale = scales,
+                                        .w_zero_point = zero_point,
+                                        .bias = *bias,
+                                        .qparams = {.rule = k::QParamsRule::kOnnx}},
+                                       packed.get()));
+  const auto y = Zeros<float>(m * n);
+  const auto scratch = Zeros<uint8_t>(static_cast<int64_t>(packed->ScratchBytes(m)));
+  return [=, rows = m, columns = n, terms = depth] {
+    Require(packed->Run({x->data(), Type::kF32, rows, terms, terms},
+                        {y->data(), Type::kF32, rows, columns, columns}, *scratch));
+  };
+}
+
 void JoinAll(const Side& side) {
   for (const int64_t n : kBlockRows) {
     const auto join = [&](const char* name, k::BlockFormat format) {
@@ -466,6 +492,8 @@ void JoinAll(const Side& side) {
     side.Join(work.Name(), work.shape.Items(), [=] { return PrepareBlocks(work); });
   for (const NBitsWork& work : kNBitsWork)
     side.Join(work.Name(), work.shape.Items(), [=] { return PrepareNBits(work); });
+  for (const Linear& shape : kDynamicWork)
+    side.Join("dynamic/" + shape.Name(), shape.Items(), [=] { return PrepareDynamic(shape); });
   for (const Linear& shape : kLinear) {
     side.Join("linear/" + shape.Name(), shape.Items(), [=] { return PrepareLinear(shape, false); });
     side.Join("linear-with-packing/" + shape.Name(), shape.Items(),

@@ -113,6 +113,17 @@ void WithRule(Case& c, QParamsRule rule) {
   c.codes = c.codes && rule != QParamsRule::kObserver;
 }
 
+// Each row quantized to s8, as kernels do that quantize as they run: symmetric without -128.
+void RowsInS8(Case& c) {
+  if (!RowOf(c.op).dynamic || c.rule != QParamsRule::kObserver) return;
+  const bool symmetric = c.observer.symmetric;
+  c.x_gran = Granularity::kRow;
+  c.observer = {.symmetric = symmetric,
+                .dtype = DType::kS8,
+                .quant_min = symmetric ? -127 : -128,
+                .quant_max = 127};
+}
+
 // The nearest values of another float type.
 void CastFrom(Case& c, DType dtype) {
   if (!RowOf(c.op).cast) return;
@@ -209,6 +220,7 @@ std::vector<Change> ChangesOfAll() {
       [](Case& c) {
         if (RowOf(c.op).rule) WithRule(c, QParamsRule::kObserver);
       },
+      RowsInS8,
   };
 }
 

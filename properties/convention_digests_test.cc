@@ -664,6 +664,31 @@ const std::vector<Case>& CasesOf(Op op) {
       cases.push_back(std::move(c));
     }
   }
+  if (RowOf(op).dynamic) {
+    // TensorFlow Lite quantizes rows to s8, and has s8 weights without zero points.
+    auto rows = test::RandomCase::OfBytes(seed + 6);
+    for (int i = 0; i < each; ++i) {
+      Case c = rows.Draw(op);
+      for (float& x : c.x.as<float>())
+        x = static_cast<float>(rng.Between(-400, 400)) * (rng.Chance(1, 2) ? 0.25f : 0.37f);
+      Tensor w(DType::kS8, c.w.shape());
+      for (int64_t k = 0; k < w.size(); ++k)
+        w.SetInt(k, static_cast<int32_t>(rng.Between(-128, 127)));
+      c.w = std::move(w);
+      std::ranges::fill(c.w_q.zero_point, 0);
+      for (float& scale : c.w_q.scale) scale = static_cast<float>(1 + rng.Unit());
+      if (c.bias) std::ranges::fill(*c.bias, 0.75f);
+      const bool symmetric = rng.Chance(1, 2);
+      c.rule = QParamsRule::kObserver;
+      c.x_gran = Granularity::kRow;
+      c.observer = {.symmetric = symmetric,
+                    .dtype = DType::kS8,
+                    .quant_min = symmetric ? -127 : -128,
+                    .quant_max = 127};
+      OpenClamp(&c);
+      cases.push_back(std::move(c));
+    }
+  }
   for (const Case& c : cases) EXPECT_EQ(Validate(c), "") << Name(op);
   return cases;
 }

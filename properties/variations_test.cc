@@ -129,6 +129,7 @@ TEST(VariationsTest, WhatIsNotListedIsNotPermitted) {
   EXPECT_TRUE(fails_without("tflite@builtin", "V38", Op::kDequantize));
   EXPECT_TRUE(fails_without("tflite@builtin", "V39", Op::kGlobalAvgPool));
   EXPECT_TRUE(fails_without("tflite@reference", "V40", Op::kGlobalAvgPool));
+  EXPECT_TRUE(fails_without("tflite@reference", "V46", Op::kDynamicLinear));
 }
 
 // The page: a row "| V6 | ... |" for each variation with its name and bound, a row "| `convention`,

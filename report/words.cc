@@ -45,7 +45,7 @@ struct Project {
   std::string_view name, repository, revision;  // the name as reasons say it
 };
 // Longer names first: "pytorch/FBGEMM" is no PyTorch.
-constexpr std::array<Project, 24> kProjects{{
+constexpr std::array<Project, 25> kProjects{{
     {"pytorch/FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"oneDNN 2.6", "uxlfoundation/oneDNN", "v2.6"},
@@ -56,6 +56,7 @@ constexpr std::array<Project, 24> kProjects{{
     {"ONNX Runtime", "microsoft/onnxruntime", "HEAD"},
     {"QNNPACK", "pytorch/QNNPACK", "7d2a4e9"},
     {"XNNPACK 4ea82e5", "google/XNNPACK", "4ea82e5"},
+    {"XNNPACK 75db3c0", "google/XNNPACK", "75db3c0"},
     {"XNNPACK", "google/XNNPACK", "ae108ef"},
     {"gemmlowp", "google/gemmlowp", "HEAD"},
     {"TFLite", "tensorflow/tensorflow", "HEAD"},

@@ -86,6 +86,26 @@ TEST_F(Litert, SixteenByEightKeepsItsConvention) {
   }
 }
 
+// Weights of 4 and 2 bits, of which the drawn cases above have few. XNNPACK takes none of an odd K.
+TEST_F(Litert, NarrowWeightsKeepTheirConvention) {
+  const Property& model = *FindProperty("matches_model");
+  for (const char* name : {"tflite@reference", "tflite@builtin", "tflite"}) {
+    const std::unique_ptr<Subject> subject = SubjectRegistry::Get().Make(name);
+    std::map<DType, int> judged;
+    for (uint64_t seed = 0; seed < 2400; ++seed) {
+      const Case drawn = gen::Draw(Op::kLinear, seed);
+      if (BitsOf(drawn.w.dtype()) == 8) continue;
+      const std::optional<Case> c = AdaptTo(*subject, drawn);
+      if (!c || BitsOf(c->w.dtype()) == 8) continue;
+      const Verdict verdict = Judge(model, *c, *subject);
+      EXPECT_FALSE(verdict.failed()) << name << " " << Describe(*c) << ": " << verdict.reason;
+      judged[c->w.dtype()] += verdict.judgement == Judgement::kPassed ? 1 : 0;
+    }
+    EXPECT_GE(judged[DType::kS4], 10) << name;
+    EXPECT_GE(judged[DType::kS2], 3) << name;
+  }
+}
+
 // The forum's question: no output turns back.
 TEST_F(Litert, TheSweepOfTheForumIsMonotone) {
   const Case c = ReadCaseFile(QUALM_SOURCE_DIR "/corpus/forum/000-linear-sweep.case.json");

@@ -108,6 +108,20 @@ TEST_F(OnnxruntimeNBits, SumsFloatsInSomeOrder) {
     qualm::ExpectContract({.subject = name, .ops = {Op::kLinear}, .cases = 300, .judged = 150});
 }
 
+// DynamicQuantizeMatMul: the arithmetic of the nodes that it stands for.
+class OnnxruntimeFused : public OnnxruntimeTest {
+ protected:
+  OnnxruntimeFused() : OnnxruntimeTest("onnxruntime-py@fused") {}
+};
+
+TEST_F(OnnxruntimeFused, ComputesAsTheNodesThatItStandsFor) {
+  EXPECT_EQ(subject().contract(Op::kDynamicLinear).convention, "onnxruntime@" + InstructionSet());
+  EXPECT_NE(subject().CannotRun(gen::Draw(Op::kLinear, 1)), "");
+  for (const char* const name : {"onnxruntime-py@fused", "onnxruntime-py@constant+fused"})
+    qualm::ExpectContract(
+        {.subject = name, .ops = {Op::kDynamicLinear}, .cases = 300, .judged = 150});
+}
+
 // At accuracy level 4 it makes codes of x itself: it is given reals that have these codes.
 class OnnxruntimeLevel4 : public OnnxruntimeTest {
  protected:

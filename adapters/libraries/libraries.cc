@@ -127,9 +127,13 @@ std::vector<Library> Libraries() {
        .library = "ONNX Runtime",
        .help =
            "onnxruntime-py[@constant|@avx2[+constant]|@sse41]  the same of ONNX Runtime's wheel, "
-           "through Python; [@nbits|@constant+nbits|@avx2+constant+nbits][+level4]: MatMulNBits",
+           "through Python; [@nbits|@constant+nbits|@avx2+constant+nbits][+level4]: MatMulNBits; "
+           "@fused|@constant+fused|@avx2+constant+fused: DynamicQuantizeMatMul",
        .names = {{"onnxruntime-py", ""},
                  {"onnxruntime-py@constant", "constant"},
+                 {"onnxruntime-py@fused", "fused"},
+                 {"onnxruntime-py@constant+fused", "constant+fused"},
+                 {"onnxruntime-py@avx2+constant+fused", "constant+fused", "avx2", {}, kHaswell},
                  {"onnxruntime-py@nbits", "nbits"},
                  {"onnxruntime-py@constant+nbits", "constant+nbits"},
                  {"onnxruntime-py@avx2+constant+nbits", "constant+nbits", "avx2", {}, kHaswell},

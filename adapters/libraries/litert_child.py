@@ -20,7 +20,8 @@ from litert_models import RESOLVERS
 # The version that the conventions were held to (oracles/conventions/tflite.cc).
 HELD = (2, 3)
 
-TYPES = {"u8": "UINT8", "s8": "INT8", "s16": "INT16"}
+TYPES = {"u8": "UINT8", "s8": "INT8", "s16": "INT16", "s4": "INT4", "s2": "INT2"}
+NARROW = {"s4": 4, "s2": 2}  # bits, of weights
 
 
 def check_multiplier(multiplier, most=30):
@@ -28,6 +29,16 @@ def check_multiplier(multiplier, most=30):
     (kernels/internal/common.cc, quantization_util.cc)."""
     if not multiplier < 2.0**most:
         raise Skip("the multiplier is too large")
+
+
+def packed(codes, bits):
+    """Of int8 codes the bytes of a tensor, the first code lowest, rows without a gap."""
+    import numpy
+
+    count = 8 // bits
+    fields = codes.reshape(-1).view("uint8") & (1 << bits) - 1
+    fields = numpy.append(fields, numpy.zeros(-len(fields) % count, "uint8")).reshape(-1, count)
+    return sum(fields[:, i] << bits * i for i in range(count)).astype("uint8")
 
 
 def same_padding(size, taps, stride, dilation):
@@ -162,7 +173,10 @@ class Engine:
             "add": pair,
             "sub": pair,
             "mul": pair,
-            "linear": sums,
+            "linear": dict(sums, w=["u8", "s8", "s4", "s2"]),
+            "dynamic_linear": {"x": ["f32"], "w": ["s8"], "out": ["f32"], "w_zp": [0, 0],
+                               "rules": ["observer"],
+                               "features": ["bias_f32", "relu", "per_channel", "per_row"]},
             "conv2d": convolution,
             "depthwise": convolution,
             "max_pool": pool,
@@ -265,6 +279,8 @@ class Engine:
         u8, s16 = c["x_dtype"] == "u8", c["x_dtype"] == "s16"
         if c["w_dtype"] == "u8" and not u8:
             raise Skip("weights of s8 and s16 activations are s8")
+        if c["w_dtype"] in NARROW and u8:
+            raise Skip("activations of weights of fewer than 8 bits are signed")
         if not u8 and any(integers(c["w_zp"])):
             raise Skip("weights of s8 and s16 activations are symmetric")
         if s16 and (any(integers(c["x_zp"])) or any(integers(c["out_zp"]))):
@@ -287,7 +303,8 @@ class Engine:
         """The tensors of weights and bias; of depthwise layers the channels are the last axis."""
         count = shape[0]
         wide = c["x_dtype"] == "s16"
-        dtype = "s8" if wide else c["x_dtype"]
+        narrow = c["w_dtype"] in NARROW
+        dtype = c["w_dtype"] if narrow else "s8" if wide else c["x_dtype"]
         # s8 weights of a u8 layer go as u8 codes, 128 higher, as their zero point: the same layer.
         up = 128 if dtype != c["w_dtype"] else 0
         w = array([code + up for code in c["w"]], dtype, shape)
@@ -296,7 +313,7 @@ class Engine:
         per_channel = c["gran"] == "channel"
         zero_point = [0] * count if per_channel else [z + up for z in integers(c["w_zp"])]
         indices = [model.tensor(list(w.shape), TYPES[dtype], c["w_scale"], zero_point,
-                                axis, w)]
+                                axis, packed(w, NARROW[dtype]) if narrow else w)]
         bias = c.get("bias_i32")
         if bias is None and c["op"] != "linear":
             bias = [0] * count  # kernels/conv.cc, Prepare, requires one
@@ -327,9 +344,33 @@ class Engine:
         parameters = self.weights(model, c, (c["N"], c["K"]), 0)
         y = self.output(model, c, [c["M"], c["N"]])
         options = self.bias_type(c)
-        model.operator("FULLY_CONNECTED", 11 if options else 4, [x] + parameters, y,
+        version = 11 if options else 10 if c["w_dtype"] in NARROW else 4
+        model.operator("FULLY_CONNECTED", version, [x] + parameters, y,
                        "FullyConnectedOptions", fusedActivationFunction=self.activation(c),
                        **options)
+        return model.run(y)
+
+    def dynamic_linear(self, c):
+        """The interpreter quantizes each row of x by a scale of its own."""
+        if c["M"] > 1 and c.get("x_gran") != "row":
+            raise Skip("each row of x has a scale of its own")
+        symmetric = c["symmetric"]
+        if c["dtype"] != "s8" or c["reduce_range"] or (c["quant_min"], c["quant_max"]) != (
+                -127 if symmetric else -128, 127):
+            raise Skip("x is quantized to all codes of s8, symmetric to -127..127")
+        if symmetric and self.name == "xnnpack":
+            raise Skip("XNNPACK quantizes x with a zero point, whatever the model says")
+        model = Model(self)
+        x = model.input(array(c["x"], "f32", (c["M"], c["K"])), "FLOAT32")
+        inputs = [x, model.tensor([c["N"], c["K"]], "INT8", c["w_scale"],
+                                  [0] * len(reals(c["w_scale"])), 0,
+                                  array(c["w"], "s8", (c["N"], c["K"])))]
+        if c.get("bias") is not None:
+            inputs.append(model.tensor([c["N"]], "FLOAT32", data=array(c["bias"], "f32", c["N"])))
+        y = model.tensor([c["M"], c["N"]], "FLOAT32")
+        model.operator("FULLY_CONNECTED", 9, inputs, y, "FullyConnectedOptions",
+                       fusedActivationFunction=self.activation(c),
+                       asymmetricQuantizeInputs=not symmetric)
         return model.run(y)
 
     def size(self, c, axis):

@@ -150,6 +150,17 @@ class Operators:
             nodes.append(node("Add", "product bias", "y"))
         return self.run(Plan(nodes, inputs, "float32", flat))
 
+    def fused_dynamic_linear(self, c):
+        """What ONNX Runtime fuses those nodes into."""
+        if c["qparams_rule"] != "onnx":
+            raise Skip("DynamicQuantizeMatMul has the rule onnx")
+        w = of(c, "w", c["w_dtype"], "b")
+        inputs = {"x": array(c["x"], "f32", (c["M"], c["K"])), "b": self.weights(c),
+                  "b_scale": w["b_scale"], "b_zp": w["b_zp"]}
+        if c.get("bias"):
+            inputs["bias"] = array(c["bias"], "f32", (c["N"],))
+        return self.run(single_node("DynamicQuantizeMatMul", inputs, domain=onnx_model.MS))
+
     def choose_qparams(self, c):
         if c["qparams_rule"] != "onnx":
             raise Skip("DynamicQuantizeLinear has the rule onnx")

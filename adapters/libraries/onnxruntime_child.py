@@ -2,11 +2,12 @@
 """ONNX Runtime's wheel behind qualm's pipe protocol: its quantized operators, as
 onnxruntime_child.mjs asks those of the Node package.
 
-    python3 onnxruntime_child.py [constant+][nbits[+level4]] [INSTRUCTION_SET]
+    python3 onnxruntime_child.py [constant+][fused|nbits[+level4]] [INSTRUCTION_SET]
 
-A model has one node; of dynamic_linear the nodes that quantize_dynamic makes. Scales, zero points and
-weights are inputs of the model and shapes are left open, so that one session serves all cases of an
-operator, its types and attributes. With "constant" all but the first input are part of the model, and
+A model has one node; of dynamic_linear the nodes that quantize_dynamic makes, with "fused" the one
+DynamicQuantizeMatMul, and nothing else is offered. Scales, zero points and weights are inputs of the
+model and shapes are left open, so that one session serves all cases of an operator, its types and
+attributes. With "constant" all but the first input are part of the model, and
 one session serves the cases that differ in the first input alone. With "nbits" linear is MatMulNBits,
 of f32 x, and nothing else is offered; with "level4" of codes in blocks. Graph optimizations are off: each
 answer is that of the operator's own kernel, not of a fusion. INSTRUCTION_SET (avx2, sse41) is that of
@@ -37,6 +38,13 @@ def own_instruction_set():
 def signed_weights(c, operator):
     if c["x_dtype"] == "s8" and c["w_dtype"] == "u8":
         raise Skip("%s takes s8 activations with s8 weights only" % operator)
+
+
+def not_nan(c):
+    """A vector minimum with NaN forgets what its lane has seen."""
+    x = array(c["x"], "f32", -1)
+    if (x != x).any():
+        raise Skip("the range of values with NaN depends on their order")
 
 
 class Engine(Operators):
@@ -163,9 +171,7 @@ class Engine(Operators):
         return super().linear(c)
 
     def dynamic_linear(self, c):
-        x = array(c["x"], "f32", -1)
-        if (x != x).any():  # a vector minimum with NaN forgets what its lane has seen
-            raise Skip("the range of values with NaN depends on their order")
+        not_nan(c)
         return super().dynamic_linear(c)
 
     def conv2d(self, c):
@@ -189,6 +195,19 @@ class Engine(Operators):
     def global_avg_pool(self, c):
         self.check_global_multiplier(c)
         return super().global_avg_pool(c)
+
+
+class Fused(Engine):
+    """dynamic_linear alone, as the operator that ONNX Runtime fuses its nodes into."""
+
+    def hello(self):
+        hello = super().hello()
+        return dict(hello, contract="model:onnxruntime@" + self.isa,
+                    ops={"dynamic_linear": hello["ops"]["dynamic_linear"]})
+
+    def dynamic_linear(self, c):
+        not_nan(c)
+        return self.fused_dynamic_linear(c)
 
 
 class NBits(Engine):
@@ -225,9 +244,9 @@ class NBitsOfCodes(NBits):
 
 
 def engine(option, *more):
-    kinds = {"nbits": NBits, "level4": NBitsOfCodes}
+    kinds = {"fused": Fused, "nbits": NBits, "level4": NBitsOfCodes}
     return kinds.get(option.rpartition("+")[2], Engine)(option, *more)
 
 
-serve(engine, [constant + kind for constant in ("", "constant+") for kind in ("nbits", "nbits+level4")] +
+serve(engine, [constant + kind for constant in ("", "constant+") for kind in ("fused", "nbits", "nbits+level4")] +
       ["", "constant"])

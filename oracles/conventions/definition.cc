@@ -258,4 +258,29 @@ void AddOperation(Convention& all, Convention one) {
   all.trace = [of](const Case& c, int64_t index) { return of(c).trace(c, index); };
 }
 
+Convention WithNarrowWeights(Convention bytes, Convention nibbles) {
+  const auto shared = std::make_shared<const Convention>(bytes);
+  const auto of_s4 = std::make_shared<const Convention>(std::move(nibbles));
+  const auto is_narrow = [](const Case& c) {
+    const bool is_signed = RangeOf(c.x.dtype()).min < 0 && RangeOf(c.w.dtype()).min < 0;
+    return c.op == Op::kLinear && BitsOf(c.w.dtype()) < 8 && is_signed && !HasFloatX(c) &&
+           c.w_block == 0;
+  };
+  const auto of = [=](const Case& c) -> const Convention& {
+    return c.w.dtype() == DType::kS4 ? *of_s4 : *shared;
+  };
+  const auto in_bytes = [](Case c) {
+    c.w = InBytes(c.w);
+    return c;
+  };
+  bytes.cannot_run = [=](const Case& c) {
+    return is_narrow(c) ? of(c).cannot_run(in_bytes(c)) : shared->cannot_run(c);
+  };
+  bytes.run = [=](const Case& c) { return is_narrow(c) ? of(c).run(in_bytes(c)) : shared->run(c); };
+  bytes.trace = [=](const Case& c, int64_t index) {
+    return is_narrow(c) ? of(c).trace(in_bytes(c), index) : shared->trace(c, index);
+  };
+  return bytes;
+}
+
 }  // namespace qualm::conventions

@@ -66,6 +66,9 @@ Definition::Gatherer EachAlone(const Case& c, Value (*make)(const Case&, int64_t
 Convention MakeConvention(Definition definition);
 // Adds the operation of `one`, with the claims and variations of `one`, to the convention `all`.
 void AddOperation(Convention& all, Convention one);
+// The same, with s2 and s4 weights of linear beside signed codes, whose numbers it, and for s4
+// `nibbles`, computes with as with those of s8.
+Convention WithNarrowWeights(Convention bytes, Convention nibbles);
 // Sorts by number, V2 before V10, and drops repetitions.
 void SortVariations(std::vector<std::string>& ids);
 

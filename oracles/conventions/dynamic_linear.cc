@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/float_text.h"
+#include "core/slice.h"
 #include "oracles/conventions/definition.h"
 #include "oracles/exact/observer.h"
 
@@ -92,6 +93,35 @@ Convention MakeDynamicLinear(DynamicLinear library) {
   };
   convention.trace = [shared](const Case& c, int64_t index) { return TraceOf(*shared, c, index); };
   return convention;
+}
+
+// A row is a case of its own, all of which shares a scale.
+Convention RowByRow(Convention row) {
+  const auto shared = std::make_shared<const Convention>(row);
+  const auto row_of = [](const Case& c, int64_t m) {
+    Case one = slice::Rows(c, {{m}});
+    one.x_gran = Granularity::kTensor;
+    return one;
+  };
+  row.cannot_run = [=](const Case& c) {
+    if (RowsShareQParams(c)) return shared->cannot_run(c);
+    for (int64_t m = 0; m < c.M; ++m) {
+      if (std::string reason = shared->cannot_run(row_of(c, m)); !reason.empty()) return reason;
+    }
+    return std::string();
+  };
+  row.run = [=](const Case& c) {
+    if (RowsShareQParams(c)) return shared->run(c);
+    Tensor y(DType::kF32, c.output_shape());
+    for (int64_t m = 0; m < c.M; ++m)
+      std::ranges::copy(shared->run(row_of(c, m)).y.as<float>(), y.as<float>().begin() + m * c.N);
+    return ConventionOutput{std::move(y), std::nullopt};
+  };
+  row.trace = [=](const Case& c, int64_t index) {
+    if (RowsShareQParams(c)) return shared->trace(c, index);
+    return shared->trace(row_of(c, index / c.N), index % c.N);
+  };
+  return row;
 }
 
 Convention WithCodesOf(Convention choosing, Convention quantize) {

@@ -28,6 +28,9 @@ struct DynamicLinear {
 // A convention without a name.
 Convention MakeDynamicLinear(DynamicLinear library);
 
+// The same, of one that defines rows with scales of their own as so many cases of one row.
+Convention RowByRow(Convention row);
+
 // A choose_qparams with the codes that a convention of quantize gives for the scale and zero point
 // that `choosing` chooses.
 Convention WithCodesOf(Convention choosing, Convention quantize);

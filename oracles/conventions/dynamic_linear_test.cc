@@ -258,5 +258,59 @@ TEST(DynamicLinear, Torchao) {
   EXPECT_NE(Get("torchao@vnni").cannot_run(c), "");
 }
 
+Case RowsInS8(bool symmetric, int64_t K, const Values& x, const std::vector<int8_t>& w) {
+  Case c = TwoRows(QParamsRule::kObserver);
+  c.observer = {.symmetric = symmetric,
+                .dtype = DType::kS8,
+                .quant_min = symmetric ? -127 : -128,
+                .quant_max = 127};
+  c.x_gran = Granularity::kRow;
+  c.M = std::ssize(x) / K;
+  c.N = 1;
+  c.K = K;
+  c.x = Tensor::Of<float>({c.M, K}, x);
+  c.w = Tensor::Of<int8_t>({1, K}, w);
+  c.w_q = {{1}, {0}};
+  return c;
+}
+
+// Of -127.5 to 127.5 the zero point is half of a code: LiteRT takes -1 and rounds away from zero,
+// so that the codes are -128 and 127, -127 and 128 from it; XNNPACK takes 0 and clamps 128 to 127.
+TEST(DynamicLinear, LitertChoosesAZeroPoint) {
+  const Case c = RowsInS8(false, 2, {-127.5f, 127.5f, 0, 510}, {1, 2});
+  ExpectAnswer("tflite@builtin", c, {-127 + 2 * 128, 2 * 510});
+  ExpectAnswer("tflite@reference", c, {-127 + 2 * 128, 2 * 510});
+  ExpectAnswer("xnnpack2026@avx512", c, {-128 + 2 * 127, 2 * 510});
+  Case tensor = c;
+  tensor.x_gran = Granularity::kTensor;
+  EXPECT_NE(Get("tflite@builtin").cannot_run(tensor), "");
+  EXPECT_NE(Get("xnnpack2026@avx512").cannot_run(RowsInS8(true, 1, {1}, {1})), "");
+}
+
+// In 16 columns the product of a negative x and -128 keeps the sign of -128; what fills no 16 has
+// the right one. 1 is 0.5 codes of 254, rounded away from zero; in 8 columns, 0.5 - 2^-25 is, too.
+TEST(DynamicLinear, LitertGivesWeightsTheSignOfX) {
+  Values x(16, 0), halves{0.5f - 0x1p-25f, 127, 0, 0, 0, 0, 0, 0, 0.5f - 0x1p-25f};
+  std::vector<int8_t> w(16, 0);
+  x[0] = -127;
+  w[0] = -128;
+  ExpectAnswer("tflite@builtin", RowsInS8(true, 16, x, w), {-127 * 128});
+  x.resize(15);
+  w.resize(15);
+  ExpectAnswer("tflite@builtin", RowsInS8(true, 15, x, w), {127 * 128});
+  ExpectAnswer("tflite@builtin", RowsInS8(true, 9, halves, {100, 1, 0, 0, 0, 0, 0, 0, 10}),
+               {127 + 100});
+}
+
+// The sum of 2080 weights of 127 is 8 lanes of 33020, which wrap to -32516; with a zero point of
+// -128 the 127*255 has -128*(8*65536) too much.
+TEST(DynamicLinear, LitertAddsWeightsIn16Bits) {
+  Values x(2080, 0);
+  x[0] = 255;
+  const Case c = RowsInS8(false, 2080, x, std::vector<int8_t>(2080, 127));
+  ExpectAnswer("tflite@builtin", c, {static_cast<float>(127 * 255 - 128 * 8 * 65536)});
+  ExpectAnswer("xnnpack2026@avx2", c, {127 * 255});
+}
+
 }  // namespace
 }  // namespace qualm

@@ -11,7 +11,8 @@
 //     integer is divided by the number of pixels
 //   u8 concat (internal/reference/concatenation.h), sigmoid and tanh (internal/common.h,
 //     LUTPopulate): float32; relu and leaky_relu (activations.cc): fixed point
-//   softmax: litert_softmax.cc
+//   softmax: litert_softmax.cc; linear of float32 x (dynamic_linear): litert_dynamic_linear.cc
+//   s4 and s2 weights of linear: as the same numbers in s8 (fully_connected.cc, EvalQuantized)
 //   s16 activations: sums and bias in int64; of linear times the float64 multiplier as above, of
 //     convolutions a multiplier of 16 bits, rounded once (internal/common.cc)
 // The optimized kernels on x86 are the NEON ones, translated to SSE (internal/optimized; their
@@ -35,6 +36,7 @@
 #include <utility>
 
 #include "oracles/conventions/definition.h"
+#include "oracles/conventions/litert_dynamic_linear.h"
 #include "oracles/conventions/litert_softmax.h"
 #include "oracles/conventions/ruy.h"
 #include "oracles/conventions/tflite.h"
@@ -589,7 +591,9 @@ Convention Make(bool optimized) {
                   "once, in float64";
   definition.source = optimized ? "LiteRT v2.2.0 tflite/kernels, internal/optimized"
                                 : "LiteRT v2.2.0 tflite/kernels, internal/reference";
-  definition.satisfies = {"k_permutation", "zero_term_append", "linear.row_independence"};
+  definition.satisfies = {"linear.k_permutation", "conv2d.k_permutation",
+                          "global_avg_pool.k_permutation", "zero_term_append",
+                          "linear.row_independence"};
   if (!optimized) {
     Append(definition.satisfies, {"row_independence", "column_independence", "commutes",
                                   "add.is_monotone", "linear.per_channel_equals_per_tensor"});
@@ -618,7 +622,9 @@ Convention Make(bool optimized) {
   definition.accumulation = ExactSums;
   definition.channel = optimized ? OptimizedChannel : ReferenceChannel;
   definition.steps = optimized ? OptimizedSteps : StepsOf;
-  return WithHardSwish(MakeConvention(std::move(definition)));
+  Convention convention = WithHardSwish(MakeConvention(std::move(definition)));
+  AddOperation(convention, LitertDynamicLinear());
+  return WithNarrowWeights(convention, convention);
 }
 
 }  // namespace

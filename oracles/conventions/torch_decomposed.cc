@@ -230,38 +230,16 @@ Convention Torchao(const Convention& onednn, const std::string& isa, const Conve
         Require(c.K != 1, "torch._int_mm answers anything to sums of one term"),
     });
   };
-  Convention row = MakeDynamicLinear(std::move(library));
-  Convention all = row;
+  Convention all = RowByRow(MakeDynamicLinear(std::move(library)));
   all.name = "torchao@" + isa;
   all.description =
       "torchao's linear of int8 weights and of activations quantized row by row, on " + isa +
       (onednn.pair_saturates ? ": saturating int16 pairs" : ": exact sums");
   all.source = "torchao 0.18 quantize_/workflows/int8/int8_tensor.py, kernel/intmm.py";
   all.pair_saturates = onednn.pair_saturates;
-  // Rows of their own scales are cases of one row, all of which shares a scale.
-  const auto row_of = [](const Case& c, int64_t m) {
-    Case one = slice::Rows(c, {{m}});
-    one.x_gran = Granularity::kTensor;
-    return one;
-  };
-  all.cannot_run = [row, row_of](const Case& c) {
+  all.cannot_run = [rows = all.cannot_run](const Case& c) {
     if (c.op != Op::kDynamicLinear) return "this convention has no " + std::string(Name(c.op));
-    if (RowsShareQParams(c)) return row.cannot_run(c);
-    for (int64_t m = 0; m < c.M; ++m) {
-      if (std::string reason = row.cannot_run(row_of(c, m)); !reason.empty()) return reason;
-    }
-    return std::string();
-  };
-  all.run = [row, row_of](const Case& c) {
-    if (RowsShareQParams(c)) return row.run(c);
-    Tensor y(DType::kF32, c.output_shape());
-    for (int64_t m = 0; m < c.M; ++m)
-      std::ranges::copy(row.run(row_of(c, m)).y.as<float>(), y.as<float>().begin() + m * c.N);
-    return ConventionOutput{std::move(y), std::nullopt};
-  };
-  all.trace = [row, row_of](const Case& c, int64_t index) {
-    if (RowsShareQParams(c)) return row.trace(c, index);
-    return row.trace(row_of(c, index / c.N), index % c.N);
+    return rows(c);
   };
   return all;
 }

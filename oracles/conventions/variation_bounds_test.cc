@@ -980,6 +980,23 @@ TEST(VariationBoundsTest, MultipliersOf16Bits) {
   EXPECT_EQ(ReachAt("V45", Pool(Op::kAvgPool, 1, 1, {1})), 0);
 }
 
+TEST(VariationBoundsTest, SignsIn8Bits) {
+  const auto of = [](std::vector<float> x, std::vector<int32_t> w) {
+    Case c = Dynamic(1, x, 1, w);
+    c.observer = {.dtype = DType::kS8, .quant_min = -128, .quant_max = 127};
+    c.rule = QParamsRule::kObserver;
+    return ReachAt("V46", c);
+  };
+  EXPECT_EQ(of({-1, 1}, {-128, 1}), kInfinity);
+  EXPECT_EQ(of({-1, 1}, {-127, -128}), 0);
+  std::vector<float> x(2048, 0);
+  x[0] = 3;
+  EXPECT_EQ(of(x, std::vector<int32_t>(2048, 1)), 0);
+  x.push_back(1);
+  EXPECT_EQ(of(x, std::vector<int32_t>(2049, 1)), kInfinity);
+  EXPECT_EQ(ReachAt("V46", Pool(Op::kAvgPool, 1, 1, {1})), 0);
+}
+
 // What a convention of these variations is permitted.
 Permitted PermittedAt(const std::vector<std::string>& ids, const Case& c, size_t index = 0) {
   EXPECT_EQ(Validate(c), "");

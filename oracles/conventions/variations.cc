@@ -306,6 +306,9 @@ double FixedPointAdd(const Facts& f) {
 double Wraps(const Facts& f) {
   // The exponentials of a row, as integers, in a uint32.
   if (f.c->op == Op::kSoftmax) return f.sum + static_cast<double>(f.c->N) >= 0x1p32 ? kInfinity : 0;
+  // XNNPACK keeps sums of s4 weights times 16.
+  if (f.c->op == Op::kLinear && f.c->w.dtype() == DType::kS4 && f.sum + f.bias_units >= 0x1.ffp26)
+    return kInfinity;
   // A sum may wrap while the zero points are still in it, and come back.
   return f.sum + f.bias_units >= 0x1.ffp30 ? kInfinity : 0;
 }
@@ -450,6 +453,14 @@ double CodesOfX(const Facts& f) {
   });
 }
 
+// 8 lanes of 16 bits hold the sum of 2048 weights of -128.
+double SignIn8Bits(const Facts& f) {
+  if (!RowOf(f.given->op).dynamic || f.c->w.dtype() != DType::kS8) return 0;
+  bool wrong = f.c->K > 2048 && f.c->x_q.zero_point_at(0) != 0;
+  ForEachProduct(f, [&](int64_t x, int64_t w) { wrong = wrong || (x < 0 && w == INT8_MIN); });
+  return wrong ? kInfinity : 0;
+}
+
 // Half of a code with reduce_range, and at most another half without.
 double ReduceRangeIgnored(const Facts& f) {
   if (!f.given->observer.reduce_range) return 0;
@@ -549,7 +560,7 @@ struct Entry {
   double (*reach)(const Facts&);
 };
 
-constexpr std::array<Entry, 45> kEntries{{
+constexpr std::array<Entry, 46> kEntries{{
     {{"V1", "float32 multiplier", "the multiplier is fl(fl(sx*sw)/sy), one float32",
       "2^-22 of the value; none where a product or quotient of scales, or of the sum and the scale "
       "of x, is no normal float32"},
@@ -596,7 +607,8 @@ constexpr std::array<Entry, 45> kEntries{{
     {{"V15", "fixed-point add", "both scales become integers of 20 to 22 bits with one exponent",
       "2^-20 of the larger scale over the output's, times the codes"},
      FixedPointAdd},
-    {{"V16", "int32 wraps", "the sum wraps, or saturates, in int32", "none from 2^31 on; else 0"},
+    {{"V16", "int32 wraps", "the sum wraps, or saturates, in int32",
+      "none from 2^31 on, of s4 weights from 2^27 on; else 0"},
      Wraps},
     {{"V17", "special values", "NaN, infinities and quotients beyond int32 go elsewhere",
       "none for these; else 0"},
@@ -704,6 +716,11 @@ constexpr std::array<Entry, 45> kEntries{{
       "of sums of 16-bit activations, the multiplier is an integer of 16 bits and a shift",
       "2^-15 of the value"},
      MultiplierOf16Bits},
+    {{"V46", "sign in 8 bits",
+      "of s8 by s8 the sign of x goes to w in 8 bits, where -128 has no opposite; the sum of w, "
+      "times the zero point of x, wraps in 16-bit lanes",
+      "none for a w of -128 under a negative x, or over 2048 terms with a zero point of x; else 0"},
+     SignIn8Bits},
 }};
 
 constexpr auto kVariations = [] {

@@ -16,11 +16,15 @@
 //
 // At 75db3c0 (2026-08) the average of the whole image takes the zero point of x out of that of the
 // output instead of the sum, in float32 (src/operators/reduce-nd.c; src/xnnpack/reference-utils.h,
-// quantize), and what src/reference/ rounds goes to even.
+// quantize), and what src/reference/ rounds goes to even. s4 weights of s8 activations lie in the
+// high half of a byte, so that the sum with its bias is kept times 16 in an int32
+// (src/reference/packing.cc, pack_qs8_qc4w_gemm_goi_w); those of s2 are as the same numbers in s8.
+// Its linear of float32 x (dynamic_linear) is in litert_dynamic_linear.cc.
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "oracles/conventions/litert_dynamic_linear.h"
 #include "oracles/conventions/xnnpack.h"
 #include "oracles/exact/arithmetic/real.h"
 
@@ -38,6 +42,12 @@ void TimesRatio(Value& v, const Channel& c) {
   v.lossy = c.operands_rounded;
 }
 void DropFraction(Value& v, const Channel&) { v.SetInt((v.integer + 128) >> 8); }
+
+void WrapIn28Bits(Value& v, const Channel&) {
+  const int64_t sum = v.integer;
+  v.SetInt(Wrap32(sum * 16) / 16);
+  v.lossy = v.integer != sum;
+}
 
 void Sigmoid(Value& v, const Channel& c) {
   const double power = Beside(exact::RoundedExp(static_cast<double>(v.number)), c.side * kExpUlps);
@@ -278,7 +288,16 @@ Convention Make(const Build& build) {
   definition.accumulation = ExactSums;
   definition.channel = ChannelOf;
   definition.steps = [wraps, of_2026](const Case& c) { return StepsOf(c, wraps, of_2026); };
-  return MakeConvention(std::move(definition));
+  Convention convention = MakeConvention(definition);
+  if (!of_2026) return convention;
+  definition.steps = [steps = definition.steps](const Case& c) {
+    std::vector<Step> of_s4 = steps(c);
+    const auto scale = std::ranges::find(of_s4, Stage::kScale, &Step::stage);
+    of_s4.insert(scale, {Stage::kBias, "16 times that wraps in int32: 28 bits", WrapIn28Bits});
+    return of_s4;
+  };
+  AddOperation(convention, XnnpackDynamicLinear());
+  return WithNarrowWeights(std::move(convention), MakeConvention(std::move(definition)));
 }
 
 }  // namespace

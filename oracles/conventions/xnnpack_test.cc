@@ -373,5 +373,34 @@ TEST(Xnnpack, Operations) {
   }
 }
 
+// s4 weights: 16 times 2^27 wraps to the lowest int32. Those of s2, and LiteRT's own kernels, have
+// all of an int32.
+TEST(XnnpackTest, SumsOfS4WeightsHave28Bits) {
+  const auto answer = [](std::string_view name, DType w, int32_t bias) {
+    Case c;
+    c.M = c.N = 1;
+    c.K = 2;
+    c.x = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{1, 3});
+    c.w = Tensor(w, {1, 2});
+    c.w.SetInt(0, 1);
+    c.w.SetInt(1, -2);
+    c.bias_i32 = {bias};
+    c.out_dtype = DType::kS8;
+    OpenClamp(&c);
+    EXPECT_EQ(Validate(c), "");
+    EXPECT_EQ(Get(name).cannot_run(c), "");
+    return Get(name).run(c).y.IntAt(0);
+  };
+  constexpr int32_t kFirst = (1 << 27) + 5;  // -5 is the sum of products
+  for (const char* name : {"xnnpack2026@avx2", "xnnpack2026@avx512"}) {
+    EXPECT_EQ(answer(name, DType::kS4, kFirst), -128) << name;
+    EXPECT_EQ(answer(name, DType::kS4, kFirst - 1), 127) << name;
+    EXPECT_EQ(answer(name, DType::kS4, -7), -12) << name;
+    EXPECT_EQ(answer(name, DType::kS2, kFirst), 127) << name;
+  }
+  for (const char* name : {"tflite@builtin", "tflite@reference"})
+    EXPECT_EQ(answer(name, DType::kS4, kFirst), 127) << name;
+}
+
 }  // namespace
 }  // namespace qualm

@@ -691,15 +691,60 @@ constexpr std::array kGgmlSets{
     "ggml@cooperlake",  "ggml@haswell",  "ggml@icelake",   "ggml@ivybridge",  "ggml@piledriver",
     "ggml@sandybridge", "ggml@skylakex", "ggml@zen4"};
 
+constexpr const char* kGgmlQuantize =
+    "x is multiplied by the float32 reciprocal of its scale, and half goes up where half is added "
+    "and the fraction cut, of q8_0 without AVX away from zero (ggml src/ggml-quants.c, "
+    "quantize_row_q8_0_ref, quantize_row_q4_0_ref; src/ggml-cpu/arch/x86/quants.c, "
+    "quantize_row_q8_0)";
+constexpr const char* kGgmlNegativeZero =
+    "a block whose largest weight is positive has a negative integer for its scale, and 0 times it "
+    "is -0 (ggml src/ggml-quants.c, dequantize_row_q3_K, dequantize_row_q6_K)";
+
+// Whether a dequantize has a weight 0 in a block with a larger weight above 0 than below it.
+bool HasZeroUnderAPositiveLargest(const Case& c) {
+  if (!HasElementBlocks(c)) return false;
+  for (int64_t first = 0, end = 0; first < c.x.size(); first = end) {
+    end = std::min(first + c.x_block, (first / c.N + 1) * c.N);
+    int32_t least = 0, most = 0;
+    bool zero = false;
+    for (int64_t i = first; i < end; ++i) {
+      least = std::min(least, c.x.IntAt(i));
+      most = std::max(most, c.x.IntAt(i));
+      zero |= c.x.IntAt(i) == 0;
+    }
+    if (zero && most > -least) return true;
+  }
+  return false;
+}
+
+// Of a format that is named, or of q8_0 and q4_0.
+void AddGgmlSubject(Rows& rows, const char* subject, const WeightFormat* format) {
+  const auto follows = [&](Op op) {
+    rows.Add(subject, op, "environment", FindingKind::kRounding, kGgmlEnvironment);
+  };
+  follows(Op::kLinear);
+  const bool quantizes =
+      format == nullptr || format == &kQ5_0 || format == &kQ4_1 || format == &kQ5_1;
+  if (quantizes) follows(Op::kQuantize);
+  if (format == nullptr) return;
+  // Of other formats nothing is rounded and nothing denormal.
+  if (format->minima || format->scales == BlockScales::kPowers)
+    rows.AddWhere(subject, Op::kDequantize, "environment", kGgmlEnvironment, nullptr);
+  if (!format->either_sign) return;
+  for (const char* claim : {"matches_exact", "environment"})
+    rows.AddWhere(subject, Op::kDequantize, claim, kGgmlNegativeZero, HasZeroUnderAPositiveLargest);
+}
+
 void AddGgml(Rows& rows) {
+  for (const char* convention : {"model:ggml@avx", "model:ggml@c"})
+    rows.AddByDefinition(convention, Op::kQuantize, kGgmlQuantize);
   std::vector<const WeightFormat*> formats{nullptr};
   formats.insert(formats.end(), kNamedFormats.begin(), kNamedFormats.end());
   for (const WeightFormat* format : formats) {
     const std::string name = format == nullptr ? "" : "+" + std::string(format->name);
     for (const std::string set : kGgmlSets) {
       for (const char* kernels : {"", "+generic"})
-        rows.Add((set + name + kernels).c_str(), Op::kLinear, "environment", FindingKind::kRounding,
-                 kGgmlEnvironment);
+        AddGgmlSubject(rows, (set + name + kernels).c_str(), format);
     }
     // With q8_1 and q8_K the codes of weights that are multiplied have no sign.
     if (format != nullptr && format->x != BlockActivations::kQ8_0) continue;

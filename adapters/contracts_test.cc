@@ -66,6 +66,16 @@ constexpr Excused kExcused[] = {
     {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
      "+q4_1 +q5_1 +q2_k +q3_k +q4_k +q5_k +q6_k +q4_1+generic +q5_1+generic +q2_k+generic "
      "+q3_k+generic +q4_k+generic +q5_k+generic +q6_k+generic"},
+    {"rounding", "environment", "quantize", "ggml@", kGgml},
+    {"rounding", "environment", "quantize", "ggml@", kGgml, "", "",
+     "+generic +q5_0 +q4_1 +q5_1 +q5_0+generic +q4_1+generic +q5_1+generic"},
+    {"*", "environment", "dequantize", "ggml@", kGgml, "", "",
+     "+mxfp4 +q4_1 +q5_1 +q2_k +q4_k +q5_k +mxfp4+generic +q4_1+generic +q5_1+generic "
+     "+q2_k+generic "
+     "+q4_k+generic +q5_k+generic"},
+    {"*", "environment matches_exact", "dequantize", "ggml@", kGgml, "", "",
+     "+q3_k +q6_k +q3_k+generic +q6_k+generic"},
+    {"*", "matches_exact", "quantize", "model:ggml@", "avx c"},
     // PyTorch's official wheels.
     {"*", "*", "conv2d depthwise", "model:onednn3.10@", "amx avx512core vnni", kWheel},
     {"*", "*", "conv2d depthwise", "model:torch-x86@", "amx avx512core vnni", kWheel},

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/host/element_formats.h"
 #include "adapters/qualm_plugin.h"
 #include "core/rng.h"
 #include "core/status.h"
@@ -237,7 +238,10 @@ void SetScales(const WeightFormat& format, Case& c, Rng& rng) {
 
 }  // namespace
 
+float RoundedToHalf(float scale) { return Rounded(double{scale}, 11); }
+
 std::string WhyNotInFormat(const WeightFormat& format, const Case& c) {
+  if (!HasWeights(c.op)) return WhyNoElementsInFormat(format, c);
   const std::string name(format.name), size = std::to_string(format.block);
   if (c.x_block != format.block || c.w_block != format.block)
     return "ggml multiplies blocks of " + size + " by blocks of " + size;
@@ -260,6 +264,7 @@ std::string WhyNotInFormat(const WeightFormat& format, const Case& c) {
 }
 
 Case InsideFormat(const WeightFormat& format, const Case& c) {
+  if (!HasWeights(c.op)) return ElementsInsideFormat(format, c);
   if (c.op != Op::kLinear || c.w_block == 0 || c.x_block == 0 || WhyNotInFormat(format, c).empty())
     return c;
   Case to = ProblemOf(c);
@@ -431,6 +436,11 @@ PackedRows PackedActivations(const WeightFormat& format, const Case& c) {
 
 namespace {
 
+// The type of what is in blocks.
+DType CodesOf(const Case& c) {
+  return HasWeights(c.op) ? c.w.dtype() : c.op == Op::kQuantize ? c.out_dtype : c.x.dtype();
+}
+
 std::vector<const WeightFormat*> Among(FormatSet formats) {
   std::vector<const WeightFormat*> among;
   for (size_t i = 0; i < kWeightFormats.size(); ++i)
@@ -466,7 +476,7 @@ std::string WhyNotInFormats(FormatSet formats, const Case& c) {
   for (const WeightFormat* format : Among(formats)) {
     std::string not_in_this = WhyNotInFormat(*format, c);
     if (not_in_this.empty()) return "";
-    if (why.empty() || c.w.dtype() == format->dtype) why = std::move(not_in_this);
+    if (why.empty() || CodesOf(c) == format->dtype) why = std::move(not_in_this);
   }
   return why;
 }
@@ -481,7 +491,11 @@ const WeightFormat& FormatFor(FormatSet formats, const Case& c) {
 
 Case InsideFormats(FormatSet formats, const Case& c) {
   const std::vector<const WeightFormat*> among = Among(formats);
-  const auto format = std::ranges::find(among, c.w.dtype(), &WeightFormat::dtype);
+  auto format = std::ranges::find(among, CodesOf(c), &WeightFormat::dtype);
+  // Of elements, codes without a sign become such of another size.
+  if (format == among.end() && !HasWeights(c.op) && RangeOf(CodesOf(c)).min == 0)
+    format = std::ranges::find_if(
+        among, [](const WeightFormat* each) { return RangeOf(each->dtype).min == 0; });
   return InsideFormat(format == among.end() ? *among.front() : **format, c);
 }
 

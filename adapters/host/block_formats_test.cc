@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/host/element_formats.h"
 #include "core/rng.h"
 
 namespace qualm {
@@ -205,6 +206,74 @@ TEST(BlockFormats, OfASetTheOneThatStoresTheCase) {
   const Case nibbles = InsideFormat(kQ4_0, c);
   EXPECT_EQ(nibbles.w.dtype(), DType::kU4);
   EXPECT_EQ(WhyNotInFormat(kQ4_0, nibbles), "");
+}
+
+// Two rows of 40 elements: in blocks of 32 the second one of each is short.
+Case DrawnElements(Op op, DType dtype, Rng& rng) {
+  Tensor x(op == Op::kQuantize ? DType::kF32 : dtype, {2, 40});
+  for (int64_t i = 0; i < x.size(); ++i) {
+    if (op == Op::kQuantize)
+      x.as<float>()[static_cast<size_t>(i)] = static_cast<float>(rng.Between(-999, 999)) / 8;
+    else
+      x.SetInt(i, static_cast<int32_t>(rng.Between(RangeOf(dtype).min, RangeOf(dtype).max)));
+  }
+  Case c = CaseOver(op, std::move(x), op == Op::kQuantize ? dtype : DType::kF32);
+  ChannelQParams(c).scale = {0.3f};
+  return c;
+}
+
+TEST(BlockFormats, HaveElementsToo) {
+  Rng rng(7);
+  for (const WeightFormat* format : kWeightFormats) {
+    SCOPED_TRACE(format->name);
+    for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+      for (int i = 0; i < 30; ++i) {
+        const Case drawn = DrawnElements(op, i % 2 == 0 ? DType::kS8 : DType::kU8, rng);
+        ASSERT_NE(WhyNotInFormat(*format, drawn), "");
+        const Case c = InsideFormat(*format, drawn);
+        EXPECT_EQ(Validate(c), "");
+        EXPECT_EQ(WhyNotInFormat(*format, c).empty(),
+                  op == Op::kDequantize || QuantizerOf(*format).has_value());
+        if (op == Op::kQuantize) continue;
+        EXPECT_EQ(InsideFormat(*format, c), c);
+        EXPECT_GT(PackedWeights(*format, CodesAsWeights(c)).row_bytes, 0);
+      }
+    }
+  }
+}
+
+TEST(BlockFormats, ABlockHasTheScaleOfItsEnds) {
+  const auto why = [](const WeightFormat& format, std::vector<float> x, DType dtype, float scale,
+                      int32_t zero_point) {
+    const auto n = static_cast<int64_t>(x.size());
+    Case c = CaseOver(Op::kQuantize, Tensor::Of<float>({1, n}, x), dtype);
+    c.x_block = 32;
+    c.out_q = {{scale}, {zero_point}};
+    if (dtype == DType::kU8) c.out_max = 31;
+    EXPECT_EQ(Validate(c), "");
+    return WhyNotInFormat(format, c);
+  };
+  EXPECT_EQ(why(kQ8_0, {1, -127}, DType::kS8, 1, 0), "");
+  EXPECT_EQ(why(kQ8_0, {0, 0}, DType::kS8, 1, 0), "");
+  EXPECT_EQ(why(kQ8_0, {1, -126}, DType::kS8, 1, 0), "ggml's q8_0 has the scale of its largest x");
+  EXPECT_EQ(why(kQ8_0, {1, -127}, DType::kS8, 1, 1), "ggml's zero point of q8_0 is another one");
+  EXPECT_EQ(why(kQ8_0, {1, -127}, DType::kU4, 1, 8), "ggml's q8_0 is asked for s8 codes");
+  EXPECT_EQ(why(kQ4_0, {3, -4, 4}, DType::kU4, 0.5f, 8), "");
+  EXPECT_EQ(why(kQ4_0, {3, 4, -4}, DType::kU4, 0.5f, 8),
+            "ggml's q4_0 has the scale of its largest x");
+  EXPECT_EQ(why(kQ5_0, {3, -16}, DType::kU8, 1, 16), "");
+  EXPECT_EQ(why(kQ4_1, {-3, 12, 1}, DType::kU4, 1, 3), "");
+  EXPECT_EQ(why(kQ4_1, {-3, -3}, DType::kU4, 1, 3), "");
+  for (const std::vector<float>& x : {std::vector<float>{-3, 11}, {-2, 12}, {-2, -2}})
+    EXPECT_EQ(why(kQ4_1, x, DType::kU4, 1, 3),
+              "ggml's q4_1 has the scale and the minimum of its least and largest x");
+  EXPECT_EQ(why(kQ4_1, {-8, 7}, DType::kU4, 1, 8),
+            "ggml's q4_1 is asked with zero points from 0 to 30, but not 8");
+  EXPECT_EQ(why(kQ5_1, {-3, 28}, DType::kU8, 1, 3), "");
+  EXPECT_EQ(why(kQ8_0, {INFINITY}, DType::kS8, 1, 0), "ggml's q8_0 is asked with finite x");
+  EXPECT_EQ(why(kQ8_0, {0}, DType::kS8, 0x1p17f, 0),
+            "ggml's q8_0 is asked with scales from 2^-100 to 65504");
+  EXPECT_EQ(why(kIq4Nl, {1}, DType::kS8, 1, 0), "ggml's iq4_nl is not asked to quantize");
 }
 
 }  // namespace

@@ -23,6 +23,11 @@ constexpr const char* kGgmlLowest =
     "psignb gives activations the sign of the weight in 8 bits, where -128 has no negative: -128 "
     "times a negative weight has the wrong sign, so that q8_0 activations must be -127 to 127 "
     "(ggml src/ggml-cpu/arch/x86/quants.c, mul_sum_i8_pairs, mul_add_epi8; ggml issue 1393)";
+constexpr const char* kGgmlNegated =
+    "activations are negated in 8 bits, where -128 has no negative: -128 times a weight -1 has the "
+    "wrong sign, so that q8_0 activations must be -127 to 127 (ggml "
+    "src/ggml-cpu/arch/x86/quants.c, "
+    "ggml_vec_dot_q1_0_q8_0)";
 constexpr const char* kOnednnPairs =
     "without VNNI, vpmaddubsw adds two u8*s8 products in a saturating int16 "
     "(oneDNN developer guide, Nuances of int8 Computations; oneDNN issue 476)";
@@ -746,12 +751,15 @@ void AddGgml(Rows& rows) {
       for (const char* kernels : {"", "+generic"})
         AddGgmlSubject(rows, (set + name + kernels).c_str(), format);
     }
-    // With q8_1 and q8_K the codes of weights that are multiplied have no sign.
-    if (format != nullptr && format->x != BlockActivations::kQ8_0) continue;
-    for (const std::string set : std::span(kGgmlSets).subspan(format == nullptr ? 1 : 2)) {
+    // Of q2_0 there is plain C alone. With q8_1 and q8_K the codes of weights that are multiplied
+    // have no sign, but for iq4_xs.
+    if (format == &kQ2_0) continue;
+    if (format != nullptr && format->x != BlockActivations::kQ8_0 && format != &kIq4Xs) continue;
+    const bool from_sse42 = format == nullptr || format == &kQ1_0;
+    for (const std::string set : std::span(kGgmlSets).subspan(from_sse42 ? 1 : 2)) {
       for (const char* claim : {"matches_exact", "matches_model"})
-        rows.AddWhere((set + name).c_str(), Op::kLinear, claim, FindingKind::kIndex, kGgmlLowest,
-                      MeetsLowestAndNegative);
+        rows.AddWhere((set + name).c_str(), Op::kLinear, claim, FindingKind::kIndex,
+                      format == &kQ1_0 ? kGgmlNegated : kGgmlLowest, MeetsLowestAndNegative);
     }
   }
 }

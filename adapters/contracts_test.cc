@@ -60,9 +60,13 @@ constexpr Excused kExcused[] = {
     {"rounding", "environment", "linear", "ggml@", kGgml},
     {"rounding", "environment", "linear", "ggml@", kGgml, "", "", "+generic"},
     {"index", "matches_exact matches_model", "linear", "ggml@", kGgmlOfAvx, "", "",
-     "+q5_0 +iq4_nl +mxfp4"},
+     "+q5_0 +iq4_nl +mxfp4 +iq4_xs +q1_0 +nvfp4"},
+    {"index", "matches_exact matches_model", "linear", "ggml@", "sse42", "", "", "+q1_0"},
     {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
      "+q5_0 +iq4_nl +mxfp4 +q5_0+generic +iq4_nl+generic +mxfp4+generic"},
+    {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
+     "+iq4_xs +tq1_0 +tq2_0 +q1_0 +q2_0 +nvfp4 +iq4_xs+generic +tq1_0+generic +tq2_0+generic "
+     "+q1_0+generic +q2_0+generic +nvfp4+generic"},
     {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
      "+q4_1 +q5_1 +q2_k +q3_k +q4_k +q5_k +q6_k +q4_1+generic +q5_1+generic +q2_k+generic "
      "+q3_k+generic +q4_k+generic +q5_k+generic +q6_k+generic"},

@@ -246,7 +246,7 @@ typedef struct qualm_problem {
   int32_t overflow;
   /* linear, of a plugin that has w_formats, else NULL and 0: the rows of w and of x as llama.cpp
    * stores them, one behind the other, each filled up to whole super-blocks with terms that add
-   * nothing. x is q8_0 (of q8_0, q4_0, q5_0, iq4_nl, mxfp4), q8_1 (of q4_1, q5_1) or q8_K. w_packed
+   * nothing. x is q8_1 (of q4_1, q5_1), q8_K (of K-quants, iq4_xs, tq1_0, tq2_0) or q8_0. w_packed
    * lies at a multiple of 2 bytes, x_packed of 4. Of dequantize w_packed is the rows of x, and
    * k_packed N filled up; quantize has w_format and k_packed alone: y is to get the codes of the
    * rows that llama.cpp would store. Not in the first headers of version 1. */

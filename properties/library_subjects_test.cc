@@ -284,12 +284,14 @@ std::vector<Promise> Promises() {
   all.push_back({"ggml@haswell", Op::kDequantize, AsDrawn});
   for (const WeightFormat* format : kNamedFormats)
     all.push_back({"ggml@haswell+" + std::string(format->name), Op::kDequantize, AsDrawn});
-  for (const std::string format : {"+q5_0", "+iq4_nl", "+mxfp4"}) {
+  for (const std::string format :
+       {"+q5_0", "+iq4_nl", "+mxfp4", "+iq4_xs", "+q1_0", "+q2_0", "+nvfp4"}) {
     all.push_back({"ggml@haswell" + format + "+generic", Op::kLinear, ForGgml});
     for (const char* set : {"ggml@haswell", "ggml@sandybridge"})
       all.push_back({set + format, Op::kLinear, ForGgmlFrom127});
   }
-  for (const std::string format : {"+q4_1", "+q5_1", "+q2_k", "+q3_k", "+q4_k", "+q5_k", "+q6_k"}) {
+  for (const std::string format :
+       {"+q4_1", "+q5_1", "+q2_k", "+q3_k", "+q4_k", "+q5_k", "+q6_k", "+tq1_0", "+tq2_0"}) {
     for (const std::string set : {"ggml@haswell", "ggml@sandybridge"})
       all.push_back({set + format, Op::kLinear, ForGgml});
     all.push_back({"ggml@haswell" + format + "+generic", Op::kLinear, ForGgml});

@@ -62,8 +62,8 @@ std::string WhyNoBlock(const WeightFormat& format, const BlockQuantizer& quantiz
     return "ggml's zero point of " + name + " is another one";
   const auto size = [](float v) { return std::abs(v); };
   const float first = std::ranges::max(x, {}, size);  // of several the first
-  const bool right = quantizer.dtype == DType::kS8 ? std::abs(first) == at(ends.largest)
-                                                   : first == at(ends.least);
+  const bool right =
+      quantizer.dtype == DType::kS8 ? std::abs(first) == at(ends.largest) : first == at(ends.least);
   return right || first == 0 ? "" : "ggml's " + name + " has the scale of its largest x";
 }
 
@@ -89,13 +89,13 @@ std::string WhyNotQuantized(const WeightFormat& format, const Case& c) {
   for (const BlockOfX& block : BlocksOf(c)) {
     const int32_t zero_point = c.out_q.zero_point[block.block];
     // There a minimum would be taken out in another way than by the zero point.
-    if (format.minima &&
-        (zero_point < 0 || zero_point > 2 * quantizer->highest || zero_point == MiddleOf(*quantizer)))
+    if (format.minima && (zero_point < 0 || zero_point > 2 * quantizer->highest ||
+                          zero_point == MiddleOf(*quantizer)))
       return "ggml's " + name + " is asked with zero points from 0 to " +
              std::to_string(2 * quantizer->highest) + ", but not " +
              std::to_string(MiddleOf(*quantizer));
-    const auto x = all.subspan(static_cast<size_t>(block.first),
-                               static_cast<size_t>(block.end - block.first));
+    const auto x =
+        all.subspan(static_cast<size_t>(block.first), static_cast<size_t>(block.end - block.first));
     std::string why = WhyNoBlock(format, *quantizer, EndsOf(format, *quantizer, zero_point), x,
                                  c.out_q.scale[block.block], zero_point);
     if (!why.empty()) return why;
@@ -135,10 +135,9 @@ Case Quantized(const WeightFormat& format, const BlockQuantizer& quantizer, Case
     while (format.minima && zero_point == MiddleOf(quantizer))
       zero_point = static_cast<int32_t>(rng.Between(0, quantizer.highest + 4));
     const Ends ends = EndsOf(format, quantizer, zero_point);
-    const auto x = all.subspan(static_cast<size_t>(block.first),
-                               static_cast<size_t>(block.end - block.first));
-    for (float& v : x)
-      v = static_cast<float>(Folded(double{v} / drawn, ends) * double{scale});
+    const auto x =
+        all.subspan(static_cast<size_t>(block.first), static_cast<size_t>(block.end - block.first));
+    for (float& v : x) v = static_cast<float>(Folded(double{v} / drawn, ends) * double{scale});
     const auto at = [&](double end) { return static_cast<float>(double{scale} * end); };
     // One of the largest, or of both ends each.
     float& one = x[static_cast<size_t>(rng.Between(0, std::ssize(x) - 1))];

@@ -6,7 +6,9 @@
 //
 // QUALM_GGML_FOLDER holds one shared object for each instruction set, libggml-cpu-ISA.so, and
 // QUALM_GGML names the one to load: "haswell". "+q5_0", "+q6_k" and so on behind it: the weights
-// are codes of that format, which core/weight_formats.h lists. With "+generic" at the end the
+// are codes of that format, which core/weight_formats.h lists. "+gemm" or "+gemv" behind a format:
+// linear is one call of ggml_gemm_FORMAT_8x8_X for all rows of x, or of ggml_gemv for each, with
+// weights that ggml has repacked by eight rows. With "+generic" at the end the
 // kernels are their twins in plain C, which the same object has where there are others.
 #include <dlfcn.h>
 
@@ -17,7 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +35,36 @@ using qualm::plugin::Refusal;
 using VecDot = void (*)(int n, float* s, size_t bs, const void* x, size_t bx, const void* y,
                         size_t by, int nrc);
 
+using Repacked = void (*)(int n, float* s, size_t bs, const void* w, const void* x, int rows,
+                          int columns);
 using Quantize = void (*)(const float* x, void* blocks, int64_t n);
 using Dequantize = void (*)(const void* blocks, float* y, int64_t n);
+
+// ggml.h, of which repack reads the type, the sizes and the place of the data.
+struct Tensor {
+  int type = 0;
+  void* buffer = nullptr;
+  int64_t sizes[4] = {0, 0, 1, 1};
+  size_t strides[4] = {};
+  int op = 0, parameters[16] = {}, flags = 0;
+  void* sources[10] = {};
+  void* view = nullptr;
+  size_t view_offset = 0;
+  void* data = nullptr;
+  char rest[80] = {};
+};
+using Repack = int (*)(Tensor* to, const void* rows, size_t bytes);
+
+// What ggml multiplies by eight rows in turn, and its enum ggml_type.
+struct RepackedFormat {
+  const qualm::WeightFormat* format;
+  int type;
+};
+constexpr RepackedFormat kRepacked[] = {{&qualm::kQ4_0, 2},
+                                        {&qualm::kIq4Nl, 20},
+                                        {&qualm::kMxfp4, 39},
+                                        {&qualm::kQ2K, 10},
+                                        {&qualm::kQ4K, 12}};
 
 struct Library {
   std::string instruction_set;  // "" where nothing could be loaded
@@ -45,6 +75,9 @@ struct Library {
     VecDot dot = nullptr;
     Quantize quantize = nullptr;
     Dequantize dequantize = nullptr;
+    Repacked gemm = nullptr, gemv = nullptr;  // one of the two in the place of `dot`
+    Repack repack = nullptr;
+    int type = 0;
   };
   std::vector<Kernel> kernels;  // of different types of weights
   const Kernel& Named(std::string_view format) const {
@@ -69,17 +102,23 @@ bool Quantizes(const qualm::WeightFormat& format) {
   return std::ranges::find(kThese, format.name) != std::end(kThese);
 }
 
+// Cuts this end off; false if the text has another one.
+bool Cut(std::string& text, std::string_view end) {
+  const bool has = text.ends_with(end);
+  if (has) text.resize(text.size() - end.size());
+  return has;
+}
+
 Library Load() {
-  constexpr std::string_view kGeneric = "+generic";
   std::string wanted = Variable("QUALM_GGML");
-  const bool generic = wanted.ends_with(kGeneric);
-  if (generic) wanted.resize(wanted.size() - kGeneric.size());
+  const bool generic = Cut(wanted, "+generic"), gemm = Cut(wanted, "+gemm");
+  const bool repacked = gemm || Cut(wanted, "+gemv");
   std::vector<const qualm::WeightFormat*> formats{&qualm::kQ8_0, &qualm::kQ4_0};
   if (const size_t plus = wanted.find('+'); plus != std::string::npos) {
     const auto named =
-        std::ranges::find(qualm::kNamedFormats, std::string_view(wanted).substr(plus + 1),
+        std::ranges::find(qualm::kWeightFormats, std::string_view(wanted).substr(plus + 1),
                           &qualm::WeightFormat::name);
-    if (named == qualm::kNamedFormats.end()) return {};
+    if (named == qualm::kWeightFormats.end()) return {};
     formats = {*named};
     wanted.resize(plus);
   }
@@ -93,20 +132,34 @@ Library Load() {
   const auto init = Symbol<void (*)()>(object, "ggml_cpu_init");
   if (init == nullptr) return {};
   init();  // makes the tables of f16
-  const std::string end = generic ? "_generic" : "";
+  // What has no twin is plain C itself.
+  const auto kernel_of = [&]<class Function>(Function*& function, const std::string& name) {
+    if (generic) function = Symbol<Function*>(object, name + "_generic");
+    if (function == nullptr) function = Symbol<Function*>(object, name);
+    return function != nullptr;
+  };
   Library library;
   for (const qualm::WeightFormat* format : formats) {
     std::string of(format->name);
     if (of.ends_with('k')) of.back() = 'K';
-    const std::string name =
-        "ggml_vec_dot_" + of + "_" + std::string(qualm::NameOfActivations(*format)) + end;
-    Library::Kernel kernel{.format = format, .dot = Symbol<VecDot>(object, name)};
-    if (kernel.dot == nullptr) return {};
-    if (Quantizes(*format)) {
-      const auto twin = Symbol<Quantize>(object, "quantize_row_" + of + "_generic");
-      kernel.quantize = generic && twin ? twin : Symbol<Quantize>(object, "quantize_row_" + of);
+    const std::string x(qualm::NameOfActivations(*format));
+    Library::Kernel kernel{.format = format};
+    if (repacked) {
+      const auto* const row = std::ranges::find(kRepacked, format, &RepackedFormat::format);
+      if (row == std::end(kRepacked)) return {};
+      kernel.type = row->type;
+      // ggml::cpu::repack::repack<block_FORMAT, 8, 8>(ggml_tensor*, const void*, size_t)
+      const std::string block = "block_" + of;
+      kernel.repack =
+          Symbol<Repack>(object, "_ZN4ggml3cpu6repack6repackI" + std::to_string(block.size()) +
+                                     block + "Ll8ELl8EEEiP11ggml_tensorPKvm");
+      const std::string name = std::string(gemm ? "ggml_gemm_" : "ggml_gemv_") + of + "_8x8_" + x;
+      if (kernel.repack == nullptr || !kernel_of(gemm ? kernel.gemm : kernel.gemv, name)) return {};
+    } else {
+      if (!kernel_of(kernel.dot, "ggml_vec_dot_" + of + "_" + x)) return {};
+      if (Quantizes(*format)) kernel_of(kernel.quantize, "quantize_row_" + of);
+      kernel.dequantize = Symbol<Dequantize>(object, "dequantize_row_" + of);
     }
-    kernel.dequantize = Symbol<Dequantize>(object, "dequantize_row_" + of);
     library.kernels.push_back(kernel);
   }
   library.instruction_set = wanted;
@@ -127,8 +180,75 @@ const Library& TheLibrary() {
   return *library;
 }
 
+struct alignas(64) Line {
+  uint8_t bytes[64];
+};
+// Zeros, as ggml allocates them.
+class Buffer {
+ public:
+  explicit Buffer(int64_t bytes) : lines_(static_cast<size_t>(bytes + 63) / 64) {}
+  uint8_t* data() { return lines_.data()->bytes; }
+
+ private:
+  std::vector<Line> lines_;
+};
+
+int64_t UpTo(int64_t multiple, int64_t size) { return (size + multiple - 1) / multiple * multiple; }
+
+// Four rows of x in turn: their scales, codes by eight, and of q8_K the sums of sixteen codes by
+// four (ggml src/ggml-cpu/repack.cpp, ggml_quantize_mat_q8_0_4x8_generic and q8_K).
+void AppendInTurn(const qualm::WeightFormat& format, const uint8_t* rows, int64_t row_bytes,
+                  uint8_t*& to) {
+  const bool super = format.x == qualm::BlockActivations::kQ8K;
+  const int scale = super ? 4 : 2, codes = super ? 256 : 32, sums = super ? 16 : 0;
+  const int64_t block_bytes = scale + codes + 2 * sums;
+  for (const uint8_t* block = rows; block < rows + row_bytes; block += block_bytes) {
+    const auto put = [&](int offset, int first, int count, int bytes) {
+      for (int at = first; at < first + count; at += bytes) {
+        for (int row = 0; row < 4; ++row)
+          to = std::copy_n(block + row * row_bytes + offset + at, bytes, to);
+      }
+    };
+    put(0, 0, scale, scale);
+    put(scale, 0, codes, 8);
+    put(scale + codes, 0, 2 * sums, 8);
+  }
+}
+
+void RunRepacked(const qualm_problem& p, const Library::Kernel& kernel) {
+  const int64_t rows = p.y->dims[0], columns = p.y->dims[1];
+  if (rows == 0 || columns == 0) return;
+  const int64_t all_rows = UpTo(4, rows), all_columns = UpTo(8, columns);
+  const int64_t w_bytes = all_columns * p.w_row_bytes;
+  Buffer w(w_bytes), w8(w_bytes), y(all_rows * all_columns * 4);
+  std::copy_n(static_cast<const uint8_t*>(p.w_packed), columns * p.w_row_bytes, w.data());
+  Tensor tensor{.type = kernel.type, .sizes = {p.k_packed, all_columns, 1, 1}, .data = w8.data()};
+  if (kernel.repack(&tensor, w.data(), static_cast<size_t>(w_bytes)) != 0)
+    throw Refusal{QUALM_FAILED, "repack does not take these sizes"};
+  auto* const sums = reinterpret_cast<float*>(y.data());
+  const int depth = static_cast<int>(p.k_packed), n = static_cast<int>(all_columns);
+  const auto* const x = static_cast<const uint8_t*>(p.x_packed);
+  const auto stride = static_cast<size_t>(all_columns);
+  if (kernel.gemm != nullptr) {
+    Buffer filled(all_rows * p.x_row_bytes), x4(all_rows * p.x_row_bytes);
+    std::copy_n(x, rows * p.x_row_bytes, filled.data());
+    uint8_t* to = x4.data();
+    for (int64_t row = 0; row < all_rows; row += 4)
+      AppendInTurn(*kernel.format, filled.data() + row * p.x_row_bytes, p.x_row_bytes, to);
+    kernel.gemm(depth, sums, stride, w8.data(), x4.data(), static_cast<int>(all_rows), n);
+  } else {
+    for (int64_t row = 0; row < rows; ++row)
+      kernel.gemv(depth, sums + row * all_columns, stride, w8.data(), x + row * p.x_row_bytes, 1,
+                  n);
+  }
+  for (int64_t row = 0; row < rows; ++row)
+    std::copy_n(sums + row * all_columns, columns,
+                static_cast<float*>(p.y->data) + row * p.y->strides[0]);
+}
+
 void RunLinear(const qualm_problem& p) {
   const Library::Kernel& kernel = TheLibrary().Named(p.w_format);
+  if (kernel.dot == nullptr) return RunRepacked(p, kernel);
   for (int64_t m = 0; m < p.y->dims[0]; ++m) {
     auto* const y = static_cast<float*>(p.y->data) + m * p.y->strides[0];
     const auto* const x = static_cast<const uint8_t*>(p.x_packed) + m * p.x_row_bytes;
@@ -277,7 +397,9 @@ const qualm_capability* CapabilityOf(bool (*has)(const Library::Kernel&)) {
 const qualm_capability* Capability(int32_t op) {
   switch (op) {
     case QUALM_LINEAR:
-      return CapabilityOf([](const Library::Kernel& kernel) { return kernel.dot != nullptr; });
+      return CapabilityOf([](const Library::Kernel& kernel) {
+        return kernel.dot != nullptr || kernel.repack != nullptr;
+      });
     case QUALM_QUANTIZE:
       return CapabilityOf([](const Library::Kernel& kernel) { return kernel.quantize != nullptr; });
     case QUALM_DEQUANTIZE:

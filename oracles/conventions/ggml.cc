@@ -90,11 +90,11 @@ std::vector<Step> StepsOfSmall(const Case& c) {
             kCut,
             kMin};
   }
-  return {kReciprocal,
-          {Stage::kZeroPoint, "+ zero point {zero_point} and half", AddZeroPointAndHalf,
-           Rise::kAlways},
-          kCut,
-          kMin};
+  return {
+      kReciprocal,
+      {Stage::kZeroPoint, "+ zero point {zero_point} and half", AddZeroPointAndHalf, Rise::kAlways},
+      kCut,
+      kMin};
 }
 
 std::vector<Step> StepsOfAvx(const Case& c) {
@@ -107,12 +107,12 @@ std::vector<Step> StepsOfC(const Case& c) {
 }
 
 Convention Quantizer(const char* name, const char* how, const char* source,
-                     std::vector<std::string> variations,
-                     std::vector<Step> (*steps)(const Case&)) {
+                     std::vector<std::string> variations, std::vector<Step> (*steps)(const Case&)) {
   Definition definition;
   definition.name = name;
-  definition.description = std::string("ggml's quantizers of blocks, by the scale of the largest: "
-                                       "times its reciprocal, q8_0 ") +
+  definition.description = std::string(
+                               "ggml's quantizers of blocks, by the scale of the largest: "
+                               "times its reciprocal, q8_0 ") +
                            how + ", of fewer bits half added and cut";
   definition.source = source;
   definition.satisfies = {"row_independence", "column_independence",

@@ -687,7 +687,7 @@ bool MeetsLowestAndNegative(const Case& c) {
 
 constexpr const char* kGgmlEnvironment =
     "ggml multiplies and adds float32 in the caller's rounding mode, and flushes denormals if the "
-    "caller does (ggml src/ggml-cpu/quants.c, src/ggml-cpu/arch/x86/quants.c)";
+    "caller does (ggml src/ggml-cpu/quants.c, repack.cpp, src/ggml-cpu/arch/x86/quants.c)";
 
 // Of these each was run; first the one without psignb, then the one that has it for q4_0 alone. The
 // wrong sign was seen on all others with every format.
@@ -764,6 +764,36 @@ void AddGgml(Rows& rows) {
   }
 }
 
+constexpr const char* kGgmlRepackedLowest =
+    "psignb gives activations the sign of the weight in 8 bits, where -128 has no negative: -128 "
+    "times a negative weight has the wrong sign (ggml src/ggml-cpu/arch/x86/repack.cpp, "
+    "mul_sum_i8_pairs_acc_int32x8)";
+constexpr const char* kGgmlOtherRows =
+    "without AVX2 the gemm of eight rows in turn calls that of four, which reads the weights of "
+    "other rows (ggml src/ggml-cpu/arch/x86/repack.cpp, ggml_gemm_iq4_nl_8x8_q8_0)";
+
+// Weights that are repacked by eight rows, and multiplied by all rows of x at once or by one.
+void AddGgmlRepacked(Rows& rows) {
+  constexpr std::array<std::string_view, 5> kWithoutAvx2{"ggml@x64", "ggml@sse42", "ggml@ivybridge",
+                                                         "ggml@piledriver", "ggml@sandybridge"};
+  for (const WeightFormat* format : kRepackedFormats) {
+    for (const std::string set : kGgmlSets) {
+      const bool avx2 = std::ranges::find(kWithoutAvx2, set) == kWithoutAvx2.end();
+      const std::string of = set + "+" + std::string(format->name);
+      for (const char* claim : {"matches_exact", "matches_model"}) {
+        if (avx2 && format->x == BlockActivations::kQ8_0)
+          rows.AddWhere((of + "+gemv").c_str(), Op::kLinear, claim, FindingKind::kIndex,
+                        kGgmlRepackedLowest, MeetsLowestAndNegative);
+      }
+      if (!avx2 && format == &kIq4Nl)
+        rows.AddWhere((of + "+gemm").c_str(), Op::kLinear, kAnyClaim, kGgmlOtherRows, nullptr);
+      for (const char* kernels : {"+gemm", "+gemv", "+gemm+generic", "+gemv+generic"})
+        rows.Add((of + kernels).c_str(), Op::kLinear, "environment", FindingKind::kRounding,
+                 kGgmlEnvironment);
+    }
+  }
+}
+
 // Computations that people made by hand; corpus/forum has their numbers.
 void AddNumpy(Rows& rows) {
   for (const Op op : {Op::kQuantize, Op::kLinear, Op::kAdd, Op::kMul})
@@ -816,6 +846,7 @@ std::vector<ExpectedDivergence> DeclaredDivergences() {
   AddEnvironments(rows);
   AddOthers(rows);
   AddGgml(rows);
+  AddGgmlRepacked(rows);
   AddNumpy(rows);
   AddPlain(rows);
   return rows.Take();

@@ -47,6 +47,9 @@ constexpr const char* kGgml =
     "skylakex "
     "zen4 sse42 x64";
 
+constexpr const char* kGgmlOfAvx2 =
+    "alderlake cannonlake cascadelake cooperlake haswell icelake skylakex zen4";
+
 constexpr const char* kOnednn310 = "amx avx2 avx512core vnni";
 constexpr const char* kWheelsQnnpack = "2.11-qnnpack 2.13-qnnpack";
 constexpr const char* kWheel = "torch: PyTorch 2.";
@@ -70,6 +73,18 @@ constexpr Excused kExcused[] = {
     {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
      "+q4_1 +q5_1 +q2_k +q3_k +q4_k +q5_k +q6_k +q4_1+generic +q5_1+generic +q2_k+generic "
      "+q3_k+generic +q4_k+generic +q5_k+generic +q6_k+generic"},
+    {"index", "matches_exact matches_model", "linear", "ggml@", kGgmlOfAvx2, "", "",
+     "+q4_0+gemv +iq4_nl+gemv +mxfp4+gemv"},
+    {"*", "*", "linear", "ggml@", "ivybridge piledriver sandybridge sse42 x64", "", "",
+     "+iq4_nl+gemm"},
+    {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
+     "+q4_0+gemm +iq4_nl+gemm +mxfp4+gemm +q2_k+gemm +q4_k+gemm +q4_0+gemv +iq4_nl+gemv "
+     "+mxfp4+gemv "
+     "+q2_k+gemv +q4_k+gemv"},
+    {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
+     "+q4_0+gemm+generic +iq4_nl+gemm+generic +mxfp4+gemm+generic +q2_k+gemm+generic "
+     "+q4_k+gemm+generic +q4_0+gemv+generic +iq4_nl+gemv+generic +mxfp4+gemv+generic "
+     "+q2_k+gemv+generic +q4_k+gemv+generic"},
     {"rounding", "environment", "quantize", "ggml@", kGgml},
     {"rounding", "environment", "quantize", "ggml@", kGgml, "", "",
      "+generic +q5_0 +q4_1 +q5_1 +q5_0+generic +q4_1+generic +q5_1+generic"},

@@ -386,6 +386,9 @@ inline std::string AllFormatNames() {
 }
 // Those that a subject of ggml has by name: no type of codes tells them.
 inline constexpr std::span kNamedFormats = std::span(kWeightFormats).subspan(2);
+// Those that ggml multiplies by eight rows in turn on x86 (src/ggml-cpu/repack.cpp).
+inline constexpr std::array<const WeightFormat*, 5> kRepackedFormats{&kQ4_0, &kIq4Nl, &kMxfp4,
+                                                                     &kQ2K, &kQ4K};
 
 }  // namespace qualm
 

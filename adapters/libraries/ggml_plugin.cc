@@ -55,16 +55,8 @@ struct Tensor {
 };
 using Repack = int (*)(Tensor* to, const void* rows, size_t bytes);
 
-// What ggml multiplies by eight rows in turn, and its enum ggml_type.
-struct RepackedFormat {
-  const qualm::WeightFormat* format;
-  int type;
-};
-constexpr RepackedFormat kRepacked[] = {{&qualm::kQ4_0, 2},
-                                        {&qualm::kIq4Nl, 20},
-                                        {&qualm::kMxfp4, 39},
-                                        {&qualm::kQ2K, 10},
-                                        {&qualm::kQ4K, 12}};
+// enum ggml_type of kRepackedFormats.
+constexpr int kTypes[] = {2, 20, 39, 10, 12};
 
 struct Library {
   std::string instruction_set;  // "" where nothing could be loaded
@@ -145,9 +137,9 @@ Library Load() {
     const std::string x(qualm::NameOfActivations(*format));
     Library::Kernel kernel{.format = format};
     if (repacked) {
-      const auto* const row = std::ranges::find(kRepacked, format, &RepackedFormat::format);
-      if (row == std::end(kRepacked)) return {};
-      kernel.type = row->type;
+      const auto* const row = std::ranges::find(qualm::kRepackedFormats, format);
+      if (row == qualm::kRepackedFormats.end()) return {};
+      kernel.type = kTypes[row - qualm::kRepackedFormats.begin()];
       // ggml::cpu::repack::repack<block_FORMAT, 8, 8>(ggml_tensor*, const void*, size_t)
       const std::string block = "block_" + of;
       kernel.repack =

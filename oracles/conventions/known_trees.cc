@@ -41,6 +41,16 @@ constexpr KnownTree kKnownTrees[] = {
      "tree:{form:q8_0 parts:1x32 order:1/sequence steps:rounded scales:product every:32}"},
     {"ggml@haswell+generic", "",
      "tree:{form:q8_0 parts:1x32 order:1/sequence steps:fused scales:product every:32}"},
+    {"ggml@haswell+q4_0+gemm", "+gemv",
+     "tree:{form:q4_0 parts:1x32 order:1/sequence steps:fused scales:product every:32}"},
+    {"ggml@haswell+iq4_nl+gemm", "+gemv, +mxfp4+gemm, +mxfp4+gemv",
+     "tree:{form:iq4_nl parts:1x32 order:1/sequence steps:fused scales:product every:32}"},
+    {"ggml@haswell+q2_k+gemv", "",
+     "tree:{form:q2_k parts:1x256 order:2/sequence minima:1x256/behind/product steps:fused "
+     "scales:product every:256}"},
+    {"ggml@haswell+q4_k+gemv", "",
+     "tree:{form:q4_k parts:1x256 order:2/sequence minima:1x256/behind/product steps:fused "
+     "scales:product every:256}"},
     {"ggml@haswell+tq1_0+generic", "",
      "tree:{form:tq1_0 parts:1x256 order:1/sequence steps:fused scales:product every:256}"},
     {"ggml@haswell+tq2_0+generic", "",

@@ -23,6 +23,11 @@ constexpr const char* kGgmlLowest =
     "psignb gives activations the sign of the weight in 8 bits, where -128 has no negative: -128 "
     "times a negative weight has the wrong sign, so that q8_0 activations must be -127 to 127 "
     "(ggml src/ggml-cpu/arch/x86/quants.c, mul_sum_i8_pairs, mul_add_epi8; ggml issue 1393)";
+constexpr const char* kGgmlNegated =
+    "activations are negated in 8 bits, where -128 has no negative: -128 times a weight -1 has the "
+    "wrong sign, so that q8_0 activations must be -127 to 127 (ggml "
+    "src/ggml-cpu/arch/x86/quants.c, "
+    "ggml_vec_dot_q1_0_q8_0)";
 constexpr const char* kOnednnPairs =
     "without VNNI, vpmaddubsw adds two u8*s8 products in a saturating int16 "
     "(oneDNN developer guide, Nuances of int8 Computations; oneDNN issue 476)";
@@ -699,7 +704,7 @@ bool MeetsLowestAndNegative(const Case& c) {
 
 constexpr const char* kGgmlEnvironment =
     "ggml multiplies and adds float32 in the caller's rounding mode, and flushes denormals if the "
-    "caller does (ggml src/ggml-cpu/quants.c, src/ggml-cpu/arch/x86/quants.c)";
+    "caller does (ggml src/ggml-cpu/quants.c, repack.cpp, src/ggml-cpu/arch/x86/quants.c)";
 
 // Of these each was run; first the one without psignb, then the one that has it for q4_0 alone. The
 // wrong sign was seen on all others with every format.
@@ -708,22 +713,100 @@ constexpr std::array kGgmlSets{
     "ggml@cooperlake",  "ggml@haswell",  "ggml@icelake",   "ggml@ivybridge",  "ggml@piledriver",
     "ggml@sandybridge", "ggml@skylakex", "ggml@zen4"};
 
+constexpr const char* kGgmlQuantize =
+    "x is multiplied by the float32 reciprocal of its scale, and half goes up where half is added "
+    "and the fraction cut, of q8_0 without AVX away from zero (ggml src/ggml-quants.c, "
+    "quantize_row_q8_0_ref, quantize_row_q4_0_ref; src/ggml-cpu/arch/x86/quants.c, "
+    "quantize_row_q8_0)";
+constexpr const char* kGgmlNegativeZero =
+    "a block whose largest weight is positive has a negative integer for its scale, and 0 times it "
+    "is -0 (ggml src/ggml-quants.c, dequantize_row_q3_K, dequantize_row_q6_K)";
+
+// Whether a dequantize has a weight 0 in a block with a larger weight above 0 than below it.
+bool HasZeroUnderAPositiveLargest(const Case& c) {
+  if (!HasElementBlocks(c)) return false;
+  for (int64_t first = 0, end = 0; first < c.x.size(); first = end) {
+    end = std::min(first + c.x_block, (first / c.N + 1) * c.N);
+    int32_t least = 0, most = 0;
+    bool zero = false;
+    for (int64_t i = first; i < end; ++i) {
+      least = std::min(least, c.x.IntAt(i));
+      most = std::max(most, c.x.IntAt(i));
+      zero |= c.x.IntAt(i) == 0;
+    }
+    if (zero && most > -least) return true;
+  }
+  return false;
+}
+
+// Of a format that is named, or of q8_0 and q4_0.
+void AddGgmlSubject(Rows& rows, const char* subject, const WeightFormat* format) {
+  const auto follows = [&](Op op) {
+    rows.Add(subject, op, "environment", FindingKind::kRounding, kGgmlEnvironment);
+  };
+  follows(Op::kLinear);
+  const bool quantizes =
+      format == nullptr || format == &kQ5_0 || format == &kQ4_1 || format == &kQ5_1;
+  if (quantizes) follows(Op::kQuantize);
+  if (format == nullptr) return;
+  // Of other formats nothing is rounded and nothing denormal.
+  if (format->minima || format->scales == BlockScales::kPowers)
+    rows.AddWhere(subject, Op::kDequantize, "environment", kGgmlEnvironment, nullptr);
+  if (!format->either_sign) return;
+  for (const char* claim : {"matches_exact", "environment"})
+    rows.AddWhere(subject, Op::kDequantize, claim, kGgmlNegativeZero, HasZeroUnderAPositiveLargest);
+}
+
 void AddGgml(Rows& rows) {
+  for (const char* convention : {"model:ggml@avx", "model:ggml@c"})
+    rows.AddByDefinition(convention, Op::kQuantize, kGgmlQuantize);
   std::vector<const WeightFormat*> formats{nullptr};
   formats.insert(formats.end(), kNamedFormats.begin(), kNamedFormats.end());
   for (const WeightFormat* format : formats) {
     const std::string name = format == nullptr ? "" : "+" + std::string(format->name);
     for (const std::string set : kGgmlSets) {
       for (const char* kernels : {"", "+generic"})
-        rows.Add((set + name + kernels).c_str(), Op::kLinear, "environment", FindingKind::kRounding,
-                 kGgmlEnvironment);
+        AddGgmlSubject(rows, (set + name + kernels).c_str(), format);
     }
-    // With q8_1 and q8_K the codes of weights that are multiplied have no sign.
-    if (format != nullptr && format->x != BlockActivations::kQ8_0) continue;
-    for (const std::string set : std::span(kGgmlSets).subspan(format == nullptr ? 1 : 2)) {
+    // Of q2_0 there is plain C alone. With q8_1 and q8_K the codes of weights that are multiplied
+    // have no sign, but for iq4_xs.
+    if (format == &kQ2_0) continue;
+    if (format != nullptr && format->x != BlockActivations::kQ8_0 && format != &kIq4Xs) continue;
+    const bool from_sse42 = format == nullptr || format == &kQ1_0;
+    for (const std::string set : std::span(kGgmlSets).subspan(from_sse42 ? 1 : 2)) {
       for (const char* claim : {"matches_exact", "matches_model"})
-        rows.AddWhere((set + name).c_str(), Op::kLinear, claim, FindingKind::kIndex, kGgmlLowest,
-                      MeetsLowestAndNegative);
+        rows.AddWhere((set + name).c_str(), Op::kLinear, claim, FindingKind::kIndex,
+                      format == &kQ1_0 ? kGgmlNegated : kGgmlLowest, MeetsLowestAndNegative);
+    }
+  }
+}
+
+constexpr const char* kGgmlRepackedLowest =
+    "psignb gives activations the sign of the weight in 8 bits, where -128 has no negative: -128 "
+    "times a negative weight has the wrong sign (ggml src/ggml-cpu/arch/x86/repack.cpp, "
+    "mul_sum_i8_pairs_acc_int32x8)";
+constexpr const char* kGgmlOtherRows =
+    "without AVX2 the gemm of eight rows in turn calls that of four, which reads the weights of "
+    "other rows (ggml src/ggml-cpu/arch/x86/repack.cpp, ggml_gemm_iq4_nl_8x8_q8_0)";
+
+// Weights that are repacked by eight rows, and multiplied by all rows of x at once or by one.
+void AddGgmlRepacked(Rows& rows) {
+  constexpr std::array<std::string_view, 5> kWithoutAvx2{"ggml@x64", "ggml@sse42", "ggml@ivybridge",
+                                                         "ggml@piledriver", "ggml@sandybridge"};
+  for (const WeightFormat* format : kRepackedFormats) {
+    for (const std::string set : kGgmlSets) {
+      const bool avx2 = std::ranges::find(kWithoutAvx2, set) == kWithoutAvx2.end();
+      const std::string of = set + "+" + std::string(format->name);
+      for (const char* claim : {"matches_exact", "matches_model"}) {
+        if (avx2 && format->x == BlockActivations::kQ8_0)
+          rows.AddWhere((of + "+gemv").c_str(), Op::kLinear, claim, FindingKind::kIndex,
+                        kGgmlRepackedLowest, MeetsLowestAndNegative);
+      }
+      if (!avx2 && format == &kIq4Nl)
+        rows.AddWhere((of + "+gemm").c_str(), Op::kLinear, kAnyClaim, kGgmlOtherRows, nullptr);
+      for (const char* kernels : {"+gemm", "+gemv", "+gemm+generic", "+gemv+generic"})
+        rows.Add((of + kernels).c_str(), Op::kLinear, "environment", FindingKind::kRounding,
+                 kGgmlEnvironment);
     }
   }
 }
@@ -780,6 +863,7 @@ std::vector<ExpectedDivergence> DeclaredDivergences() {
   AddEnvironments(rows);
   AddOthers(rows);
   AddGgml(rows);
+  AddGgmlRepacked(rows);
   AddNumpy(rows);
   AddPlain(rows);
   return rows.Take();

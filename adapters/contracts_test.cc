@@ -47,6 +47,9 @@ constexpr const char* kGgml =
     "skylakex "
     "zen4 sse42 x64";
 
+constexpr const char* kGgmlOfAvx2 =
+    "alderlake cannonlake cascadelake cooperlake haswell icelake skylakex zen4";
+
 constexpr const char* kOnednn310 = "amx avx2 avx512core vnni";
 constexpr const char* kWheelsQnnpack = "2.11-qnnpack 2.13-qnnpack";
 constexpr const char* kWheel = "torch: PyTorch 2.";
@@ -60,12 +63,38 @@ constexpr Excused kExcused[] = {
     {"rounding", "environment", "linear", "ggml@", kGgml},
     {"rounding", "environment", "linear", "ggml@", kGgml, "", "", "+generic"},
     {"index", "matches_exact matches_model", "linear", "ggml@", kGgmlOfAvx, "", "",
-     "+q5_0 +iq4_nl +mxfp4"},
+     "+q5_0 +iq4_nl +mxfp4 +iq4_xs +q1_0 +nvfp4"},
+    {"index", "matches_exact matches_model", "linear", "ggml@", "sse42", "", "", "+q1_0"},
     {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
      "+q5_0 +iq4_nl +mxfp4 +q5_0+generic +iq4_nl+generic +mxfp4+generic"},
     {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
+     "+iq4_xs +tq1_0 +tq2_0 +q1_0 +q2_0 +nvfp4 +iq4_xs+generic +tq1_0+generic +tq2_0+generic "
+     "+q1_0+generic +q2_0+generic +nvfp4+generic"},
+    {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
      "+q4_1 +q5_1 +q2_k +q3_k +q4_k +q5_k +q6_k +q4_1+generic +q5_1+generic +q2_k+generic "
      "+q3_k+generic +q4_k+generic +q5_k+generic +q6_k+generic"},
+    {"index", "matches_exact matches_model", "linear", "ggml@", kGgmlOfAvx2, "", "",
+     "+q4_0+gemv +iq4_nl+gemv +mxfp4+gemv"},
+    {"*", "*", "linear", "ggml@", "ivybridge piledriver sandybridge sse42 x64", "", "",
+     "+iq4_nl+gemm"},
+    {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
+     "+q4_0+gemm +iq4_nl+gemm +mxfp4+gemm +q2_k+gemm +q4_k+gemm +q4_0+gemv +iq4_nl+gemv "
+     "+mxfp4+gemv "
+     "+q2_k+gemv +q4_k+gemv"},
+    {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
+     "+q4_0+gemm+generic +iq4_nl+gemm+generic +mxfp4+gemm+generic +q2_k+gemm+generic "
+     "+q4_k+gemm+generic +q4_0+gemv+generic +iq4_nl+gemv+generic +mxfp4+gemv+generic "
+     "+q2_k+gemv+generic +q4_k+gemv+generic"},
+    {"rounding", "environment", "quantize", "ggml@", kGgml},
+    {"rounding", "environment", "quantize", "ggml@", kGgml, "", "",
+     "+generic +q5_0 +q4_1 +q5_1 +q5_0+generic +q4_1+generic +q5_1+generic"},
+    {"*", "environment", "dequantize", "ggml@", kGgml, "", "",
+     "+mxfp4 +q4_1 +q5_1 +q2_k +q4_k +q5_k +mxfp4+generic +q4_1+generic +q5_1+generic "
+     "+q2_k+generic "
+     "+q4_k+generic +q5_k+generic"},
+    {"*", "environment matches_exact", "dequantize", "ggml@", kGgml, "", "",
+     "+q3_k +q6_k +q3_k+generic +q6_k+generic"},
+    {"*", "matches_exact", "quantize", "model:ggml@", "avx c"},
     // PyTorch's official wheels.
     {"*", "*", "conv2d depthwise", "model:onednn3.10@", "amx avx512core vnni", kWheel},
     {"*", "*", "conv2d depthwise", "model:torch-x86@", "amx avx512core vnni", kWheel},

@@ -246,8 +246,10 @@ typedef struct qualm_problem {
   int32_t overflow;
   /* linear, of a plugin that has w_formats, else NULL and 0: the rows of w and of x as llama.cpp
    * stores them, one behind the other, each filled up to whole super-blocks with terms that add
-   * nothing. x is q8_0 (of q8_0, q4_0, q5_0, iq4_nl, mxfp4), q8_1 (of q4_1, q5_1) or q8_K. w_packed
-   * lies at a multiple of 2 bytes, x_packed of 4. Not in the first headers of version 1. */
+   * nothing. x is q8_1 (of q4_1, q5_1), q8_K (of K-quants, iq4_xs, tq1_0, tq2_0) or q8_0. w_packed
+   * lies at a multiple of 2 bytes, x_packed of 4. Of dequantize w_packed is the rows of x, and
+   * k_packed N filled up; quantize has w_format and k_packed alone: y is to get the codes of the
+   * rows that llama.cpp would store. Not in the first headers of version 1. */
   const char* w_format;
   const void* w_packed;
   const void* x_packed;
@@ -329,8 +331,9 @@ typedef struct qualm_capability {
   const char* domain;
   /* linear: the formats of llama.cpp that it takes, between spaces: "q4_0 q8_0 q4_k"
    * (docs/blocks.md lists them). It is asked with weights and activations in their blocks alone, s8
-   * x and f32 y, whatever the types and granularities above say. NULL: none. Not in the first
-   * headers. */
+   * x and f32 y, whatever the types and granularities above say. dequantize: the same of x.
+   * quantize: q8_0, q4_0, q4_1, q5_0 and q5_1; each block of out_q has the scale, in float32, and
+   * the zero point that llama.cpp chooses for it. NULL: none. Not in the first headers. */
   const char* w_formats;
 } qualm_capability;
 

@@ -26,6 +26,7 @@ namespace qualm {
 enum class BlockScales : uint8_t {
   kHalf,    // an f16
   kPowers,  // a power of two from 2^-128 to 2^126: half of what an e8m0 is
+  kSmall,   // of each block half of a ue4m3: kSmallUnit times an integer
 };
 
 // The exponent of a scale of kPowers; nullopt if it is none.
@@ -35,6 +36,20 @@ inline std::optional<int> PowerOf(float scale) {
   const bool is_power = std::frexp(scale, &exponent) == 0.5f;  // 0.5 * 2^exponent
   if (!is_power || exponent - 1 < kLeastPower || exponent - 1 > kMostPower) return std::nullopt;
   return exponent - 1;
+}
+
+// Half of the ue4m3 of this code, from 1 to 126, in units of 2^-10.
+inline constexpr float kSmallUnit = 0x1p-10f;
+inline constexpr int kSmallCodes = 126;
+constexpr int32_t SmallFactor(int code) {
+  const int exponent = code >> 3, fraction = code & 7;
+  return exponent == 0 ? fraction : (8 + fraction) << (exponent - 1);
+}
+// The code of this factor; nullopt if there is none.
+constexpr std::optional<uint8_t> SmallCodeOf(int32_t factor) {
+  for (int code = 0; code <= kSmallCodes; ++code)
+    if (SmallFactor(code) == factor) return static_cast<uint8_t>(code);
+  return std::nullopt;
 }
 
 // The f16 that is this number, which is finite and not negative; nullopt if none is.
@@ -63,6 +78,8 @@ struct BlockPart {
     kFactors,   // the same of the factors of the scales of its blocks, and behind these of the
                 // minima
     kSixBits,   // 8 factors of scales and 8 of minima in 12 bytes
+    kTrits,     // codes from number `from` on, five in each of `stride` bytes, to the base of 3
+    kSmall,     // a ue4m3 for each block
   };
   Of of;
   // Number i lies in one of `stride` bytes that hold stride * 8 / bits numbers: the first of them
@@ -75,7 +92,7 @@ struct BlockPart {
 
 // The activations: codes of s8 in super-blocks with one scale.
 enum class BlockActivations : uint8_t {
-  kQ8_0,  // f16 scales
+  kQ8_0,  // blocks of 32 with f16 scales
   kQ8_1,  // and the scale times the sum of the codes, an f16
   kQ8K,   // f32 scales; and the sum of each 16 codes
 };
@@ -107,6 +124,10 @@ struct WeightFormat {
     return values.empty() || std::ranges::find(values, code) != values.end();
   }
   int32_t blocks() const { return super_block / block; }
+  // Blocks that have one scale of x.
+  int32_t blocks_of_x() const {
+    return x == BlockActivations::kQ8K ? blocks() : std::max(1, 32 / block);
+  }
 };
 
 constexpr std::string_view NameOfActivations(const WeightFormat& format) {
@@ -162,6 +183,17 @@ inline std::optional<SuperBlock> SuperBlockOf(const WeightFormat& format,
                                               std::span<const int32_t> zero_points) {
   if (format.scales == BlockScales::kPowers)
     return PowerOf(scales[0]) ? std::optional(SuperBlock{scales[0], 0, {1}}) : std::nullopt;
+  if (format.scales == BlockScales::kSmall) {
+    SuperBlock small{kSmallUnit, 0, std::vector<int32_t>(static_cast<size_t>(format.blocks()))};
+    for (size_t i = 0; i < scales.size(); ++i) {
+      const float factor = scales[i] / kSmallUnit;
+      if (!(factor <= static_cast<float>(SmallFactor(kSmallCodes)))) return std::nullopt;
+      small.factors[i] = static_cast<int32_t>(factor);
+      if (static_cast<float>(small.factors[i]) != factor || !SmallCodeOf(small.factors[i]))
+        return std::nullopt;
+    }
+    return small;
+  }
   const std::vector<double> numbers(scales.begin(), scales.end());
   std::optional<Multiples> of_scales = MultiplesOf(numbers, format.most_factor);
   if (!of_scales) return std::nullopt;
@@ -196,6 +228,9 @@ inline constexpr std::array<int8_t, 16> kValuesOfIq4Nl{-127, -104, -83, -65, -49
 // e2m1, doubled.
 inline constexpr std::array<int8_t, 16> kValuesOfMxfp4{0, 1,  2,  3,  4,  6,  8,  12,
                                                        0, -1, -2, -3, -4, -6, -8, -12};
+inline constexpr std::array<int8_t, 2> kValuesOfQ1_0{-1, 1};
+inline constexpr std::array<int8_t, 4> kValuesOfQ2_0{-1, 0, 1, 2};
+inline constexpr std::array<int8_t, 3> kValuesOfTq{-1, 0, 1};
 inline constexpr std::array<int8_t, 32> kValuesOf5Bits = internal::CodesFrom<0, 32>();
 inline constexpr std::array<int8_t, 9> kValuesOfQ3K = internal::CodesFrom<-4, 9>();
 inline constexpr std::array<int8_t, 65> kValuesOfQ6K = internal::CodesFrom<-32, 65>();
@@ -223,6 +258,16 @@ inline constexpr std::array kPartsOfQ5K{kScale, kMinimum, kSixBits,
 inline constexpr std::array kPartsOfQ6K{BlockPart{Part::kCodeBits, 4, 0, 64},
                                         BlockPart{Part::kCodeBits, 2, 4, 32},
                                         BlockPart{Part::kFactors, 8, 0, 16}, kScale};
+inline constexpr std::array kPartsOfIq4Xs{kScale, BlockPart{Part::kFactors, 2, 4, 1},
+                                          BlockPart{Part::kFactors, 4, 0, 1}, kNibbles};
+inline constexpr std::array kPartsOfTq1_0{BlockPart{Part::kTrits, 0, 0, 32},
+                                          BlockPart{Part::kTrits, 0, 160, 16},
+                                          BlockPart{Part::kTrits, 0, 240, 4}, kScale};
+inline constexpr std::array kPartsOfTq2_0{BlockPart{Part::kCodeBits, 2, 0, 32}, kScale};
+inline constexpr std::array kPartsOfQ1_0{kScale, BlockPart{Part::kCodeBits, 1, 0, 1}};
+inline constexpr std::array kPartsOfQ2_0{kScale, BlockPart{Part::kCodeBits, 2, 0, 1}};
+inline constexpr std::array kPartsOfNvfp4{BlockPart{Part::kSmall},
+                                          BlockPart{Part::kCodeBits, 4, 0, 8}};
 }  // namespace internal
 
 inline constexpr WeightFormat kQ8_0{.name = "q8_0", .parts = internal::kBytesOfBlock};
@@ -295,8 +340,43 @@ inline constexpr WeightFormat kQ6K{.name = "q6_k",
                                    .x = BlockActivations::kQ8K,
                                    .parts = internal::kPartsOfQ6K};
 
-inline constexpr std::array<const WeightFormat*, 12> kWeightFormats{
-    &kQ8_0, &kQ4_0, &kQ5_0, &kIq4Nl, &kMxfp4, &kQ4_1, &kQ5_1, &kQ2K, &kQ3K, &kQ4K, &kQ5K, &kQ6K};
+// A factor may be negative in a block of ggml; a case has the others.
+inline constexpr WeightFormat kIq4Xs{.name = "iq4_xs",
+                                     .values = kValuesOfIq4Nl,
+                                     .super_block = 256,
+                                     .most_factor = 31,
+                                     .factor_offset = 32,
+                                     .x = BlockActivations::kQ8K,
+                                     .parts = internal::kPartsOfIq4Xs};
+// The sum of x is taken from the sum of the codes 0 to 2 in other lanes of int32.
+inline constexpr WeightFormat kTq1_0{.name = "tq1_0",
+                                     .values = kValuesOfTq,
+                                     .block = 256,
+                                     .super_block = 256,
+                                     .offsets_apart = true,
+                                     .x = BlockActivations::kQ8K,
+                                     .parts = internal::kPartsOfTq1_0};
+inline constexpr WeightFormat kTq2_0{.name = "tq2_0",
+                                     .values = kValuesOfTq,
+                                     .block = 256,
+                                     .super_block = 256,
+                                     .offsets_apart = true,
+                                     .x = BlockActivations::kQ8K,
+                                     .parts = internal::kPartsOfTq2_0};
+inline constexpr WeightFormat kQ1_0{
+    .name = "q1_0", .values = kValuesOfQ1_0, .super_block = 128, .parts = internal::kPartsOfQ1_0};
+inline constexpr WeightFormat kQ2_0{
+    .name = "q2_0", .values = kValuesOfQ2_0, .super_block = 64, .parts = internal::kPartsOfQ2_0};
+inline constexpr WeightFormat kNvfp4{.name = "nvfp4",
+                                     .values = kValuesOfMxfp4,
+                                     .scales = BlockScales::kSmall,
+                                     .block = 16,
+                                     .super_block = 64,
+                                     .parts = internal::kPartsOfNvfp4};
+
+inline constexpr std::array<const WeightFormat*, 18> kWeightFormats{
+    &kQ8_0, &kQ4_0, &kQ5_0, &kIq4Nl, &kMxfp4, &kQ4_1,  &kQ5_1, &kQ2K,  &kQ3K,
+    &kQ4K,  &kQ5K,  &kQ6K,  &kIq4Xs, &kTq1_0, &kTq2_0, &kQ1_0, &kQ2_0, &kNvfp4};
 // "q8_0, q4_0, ...": all there are.
 inline std::string AllFormatNames() {
   std::string all;
@@ -306,6 +386,9 @@ inline std::string AllFormatNames() {
 }
 // Those that a subject of ggml has by name: no type of codes tells them.
 inline constexpr std::span kNamedFormats = std::span(kWeightFormats).subspan(2);
+// Those that ggml multiplies by eight rows in turn on x86 (src/ggml-cpu/repack.cpp).
+inline constexpr std::array<const WeightFormat*, 5> kRepackedFormats{&kQ4_0, &kIq4Nl, &kMxfp4,
+                                                                     &kQ2K, &kQ4K};
 
 }  // namespace qualm
 

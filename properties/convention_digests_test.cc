@@ -744,6 +744,29 @@ std::string Enclosed(const Convention& convention, const Case& c) {
   return text;
 }
 
+// Quantize of x that lie between the ends of blocks, near ties among them: ggml takes no others.
+std::vector<Case> WithinTheirBlocks() {
+  Rng rng(27);
+  std::vector<Case> cases;
+  for (int i = 0; i < 60; ++i) {
+    const DType dtype =
+        std::array{DType::kS8, DType::kU4, DType::kU8}.at(static_cast<size_t>(i % 3));
+    const int32_t highest = dtype == DType::kS8 ? 127 : dtype == DType::kU4 ? 15 : 31;
+    const int32_t middle = dtype == DType::kS8 ? 0 : (highest + 1) / 2;
+    const bool minima = dtype != DType::kS8 && rng.Chance(1, 2);
+    const auto zero_point = minima ? static_cast<int32_t>(rng.Between(0, 7)) : middle;
+    const int32_t least = dtype == DType::kS8 ? -highest : -zero_point;
+    Case c = CaseOver(Op::kQuantize, Tensor(DType::kF32, {2, 20}), dtype);
+    if (dtype == DType::kU8) c.out_max = highest;
+    c.out_q = {{std::ldexp(static_cast<float>(rng.Between(1 << 16, 1 << 17)), -20)}, {zero_point}};
+    for (float& x : c.x.as<float>())
+      x = static_cast<float>(rng.Between(2 * least, 2 * (highest - zero_point))) / 2 *
+          c.out_q.scale[0];
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
 // What a convention does with cases of one operation.
 class Digests {
  public:
@@ -756,6 +779,8 @@ class Digests {
         continue;
       for (const Case& other : OneThingChanged(c)) Ask(other);
     }
+    if (convention.name.starts_with("ggml@"))
+      for (const Case& c : WithinTheirBlocks()) Ask(c);
   }
 
   bool HasOutputs() const { return !traces_.empty(); }

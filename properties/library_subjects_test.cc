@@ -15,6 +15,7 @@
 #include "core/rng.h"
 #include "core/status.h"
 #include "core/subject.h"
+#include "core/weight_formats.h"
 #include "properties/engine.h"
 #include "properties/gen/gen.h"
 #include "properties/property.h"
@@ -238,6 +239,9 @@ Case ForGgmlFrom127(Case c, Rng& rng) {
   return c;
 }
 
+// The subject makes blocks of what is drawn.
+Case AsDrawn(Case c, Rng& /*any*/) { return c; }
+
 struct Promise {
   std::string subject;
   Op op;
@@ -273,12 +277,21 @@ std::vector<Promise> Promises() {
     all.push_back({subject, Op::kLinear, ForGgml});
   for (const char* subject : {"ggml@sse42", "ggml@haswell", "ggml@zen4"})
     all.push_back({subject, Op::kLinear, ForGgmlFrom127});
-  for (const std::string format : {"+q5_0", "+iq4_nl", "+mxfp4"}) {
+  for (const char* subject :
+       {"ggml@x64", "ggml@haswell", "ggml@haswell+generic", "ggml@sandybridge", "ggml@haswell+q5_0",
+        "ggml@haswell+q4_1", "ggml@haswell+q5_1"})
+    all.push_back({subject, Op::kQuantize, AsDrawn});
+  all.push_back({"ggml@haswell", Op::kDequantize, AsDrawn});
+  for (const WeightFormat* format : kNamedFormats)
+    all.push_back({"ggml@haswell+" + std::string(format->name), Op::kDequantize, AsDrawn});
+  for (const std::string format :
+       {"+q5_0", "+iq4_nl", "+mxfp4", "+iq4_xs", "+q1_0", "+q2_0", "+nvfp4"}) {
     all.push_back({"ggml@haswell" + format + "+generic", Op::kLinear, ForGgml});
     for (const char* set : {"ggml@haswell", "ggml@sandybridge"})
       all.push_back({set + format, Op::kLinear, ForGgmlFrom127});
   }
-  for (const std::string format : {"+q4_1", "+q5_1", "+q2_k", "+q3_k", "+q4_k", "+q5_k", "+q6_k"}) {
+  for (const std::string format :
+       {"+q4_1", "+q5_1", "+q2_k", "+q3_k", "+q4_k", "+q5_k", "+q6_k", "+tq1_0", "+tq2_0"}) {
     for (const std::string set : {"ggml@haswell", "ggml@sandybridge"})
       all.push_back({set + format, Op::kLinear, ForGgml});
     all.push_back({"ggml@haswell" + format + "+generic", Op::kLinear, ForGgml});

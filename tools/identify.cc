@@ -600,14 +600,25 @@ int RunIdentify(Options options) {
   session.document.extra.emplace_back("identify", QuestionJson(question));
   session.Write();
   if (!findings.empty()) return StatusOfStopped(kFindings);
-  if ((compared != 0 && missing.empty()) || Stopped()) return StatusOfStopped(kClean);
+  // A convention names no order of additions; a tree does.
+  const bool sums = std::ranges::any_of(question.results, [](const Identified& result) {
+    return result.op == Op::kLinear && result.answered == 0;
+  });
+  const bool adds_floats =
+      sums && !options.subjects.empty() &&
+      SubjectRegistry::Get().Make(question.name)->contract(Op::kLinear).adds_floats();
+  const auto name_the_tree = [&] {
+    if (adds_floats)
+      TellLine(fmt::format("it adds floats: qualm identify --tree {}", ShellWord(question.name)));
+  };
+  if ((compared != 0 && missing.empty()) || Stopped()) {
+    name_the_tree();
+    return StatusOfStopped(kClean);
+  }
   for (const std::string& line : missing) TellLine(line);
   if (compared != 0) return kBadInput;
   TellLine(fmt::format("nothing was compared{}{}", why.empty() ? "" : ": ", why));
-  // A convention names no order of additions; a tree does.
-  if (!options.subjects.empty() &&
-      SubjectRegistry::Get().Make(question.name)->contract(Op::kLinear).adds_floats())
-    TellLine(fmt::format("it adds floats: qualm identify --tree {}", ShellWord(question.name)));
+  name_the_tree();
   return kBadInput;
 }
 

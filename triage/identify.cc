@@ -408,7 +408,8 @@ Answerer AnswererOf(Subject& subject) {
                          [other](const Case& c) { return other->CannotRun(c); },
                          [other](const Case& c) { return other->Run(c, RunContext{}); },
                          {}});
-          }};
+          },
+          [&subject](const Case& c) { return subject.Inside(c); }};
 }
 
 Answerer AnswererOf(const ConventionOrExact& one) {
@@ -442,9 +443,14 @@ Identified Identify(const Answerer& answerer, Op op, std::span<const ConventionO
     if (deadline.stopped()) return result.out_of_time = true;
     return result.answered >= options.cases || result.drawn >= options.cases * kDrawnPerAnswer;
   };
-  const auto ask = [&](const Case& c) {
+  const auto ask = [&](Case c) {
     ++result.drawn;
-    if (const std::string reason = answerer.cannot_run(c); !reason.empty()) {
+    std::string reason = answerer.cannot_run(c);
+    if (!reason.empty() && answerer.inside) {
+      c = answerer.inside(c);
+      reason = answerer.cannot_run(c);
+    }
+    if (!reason.empty()) {
       unanswered.Add(reason);
       return;
     }

@@ -110,6 +110,8 @@ struct Answerer {
   // Makes a new instance, which has answered nothing yet; nullptr if there is none. Empty: answers
   // do not depend on earlier cases.
   std::function<std::shared_ptr<Answerer>()> anew;
+  // Brings a case that it cannot run into its domain (Subject::Inside). Empty: there is none.
+  std::function<Case(const Case&)> inside = {};
 };
 Answerer AnswererOf(Subject& subject);
 Answerer AnswererOf(const ConventionOrExact& one);

@@ -230,7 +230,7 @@ TEST(RevealLinear, FindsPartsOrderAndSteps) {
 }
 
 TEST(RevealLinear, OfSuperBlocksFactorsAreIntegers) {
-  for (const std::string_view name : {"q2_k", "q3_k", "q4_k", "q5_k", "q6_k"}) {
+  for (const std::string_view name : {"q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_xs"}) {
     const LinearForm& form = FindLinearForm(name);
     const RevealedSum sum = RevealLinear(form, [&](const Case& c) { return SuperLanes(form, c); },
                                          {.products = 3 * form.size(), .cases = 300});

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/host/element_formats.h"
 #include "adapters/qualm_plugin.h"
 #include "core/rng.h"
 #include "core/status.h"
@@ -53,6 +54,11 @@ std::string WhyNoScalesOfW(const WeightFormat& format, const Case& c) {
       const std::string name(format.name);
       if (format.scales == BlockScales::kPowers)
         return "ggml's scales of " + name + " are powers of two from 2^-128 to 2^126";
+      if (format.scales == BlockScales::kSmall)
+        return "ggml's scales of " + name + " are half of a ue4m3";
+      if (format.most_factor == 1 && whole > 1)
+        return "ggml's scales of " + name + " are an f16 of each " +
+               std::to_string(format.super_block) + " weights";
       if (format.most_factor == 1)
         return format.minima ? "ggml's scales are f16, and so are scale times zero point"
                              : "ggml's scales are f16";
@@ -86,8 +92,9 @@ std::string WhyNoScalesOfX(const WeightFormat& format, const Case& c) {
       const auto scale = [&](int64_t b) {
         return c.x_q.scale[static_cast<size_t>(m * blocks + b)];
       };
-      if (scale(block) != scale(block - block % format.blocks()))
-        return "ggml's q8_K has one scale for 256 codes";
+      if (scale(block) != scale(block - block % format.blocks_of_x()))
+        return "ggml's " + std::string(NameOfActivations(format)) + " has one scale for " +
+               std::to_string(format.blocks_of_x() * format.block) + " codes";
       if (format.x == BlockActivations::kQ8K && scale(block) < kLeastScaleOfX)
         return "ggml's q8_K is asked with scales from 2^-100";
       if (format.x != BlockActivations::kQ8_1) continue;
@@ -112,7 +119,7 @@ void Lengthen(const WeightFormat& format, Case& c, Rng& rng) {
   constexpr int64_t kBudget = 32000;
   const Case from = c;
   const int64_t k = rng.Between(1, 3 * int64_t{format.super_block});
-  if (format.blocks() > 1 && c.K > 0 && rng.Chance(3, 4) && c.M * c.N * k <= kBudget) c.K = k;
+  if (format.super_block > 32 && c.K > 0 && rng.Chance(3, 4) && c.M * c.N * k <= kBudget) c.K = k;
   const auto longer = [&](const Tensor& tensor, int64_t rows, DType dtype) {
     Tensor to(dtype, {rows, c.K});
     const int32_t moved = RangeOf(dtype).min - RangeOf(tensor.dtype()).min;
@@ -235,9 +242,34 @@ void SetScales(const WeightFormat& format, Case& c, Rng& rng) {
   }
 }
 
+// Scales of a super-block, and of a block of x, are that of its first block; or the nearest small
+// ones.
+void ShareScales(const WeightFormat& format, Case& c) {
+  const auto blocks = static_cast<size_t>(RowBlocks(c));
+  for (size_t i = 0; i < c.w_q.scale.size(); ++i) {
+    float& scale = c.w_q.scale[i];
+    if (format.scales != BlockScales::kSmall) {
+      const size_t first = i - i % blocks % static_cast<size_t>(format.blocks());
+      scale = i == first ? RoundedToHalf(scale) : c.w_q.scale[first];
+      continue;
+    }
+    float nearest = kSmallUnit;
+    for (int code = 1; code <= kSmallCodes; ++code) {
+      const float small = kSmallUnit * static_cast<float>(SmallFactor(code));
+      if (std::abs(small - scale) < std::abs(nearest - scale)) nearest = small;
+    }
+    scale = nearest;
+  }
+  for (size_t i = 0; i < c.x_q.scale.size(); ++i)
+    c.x_q.scale[i] = c.x_q.scale[i - i % blocks % static_cast<size_t>(format.blocks_of_x())];
+}
+
 }  // namespace
 
+float RoundedToHalf(float scale) { return Rounded(double{scale}, 11); }
+
 std::string WhyNotInFormat(const WeightFormat& format, const Case& c) {
+  if (!HasWeights(c.op)) return WhyNoElementsInFormat(format, c);
   const std::string name(format.name), size = std::to_string(format.block);
   if (c.x_block != format.block || c.w_block != format.block)
     return "ggml multiplies blocks of " + size + " by blocks of " + size;
@@ -260,11 +292,13 @@ std::string WhyNotInFormat(const WeightFormat& format, const Case& c) {
 }
 
 Case InsideFormat(const WeightFormat& format, const Case& c) {
+  if (!HasWeights(c.op)) return ElementsInsideFormat(format, c);
   if (c.op != Op::kLinear || c.w_block == 0 || c.x_block == 0 || WhyNotInFormat(format, c).empty())
     return c;
   Case to = ProblemOf(c);
   Rng rng(SeedOf(c));
-  if (format.x != BlockActivations::kQ8_0) Lengthen(format, to, rng);
+  const bool shares = format.x != BlockActivations::kQ8_0 || format.blocks() > 1;
+  if (shares) Lengthen(format, to, rng);
   if (format.minima) {
     const CodeRange from = RangeOf(c.w.dtype());
     const int64_t count =
@@ -282,7 +316,11 @@ Case InsideFormat(const WeightFormat& format, const Case& c) {
     for (float& scale : to.w_q.scale)
       scale = std::ldexp(1.0f, std::clamp(std::ilogb(scale), kLeastPower, kMostPower));
   }
-  if (format.x != BlockActivations::kQ8_0) SetScales(format, to, rng);
+  if (format.x != BlockActivations::kQ8_0) {
+    SetScales(format, to, rng);
+  } else if (shares) {
+    ShareScales(format, to);
+  }
   return to;
 }
 
@@ -323,6 +361,19 @@ void AppendSixBits(std::span<const uint8_t> factors, Bytes& bytes) {
     bytes.push_back(static_cast<uint8_t>((factors[i] & 15) | (factors[i + 8] & 15) << 4));
 }
 
+// Each byte is the fraction of its five digits, in 256ths and rounded up: times 3 is the first
+// digit and the fraction of the others.
+void AppendTrits(const BlockPart& part, std::span<const uint8_t> codes, Bytes& bytes) {
+  for (int at = part.from; at < part.from + part.stride; ++at) {
+    int digits = 0;
+    for (int i = 0; i < 5; ++i) {
+      const auto code = static_cast<size_t>(at + i * part.stride);
+      digits = 3 * digits + (code < codes.size() ? codes[code] : 0);
+    }
+    bytes.push_back(static_cast<uint8_t>((digits * 256 + 242) / 243));
+  }
+}
+
 // The bytes of a super-block, of which `block` has the scale, the minimum and the factors.
 void AppendSuperBlock(const WeightFormat& format, std::span<const int32_t> codes, SuperBlock block,
                       Bytes& bytes) {
@@ -356,6 +407,10 @@ void AppendSuperBlock(const WeightFormat& format, std::span<const int32_t> codes
       case BlockPart::Of::kCodeBits: AppendBits(part, stored, bytes); break;
       case BlockPart::Of::kFactors: AppendBits(part, factors, bytes); break;
       case BlockPart::Of::kSixBits: AppendSixBits(factors, bytes); break;
+      case BlockPart::Of::kTrits: AppendTrits(part, stored, bytes); break;
+      case BlockPart::Of::kSmall:
+        for (const int32_t factor : block.factors) bytes.push_back(*SmallCodeOf(factor));
+        break;
     }
   }
 }
@@ -402,7 +457,7 @@ PackedRows PackedWeights(const WeightFormat& format, const Case& c) {
 PackedRows PackedActivations(const WeightFormat& format, const Case& c) {
   PackedRows packed;
   Bytes& bytes = packed.bytes;
-  const auto count = static_cast<size_t>(format.super_block);
+  const auto count = static_cast<size_t>(format.block * format.blocks_of_x());
   for (int64_t m = 0; m < c.M; ++m) {
     const std::vector<int32_t> codes = RowOfCodes(format, c.x, m, c.K, 0);
     const auto sum = [&](size_t begin, size_t end) {
@@ -410,8 +465,9 @@ PackedRows PackedActivations(const WeightFormat& format, const Case& c) {
                              codes.begin() + static_cast<std::ptrdiff_t>(end), 0);
     };
     for (size_t at = 0; at < codes.size(); at += count) {
-      const int64_t block = m * RowBlocks(c) + static_cast<int64_t>(at) / format.block;
-      const float scale = c.x_q.scale[static_cast<size_t>(block)];
+      const int64_t block = static_cast<int64_t>(at) / format.block;
+      const float scale =
+          block < RowBlocks(c) ? c.x_q.scale[static_cast<size_t>(m * RowBlocks(c) + block)] : 0;
       if (format.x == BlockActivations::kQ8K) {
         Append(scale, bytes);
       } else {
@@ -430,6 +486,11 @@ PackedRows PackedActivations(const WeightFormat& format, const Case& c) {
 }
 
 namespace {
+
+// The type of what is in blocks.
+DType CodesOf(const Case& c) {
+  return HasWeights(c.op) ? c.w.dtype() : c.op == Op::kQuantize ? c.out_dtype : c.x.dtype();
+}
 
 std::vector<const WeightFormat*> Among(FormatSet formats) {
   std::vector<const WeightFormat*> among;
@@ -466,7 +527,7 @@ std::string WhyNotInFormats(FormatSet formats, const Case& c) {
   for (const WeightFormat* format : Among(formats)) {
     std::string not_in_this = WhyNotInFormat(*format, c);
     if (not_in_this.empty()) return "";
-    if (why.empty() || c.w.dtype() == format->dtype) why = std::move(not_in_this);
+    if (why.empty() || CodesOf(c) == format->dtype) why = std::move(not_in_this);
   }
   return why;
 }
@@ -481,7 +542,11 @@ const WeightFormat& FormatFor(FormatSet formats, const Case& c) {
 
 Case InsideFormats(FormatSet formats, const Case& c) {
   const std::vector<const WeightFormat*> among = Among(formats);
-  const auto format = std::ranges::find(among, c.w.dtype(), &WeightFormat::dtype);
+  auto format = std::ranges::find(among, CodesOf(c), &WeightFormat::dtype);
+  // Of elements, codes without a sign become such of another size.
+  if (format == among.end() && !HasWeights(c.op) && RangeOf(CodesOf(c)).min == 0)
+    format = std::ranges::find_if(
+        among, [](const WeightFormat* each) { return RangeOf(each->dtype).min == 0; });
   return InsideFormat(format == among.end() ? *among.front() : **format, c);
 }
 

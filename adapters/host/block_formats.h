@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear on the blocks of llama.cpp: which cases a format can store, and the bytes that it stores.
+// Linear, quantize and dequantize (element_formats.h) on the blocks of llama.cpp: which cases a
+// format can store, and the bytes that it stores.
 #ifndef QUALM_ADAPTERS_HOST_BLOCK_FORMATS_H_
 #define QUALM_ADAPTERS_HOST_BLOCK_FORMATS_H_
 
@@ -21,7 +22,8 @@ std::optional<FormatSet> FormatsNamed(std::string_view names);
 // Bits QUALM_TYPE_BIT of the types of their codes.
 uint32_t TypesOf(FormatSet formats);
 
-// Why the format cannot store the operands of a linear, "" if it can.
+// Why the format cannot store the operands of a linear, or the codes of a quantize or dequantize,
+// "" if it can.
 std::string WhyNotInFormat(const WeightFormat& format, const Case& c);
 // The same of all formats of a set, which is not empty.
 std::string WhyNotInFormats(FormatSet formats, const Case& c);
@@ -32,8 +34,11 @@ const WeightFormat& FormatFor(FormatSet formats, const Case& c);
 // become as large as they are, where some are none; zero points and scales those of the format.
 // Cases without blocks stay as they are.
 Case InsideFormat(const WeightFormat& format, const Case& c);
-// Of that format of the set which has the type of the weights, else of the first.
+// Of that format of the set which has the type of the codes, else of the first.
 Case InsideFormats(FormatSet formats, const Case& c);
+
+// The f16 next to this number, from 2^-24 to 2^10.
+float RoundedToHalf(float scale);
 
 // Rows as the format stores them, one behind the other. A row is filled up to whole super-blocks: x
 // with 0, w with its zero point or the first code that there is. Blocks that its super-block has

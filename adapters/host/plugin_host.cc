@@ -24,6 +24,7 @@
 #include <thread>
 #include <utility>
 
+#include "adapters/host/element_formats.h"
 #include "adapters/host/traces.h"
 #include "core/sanitized.h"
 #include "core/status.h"
@@ -153,13 +154,13 @@ constexpr size_t kFirstPluginBytes = offsetof(qualm_plugin, last_error) + sizeof
 constexpr size_t kFirstCapabilityBytes =
     offsetof(qualm_capability, alignment_bytes) + sizeof(int32_t);
 
-void TakeFormats(PluginLimits& limits, const char* names, const std::string& of) {
+void TakeFormats(PluginLimits& limits, Op op, const char* names, const std::string& of) {
   const std::optional<FormatSet> formats =
       FormatsNamed(std::string_view(names, strnlen(names, kPluginTextBytesMax)));
   if (!formats || *formats == 0)
     Reject(of + "w_formats is '" + TextOf(names) + "', expected names between spaces of " +
            AllFormatNames());
-  limits.TakeFormats(*formats);
+  limits.TakeFormats(*formats, op);
 }
 
 PluginLimits ReadLimits(Op op, const qualm_capability& filled) {
@@ -182,7 +183,8 @@ PluginLimits ReadLimits(Op op, const qualm_capability& filled) {
                       .out_zero_point_max = c.out_zero_point_max,
                       .read_slack_bytes = c.read_slack_bytes,
                       .alignment_bytes = c.alignment_bytes};
-  if (op == Op::kLinear && c.w_formats != nullptr) TakeFormats(limits, c.w_formats, of);
+  const bool has_formats = op == Op::kLinear || op == Op::kQuantize || op == Op::kDequantize;
+  if (has_formats && c.w_formats != nullptr) TakeFormats(limits, op, c.w_formats, of);
   if (std::string wrong = WrongLimits(limits); !wrong.empty()) Reject(of + wrong);
   return limits;
 }
@@ -385,14 +387,18 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   PackedRows w_packed, x_packed;  // stay until Inspect
   if (limits.w_formats != 0) {
     const WeightFormat& format = FormatFor(limits.w_formats, c);
-    w_packed = PackedWeights(format, c);
-    x_packed = PackedActivations(format, c);
     problem.w_format = format.name.data();
-    problem.w_packed = placement_.LayList(Placement::kWPacked, w_packed.bytes, 2);
-    problem.x_packed = placement_.LayList(Placement::kXPacked, x_packed.bytes, 4);
-    problem.w_row_bytes = w_packed.row_bytes;
-    problem.x_row_bytes = x_packed.row_bytes;
-    problem.k_packed = PackedDepth(format, c.K);
+    problem.k_packed = PackedDepth(format, c.op == Op::kLinear ? c.K : c.N);
+    if (c.op != Op::kQuantize) {
+      w_packed = PackedWeights(format, c.op == Op::kLinear ? c : CodesAsWeights(c));
+      problem.w_packed = placement_.LayList(Placement::kWPacked, w_packed.bytes, 2);
+      problem.w_row_bytes = w_packed.row_bytes;
+    }
+    if (c.op == Op::kLinear) {
+      x_packed = PackedActivations(format, c);
+      problem.x_packed = placement_.LayList(Placement::kXPacked, x_packed.bytes, 4);
+      problem.x_row_bytes = x_packed.row_bytes;
+    }
   }
   // Of weights in blocks there is no accumulator of all terms.
   if (context.want_acc && HasSums(c) && c.w_block == 0 && (limits.features & QUALM_CAN_ACC) != 0) {

@@ -74,8 +74,17 @@ uint32_t FeatureBit(PipeFeature feature) {
   return 0;
 }
 
-void PluginLimits::TakeFormats(FormatSet formats) {
+void PluginLimits::TakeFormats(FormatSet formats, Op op) {
   w_formats = formats;
+  if (op != Op::kLinear) {
+    const bool quantizes = op == Op::kQuantize;
+    x_dtypes = quantizes ? QUALM_TYPE_BIT(QUALM_F32) : TypesOf(formats);
+    out_dtypes = ~uint32_t{0};  // WhyNotInFormat knows
+    features |= QUALM_CAN_X_PER_BLOCK | QUALM_CAN_CLAMP;
+    x_zero_point_min = out_zero_point_min = INT32_MIN;
+    x_zero_point_max = out_zero_point_max = INT32_MAX;
+    return;
+  }
   x_dtypes = QUALM_TYPE_BIT(QUALM_S8);
   w_dtypes = TypesOf(formats);
   out_dtypes = QUALM_TYPE_BIT(QUALM_F32);

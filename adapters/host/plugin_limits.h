@@ -39,8 +39,8 @@ struct PluginLimits {
   int32_t alignment_bytes = 0;
   FormatSet w_formats = 0;
 
-  // Linear of these formats, and of nothing else.
-  void TakeFormats(FormatSet formats);
+  // Linear, quantize or dequantize of these formats, and of nothing else.
+  void TakeFormats(FormatSet formats, Op op = Op::kLinear);
 };
 
 // Every case that can be told at all.

@@ -27,13 +27,17 @@ constexpr std::string_view kOnednn = "qualm_onednn.so";
 constexpr std::string_view kFbgemm = "qualm_fbgemm.so";
 constexpr std::string_view kFbgemmAcc16 = "qualm_fbgemm_acc16.so";
 
-// For each processor that ggml is built for, and each format that the type of the weights does not
-// tell: its kernel, and its twin in plain C.
+// For each processor that ggml is built for, each format that the type of the weights does not tell
+// and each that ggml repacks: its kernel, and its twin in plain C.
 std::vector<LibraryName> GgmlNames() {
   static const std::vector<std::string> all = [] {
     std::vector<std::string> formats{""};
     for (const WeightFormat* format : kNamedFormats)
       formats.push_back("+" + std::string(format->name));
+    for (const WeightFormat* format : kRepackedFormats) {
+      for (const char* kernel : {"+gemm", "+gemv"})
+        formats.push_back("+" + std::string(format->name) + kernel);
+    }
     std::vector<std::string> list;
     for (const char* set :
          {"alderlake", "cannonlake", "cascadelake", "cooperlake", "haswell", "icelake", "ivybridge",
@@ -102,8 +106,9 @@ std::vector<Library> Libraries() {
        .by_bootstrap = false},
       {.kind = "ggml",
        .library = "ggml",
-       .help = "ggml@x64|@sse42|@haswell|@zen4|...[+q5_0|+q6_k|...][+generic]  ggml's products of "
-               "blocks (llama.cpp), for each processor that it is built for; generic: in plain C",
+       .help = "ggml@x64|@sse42|@haswell|@zen4|...[+q5_0|+q6_k|...][+gemm|+gemv][+generic]  ggml's "
+               "products of blocks (llama.cpp), for each processor that it is built for; gemm: of "
+               "eight rows in turn; generic: in plain C",
        .names = GgmlNames(),
        .why_absent = WhyNoGgml,
        .when_listed = "a shared object of ggml for each instruction set, loaded when it is asked",

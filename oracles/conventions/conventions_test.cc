@@ -109,6 +109,8 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
                            "observers@torch",
                            "observers@aten",
                            "observers@fbgemm",
+                           "ggml@avx",
+                           "ggml@c",
                            "gemmlowp",
                            "gemmlowp@sse4",
                            "ruy",

@@ -143,7 +143,9 @@ TEST_P(EncloseTest, HoldsTheCodesBetweenTheEnds) {
                     convention.name == "tflite@builtin" || convention.name == "torch-decomposed" ||
                     convention.name.starts_with("numpy@");
   if (none || !(Has(convention, Op::kQuantize) || Has(convention, Op::kRequantize))) return;
-  EXPECT_GT(between.asked(), convention.name == "mnn" ? 150 : 500) << "mnn has s8, no zero points";
+  // mnn and ggml have s8 without zero points, ggml no x beyond the codes.
+  const bool ggml = convention.name.starts_with("ggml@");
+  EXPECT_GT(between.asked(), ggml ? 30 : convention.name == "mnn" ? 150 : 500);
   EXPECT_GT(between.known(), between.asked() / 3);
   EXPECT_GT(between.apart(), between.asked() / 7) << "ends of one code alone show little";
 }

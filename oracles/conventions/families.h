@@ -30,6 +30,7 @@
   ROW("StableHLO", StablehloConventions)               \
   ROW("ncnn", NcnnConventions)                         \
   ROW("MNN", MnnConventions)                           \
+  ROW("ggml", GgmlConventions)                         \
   ROW("CTranslate2", Ctranslate2Conventions)           \
   ROW("TVM", TvmConventions)                           \
   ROW("tract", TractConventions)                       \

@@ -21,6 +21,9 @@ constexpr LinearForm kForms[] = {
     {"q4_k", "s8 x times u4 weights with minima", DType::kS8, DType::kU4, 0, 32, &kQ4K},
     {"q5_k", "s8 x times weights of 5 bits with minima", DType::kS8, DType::kU8, 0, 32, &kQ5K},
     {"q6_k", "s8 x times weights of 6 bits", DType::kS8, DType::kS8, 0, 16, &kQ6K},
+    {"iq4_xs", "s8 x times 16 weights of s8", DType::kS8, DType::kS8, 0, 32, &kIq4Xs},
+    {"tq1_0", "s8 x times weights -1, 0 and 1", DType::kS8, DType::kS8, 0, 256, &kTq1_0},
+    {"tq2_0", "s8 x times weights -1, 0 and 1", DType::kS8, DType::kS8, 0, 256, &kTq2_0},
     {"f32_u4", "f32 x times u4 weights", DType::kF32, DType::kU4, 8},
     {"f32_u8", "f32 x times u8 weights", DType::kF32, DType::kU8, 128},
 };

@@ -119,6 +119,8 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "fbgemm@avx512+acc16+nofma",
                                       "fbgemm@vnni+acc16+nofma",
                                       "gemmlowp@sse4",
+                                      "ggml@avx",
+                                      "ggml@c",
                                       "mnn",
                                       "ncnn",
                                       "numpy@float32",

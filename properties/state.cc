@@ -196,9 +196,9 @@ Verdict SeveralThreads(const Case& c, Subject& subject) {
   const char* const how = relation::AnswersByChance(many, subject, several) ? ", not" : ",";
   return As(FindingKind::kNondeterminism,
             *relation::Difference(many, base.y, answer.y,
-                                  "with " + std::to_string(many.M) +
-                                      " rows, several threads change the result" + how +
-                                      " the same way each time"));
+                                  std::string("several threads change the result") + how +
+                                      " the same way each time (asked for " +
+                                      std::to_string(many.M) + " rows at once)"));
 }
 
 Verdict LayerStrides(const Case& c, Subject& subject) {

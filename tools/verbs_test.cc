@@ -661,6 +661,14 @@ TEST_F(Verbs, ObservedAnswersAreJudged) {
   EXPECT_EQ(document["findings"][0]["property"], "add.named_arithmetic");
   EXPECT_EQ(document["findings"][0]["subject"], "observed");
   EXPECT_EQ(document["findings"][0]["first_divergence"]["index"], 5);
+  // Outputs that a library has every right to are not the ones to look at.
+  Case saturates = ReadCaseFile(Corpus("forum/000-linear-sweep.case.json"));
+  saturates.observed->y.as<uint8_t>()[2345] ^= 1;
+  WriteCaseFile(saturates, (folder() / "changed.case.json").string());
+  const Ran one = Qualm(1, {"replay", "changed.case.json", "-s", "native", "--json", "-"});
+  EXPECT_EQ(Document(one)["findings"][0]["first_divergence"]["index"], 2345);
+  EXPECT_TRUE(Has(one.out + one.err, "fbgemm@avx2 gives all but 1, the first of them here"))
+      << one.err;
 }
 
 TEST_F(Verbs, ARecordedModelIsExplainedLayerByLayer) {

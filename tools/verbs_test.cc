@@ -716,6 +716,11 @@ TEST_F(Verbs, DistancesOfFloatsHaveTheirUnit) {
   const Ran layers = Qualm({"explain", "floats"});
   EXPECT_TRUE(Has(layers.out, " 1065353216 ulp "));
   EXPECT_TRUE(Has(layers.out, "ulp: units in the last\nplace of f32 outputs.\n"));
+  Write("floats/none.case.json",
+        R"({"qualm_case": 1, "op": "dequantize", "M": 0, "N": 1, "x_scale": 1, "x_zp": 0, "x": [],
+            "observed": {"by": "somebody", "y": []}})");
+  EXPECT_TRUE(Has(Qualm({"explain", "floats"}).out, "of 2 layers: 0 exact, 1 without outputs"));
+  fs::remove(folder() / "floats/none.case.json");
   const Ran again = Qualm({"replay", "floats", "-s", "native"});
   EXPECT_TRUE(Has(again.out, "1 of 1 outputs are not exact, by at most 1065353216 ulp"));
   EXPECT_TRUE(Has(again.out, "\n1 case; claims: "));

@@ -155,7 +155,7 @@ bool IsDeclared(const Fault& fault, const triage::Triaged& triaged, const Subjec
   }
   return qualm::IsDeclared(finding, subject, subject.contract()) ||
          (finding.kind == FindingKind::kNondeterminism &&
-          RemembersAsDeclared(subject, fault.row.op));
+          DeclaredMemory(subject, fault.row.op) != nullptr);
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ class Forgetting : public ForwardingSubject {
 // and is never excused.
 bool FailsOnlyFromHistory(const Case& c, const Property& property, Subject& subject,
                           const Verdict& verdict) {
-  if (!verdict.divergence || !RemembersAsDeclared(subject, c.op)) return false;
+  if (!verdict.divergence || DeclaredMemory(subject, c.op) == nullptr) return false;
   if (!FailsAgain(c, property, subject, verdict)) return false;
   const auto fresh = SubjectRegistry::Get().MakeAnew(subject);
   if (fresh == nullptr) return false;
@@ -107,6 +107,7 @@ Judgement Declared(const Case& c, const Property& property, Subject& subject, Me
     verdict.reason +=
         "; a new instance of the subject keeps the promise, and that this one "
         "remembers is declared";
+    *reason = DeclaredMemory(subject, c.op)->reason;
     return Judgement::kExpected;
   }
   return Judgement::kFailed;
@@ -219,11 +220,13 @@ std::string WrongContracts(const Contracts& contracts) {
   return "";
 }
 
-bool RemembersAsDeclared(const Subject& subject, Op op) {
-  return std::ranges::any_of(SubjectRegistry::Get().expected(), [&](const ExpectedDivergence& row) {
-    return row.kind == Name(FindingKind::kNondeterminism) &&
-           Concerns(row, subject, subject.contract(op), Name(op), "answer_independent_of_history");
-  });
+const ExpectedDivergence* DeclaredMemory(const Subject& subject, Op op) {
+  for (const ExpectedDivergence& row : SubjectRegistry::Get().expected()) {
+    if (row.kind == Name(FindingKind::kNondeterminism) &&
+        Concerns(row, subject, subject.contract(op), Name(op), "answer_independent_of_history"))
+      return &row;
+  }
+  return nullptr;
 }
 
 std::vector<Op> DrawnOps(const CheckOptions& options) {

@@ -116,8 +116,9 @@ std::string WrongContracts(const Contracts& contracts);
 std::vector<std::unique_ptr<Subject>> MakeSubjects(const std::vector<std::string>& names,
                                                    const std::string& contract);
 
-// Is it declared that the subject's answers to this operation depend on earlier questions?
-bool RemembersAsDeclared(const Subject& subject, Op op);
+// The row that declares that the subject's answers to this operation depend on earlier questions;
+// nullptr: none does.
+const ExpectedDivergence* DeclaredMemory(const Subject& subject, Op op);
 
 // Seed of case i of an op: gen::Draw(op, CaseSeed(seed, op, i)) is the case.
 uint64_t CaseSeed(uint64_t seed, Op op, int64_t i);

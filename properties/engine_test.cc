@@ -501,8 +501,8 @@ TEST_F(Declared, MemoryIsDeclaredOnlyByARowAboutHistoryOfThatKindAndOperation) {
   Declare("remembers-by-row", "tie", "", "add", "answer_independent_of_history");
   Declare("remembers-by-row", "nondeterminism", "", "add", "matches_exact");
   Declare("remembers-by-row", "nondeterminism", "", "sub", "answer_independent_of_history");
-  EXPECT_FALSE(RemembersAsDeclared(subject, Op::kAdd));
-  EXPECT_TRUE(RemembersAsDeclared(subject, Op::kSub));
+  EXPECT_EQ(DeclaredMemory(subject, Op::kAdd), nullptr);
+  EXPECT_NE(DeclaredMemory(subject, Op::kSub), nullptr);
 }
 
 TEST_F(EngineTest, SubjectsAreMadeUnderTheContractThatWasNamed) {
@@ -591,6 +591,7 @@ TEST_F(EngineTest, HistoryExcusesNumbersNoCrashesAndSaysSo) {
   CheckCase(c, {subject.get()}, "matches_exact", result, judging);
   ASSERT_EQ(result.findings.size(), 1u);
   EXPECT_EQ(result.findings.front().kind, FindingKind::kNondeterminism);
+  EXPECT_EQ(result.findings.front().declared, "a test");
   EXPECT_NE(result.findings.front().explanation.find("that this one remembers is declared"),
             std::string::npos)
       << result.findings.front().explanation;

@@ -71,29 +71,55 @@ Blocks TheFormula(const Case& c) {
       table};
 }
 
-// This many codes fill whole vectors of 64; with the default capability all code is scalar.
+// The answer to pieces of 16 codes, which fill no vector.
+Tensor InPieces(const Case& all, const Convention& aten) {
+  std::vector<uint8_t> y;
+  for (int64_t i = 0; i < all.N; i += 16) {
+    Case piece = all;
+    piece.N = 16;
+    for (Tensor* const operand : {&piece.x, &piece.w}) {
+      const auto codes = operand->as<uint8_t>().subspan(static_cast<size_t>(i), 16);
+      *operand = Tensor::Of<uint8_t>({1, 16}, std::vector<uint8_t>(codes.begin(), codes.end()));
+    }
+    const Tensor part = aten.run(piece).y;
+    const auto codes = part.as<uint8_t>();
+    y.insert(y.end(), codes.begin(), codes.end());
+  }
+  return Tensor::Of<uint8_t>({1, all.N}, y);
+}
+
+// Of one version of PyTorch. This many codes fill whole vectors of 64.
 struct BothWays {
-  explicit BothWays(const Case& all)
+  BothWays(const Case& all, const Convention& version)
       : c(all),
+        aten(version),
         exact(exact::Evaluate(all)),
-        body(vector.run(all).y),
-        tail(scalar.run(all).y),
+        body(aten.run(all).y),
+        tail(InPieces(all, aten)),
         differ(Compare(body, tail)) {}
-  const Convention& vector = ConventionCalled("aten@avx2");
-  const Convention& scalar = ConventionCalled("aten@default");
   const Case& c;
+  const Convention& aten;
   Tensor exact, body, tail;
   Mismatch differ;
 };
 
-void AddRows(const std::string& scales, const BothWays& ways, Table& table) {
+struct Versions {
+  explicit Versions(const Case& all)
+      : old(all, ConventionCalled("aten@avx2")),
+        newer(all, ConventionCalled("torch2.13-aten@avx2")) {}
+  BothWays old, newer;
+};
+
+void AddRows(const std::string& scales, const Versions& ways, Table& table) {
   const auto add = [&](const char* who, const Tensor& y) {
-    const Mismatch mismatch = Compare(ways.exact, y);
+    const Mismatch mismatch = Compare(ways.old.exact, y);
     table.rows.push_back({scales, who, Number(mismatch.wrong), std::to_string(mismatch.worst)});
   };
-  add("PyTorch (ATen), vector body", ways.body);
-  add("PyTorch (ATen), scalar tail", ways.tail);
-  add("QNNPACK", ConventionCalled("qnnpack").run(ways.c).y);
+  add("PyTorch 1.13 (ATen), vector body", ways.old.body);
+  add("PyTorch 1.13 (ATen), scalar tail", ways.old.tail);
+  add("PyTorch 2.13 (FBGEMM's build), vector body", ways.newer.body);
+  add("PyTorch 2.13 (FBGEMM's build), scalar tail", ways.newer.tail);
+  add("QNNPACK", ConventionCalled("qnnpack").run(ways.old.c).y);
 }
 
 Blocks BodyAndTail(const Case& c) {
@@ -101,7 +127,7 @@ Blocks BodyAndTail(const Case& c) {
   Case ties = all;  // every other sum lies half way between two codes
   ties.w_q.scale = ties.x_q.scale;
   ties.out_q.scale = {2 * ties.x_q.scale_at(0)};
-  const BothWays of_thread(all), of_ties(ties);
+  const Versions of_thread(all), of_ties(ties);
   Table table{"All 65,536 pairs of codes",
               {"scales", "arithmetic", "not exact", "largest error, codes"},
               {}};
@@ -114,22 +140,25 @@ Blocks BodyAndTail(const Case& c) {
           "scaled zero point in one fused step that rounds once. What is left over goes through "
           "scalar code, which subtracts the zero point first and then rounds the product. So the "
           "place of a pair in its tensor can decide which of two codes it gets. With the thread's "
-          "scales the two differ on {} of the 65,536 pairs of codes, with scales that put every "
-          "other sum half way between two codes on {}.",
-          Number(of_thread.differ.wrong), Number(of_ties.differ.wrong))},
+          "scales the two differ on {} of the 65,536 pairs of codes (PyTorch 1.13 as Debian builds "
+          "it), with scales that put every other sum half way between two codes on {}. In the "
+          "wheels of 2.13 the scalar code adds the zero point before it rounds: the two differ on "
+          "{} and {}.",
+          Number(of_thread.old.differ.wrong), Number(of_ties.old.differ.wrong),
+          Number(of_thread.newer.differ.wrong), Number(of_ties.newer.differ.wrong))},
       table};
-  const BothWays& shown = of_thread.differ.wrong > 0 ? of_thread : of_ties;
+  const BothWays& shown = of_thread.old.differ.wrong > 0 ? of_thread.old : of_ties.old;
   const int64_t i = shown.differ.first;
   if (i < 0) return blocks;
   blocks.push_back(Paragraph{fmt::format(
-      "The first pair on which they differ, a = {} and b = {}: {} in the body, {} in the tail, {} "
-      "exactly.",
+      "The first pair on which they differ in 1.13, a = {} and b = {}: {} in the body, {} in the "
+      "tail, {} exactly.",
       all.x.IntAt(i), all.w.IntAt(i), shown.body.IntAt(i), shown.tail.IntAt(i),
       shown.exact.IntAt(i))});
   blocks.push_back(OperandTable(shown.c, i));
   for (const bool body : {true, false}) {
     const Answer answer{body ? "vector body" : "scalar tail", body ? shown.body : shown.tail,
-                        body ? &shown.vector : &shown.scalar};
+                        body ? &shown.aten : &ConventionCalled("aten@default")};
     if (answer.y.IntAt(i) != shown.exact.IntAt(i)) blocks.push_back(StepTable(shown.c, i, &answer));
   }
   return blocks;

@@ -207,7 +207,7 @@ auto ShownIn(Progress& progress) {
   };
 }
 
-std::optional<Finding> FindingOf(const Certificate& c) {
+std::optional<Finding> FindingOfCertificate(const Certificate& c) {
   if (!c.worst) return std::nullopt;
   const proofs::Domain domain(proofs::ProblemAt(c, c.worst->set));
   const auto [alone, at] = domain.Alone(static_cast<uint64_t>(c.worst->number));
@@ -306,7 +306,7 @@ void Report(Session& session, const Options& options, const Certificate& certifi
             JsonList& blocks) {
   session.Print("{}", proofs::SummaryOf(certificate));
   session.totals.Add(certificate.wrong == 0 ? Judgement::kPassed : Judgement::kFailed);
-  if (auto finding = FindingOf(certificate)) {
+  if (auto finding = FindingOfCertificate(certificate)) {
     if (!options.worst.empty()) {
       session.deferred.Try("--worst", [&] { WriteCaseFile(finding->test_case, options.worst); });
       finding->case_file = options.worst;

@@ -132,7 +132,7 @@ void AddCases(const Options& options, const State& state) {
 
 // The row in the words of other verbs. Of its claims the one that is known is taken, if there is
 // one: a baseline or suppression of `qualm check` holds here too.
-Finding FindingOf(const FaultRow& row, const State& state, const KnownFindings& known) {
+Finding FindingOfRow(const FaultRow& row, const State& state, const KnownFindings& known) {
   Verdict verdict = Verdict::Failed(row.explanation);
   verdict.kind = row.kind;
   const fs::path folder = state.Finding(row.fingerprint());
@@ -278,7 +278,7 @@ int RunFuzz(Options options) {
   if (!options.no_canary) campaign::RequireCanaries(engine, state, run);
 
   FuzzStatus status([&](const FaultRow& row) {
-    return session.known.IsNew(FindingOf(row, state, session.known));
+    return session.known.IsNew(FindingOfRow(row, state, session.known));
   });
   Course course;
   run.tell = [&](const campaign::Progress& progress) {
@@ -291,7 +291,7 @@ int RunFuzz(Options options) {
 
   std::vector<Finding>& findings = session.document.findings;
   for (const FaultRow& row : progress.rows) {
-    findings.push_back(FindingOf(row, state, session.known));
+    findings.push_back(FindingOfRow(row, state, session.known));
     session.Print("{}{}", session.known.Text(findings.back()), AlsoText(row));
   }
   if (!options.to_corpus.empty()) {

@@ -419,9 +419,9 @@ std::string ConventionOf(const Contract& contract) {
 
 // The finding of one operation, if there is one: the subject broke, has an arithmetic without a
 // name, or not the one that --contract names; or two conventions differ.
-std::optional<Finding> FindingOf(const Question& question, const Identified& result,
-                                 const Options& options, const std::string& files,
-                                 bool in_a_known_order) {
+std::optional<Finding> FindingOfArithmetic(const Question& question, const Identified& result,
+                                           const Options& options, const std::string& files,
+                                           bool in_a_known_order) {
   const bool between = !options.between.empty();
   const auto finding = [&](const std::string& why, const triage::Witness* witness = nullptr) {
     Finding found(Name(result.op), between ? "same_arithmetic" : "named_arithmetic", question.name,
@@ -581,7 +581,8 @@ int RunIdentify(Options options) {
     const auto trees = BitEqualOf(question, result).empty()
                            ? TreesOf(question, result.op)
                            : std::vector<const conventions::KnownTree*>{};
-    if (const auto finding = FindingOf(question, result, options, files, !trees.empty())) {
+    if (const auto finding =
+            FindingOfArithmetic(question, result, options, files, !trees.empty())) {
       totals.Add(Judgement::kFailed);
       findings.push_back(*finding);
     } else {

@@ -37,6 +37,7 @@ std::string PartText(const triage::ErrorPart& part) {
 }
 
 std::string WhoseText(const triage::RecordedAnswer& answer) {
+  if (answer.outputs == 0) return "no outputs";
   if (answer.exact()) return "exact";
   if (!answer.arithmetic.empty()) return FewNames(answer.arithmetic);
   if (answer.within_digits) return "exact within the printed digits";
@@ -123,7 +124,7 @@ std::string LayersText(const std::vector<AnsweredLayer>& layers) {
     text += fmt::format("  {:<{}}  {:>8}  {:>9}  {:>8}  {:>22}  {:<22}  {}\n", "layer", widest,
                         "outputs", "not exact", "at most", "quantization", "kernel error",
                         "whose arithmetic");
-    int64_t exact = 0, named = 0, sums = 0, undefined = 0, printed = 0;
+    int64_t exact = 0, named = 0, sums = 0, undefined = 0, printed = 0, empty = 0;
     std::vector<std::string> wrong;
     for (const AnsweredLayer* layer : by_who[who]) {
       const triage::RecordedAnswer& answer = layer->answer;
@@ -131,7 +132,9 @@ std::string LayersText(const std::vector<AnsweredLayer>& layers) {
                           widest, answer.outputs, answer.departing, layer->far,
                           layer->split ? PartText(layer->split->quantization) : "-",
                           layer->split ? PartText(layer->split->kernel) : "-", WhoseText(answer));
-      if (answer.exact()) {
+      if (answer.outputs == 0) {
+        ++empty;
+      } else if (answer.exact()) {
         ++exact;
       } else if (answer.is_wrong()) {
         wrong.push_back(layer->name());
@@ -144,6 +147,7 @@ std::string LayersText(const std::vector<AnsweredLayer>& layers) {
     }
     text += fmt::format("  of {}: {} exact",
                         Plural(static_cast<int64_t>(by_who[who].size()), "layer"), exact);
+    if (empty != 0) text += fmt::format(", {} without outputs", empty);
     if (sums != 0) text += fmt::format(", {} float32 sums", sums);
     if (named != 0) text += fmt::format(", {} not exact in a known way", named);
     if (printed != 0) text += fmt::format(", {} exact within the printed digits", printed);

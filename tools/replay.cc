@@ -101,12 +101,16 @@ void JudgeObserved(const std::string& file, const Case& c, Replay& replay) {
   Verdict verdict = Verdict::Passed();
   std::string state = "exact";
   if (answer.is_wrong()) {
+    const std::string nearest = answer.nearest.empty()
+                                    ? ""
+                                    : fmt::format("; {} gives all but {}, the first of them here",
+                                                  answer.nearest, answer.not_nearest);
     verdict =
         Verdict::Failed("the observed output is nobody's: " + about + ", and no " +
                             (answer.is_sums ? "order of additions that " + c.contract + " accepts"
                                             : std::string("known arithmetic")) +
-                            " gives all of it",
-                        answer.first);
+                            " gives all of it" + nearest,
+                        answer.nearest.empty() ? answer.first : answer.first_not_nearest);
     state = "nobody's";
     replay.session.document.findings.emplace_back(c, "named_arithmetic", "observed", verdict, file);
   } else if (answer.within_digits) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -319,6 +320,30 @@ TEST_F(Torch, QnnpackAddsNoReluAtTheLastCode) {
   ExpectDeclaredRefusal(*subject, c, "failed to create QNNPACK Add operator");
   c.out_q.zero_point = {254};
   EXPECT_EQ(FirstCode(*subject, c), "255");
+}
+
+// No engine is asked, each for its own reason: only QNNPACK refuses them.
+TEST_F(Torch, IsNotAskedDynamicLayersOfNaN) {
+  Case c;
+  c.op = Op::kDynamicLinear;
+  c.M = c.N = c.K = 1;
+  c.x = Tensor::Of<float>({1, 1}, std::vector<float>{std::numeric_limits<float>::quiet_NaN()});
+  c.w = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{1});
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  c.rule = QParamsRule::kAten;
+  for (const auto& [name, why] :
+       {std::pair<std::string, std::string>{"torch@qnnpack",
+                                            "x holds NaN or infinities, which QNNPACK refuses"},
+        {"torch@fbgemm",
+         "x holds NaN or infinities, for which no convention says what "
+         "linear_dynamic answers"}}) {
+    const std::unique_ptr<Subject> subject = Make(name);
+    if (subject == nullptr) continue;
+    const Outcome outcome = subject->Run(c, {});
+    EXPECT_EQ(outcome.status, RunStatus::kSkipped);
+    EXPECT_EQ(outcome.detail, why);
+  }
 }
 
 // -4 + 1*(v + 4) is one ulp above 0 + 1*(v - 0).

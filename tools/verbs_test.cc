@@ -661,6 +661,14 @@ TEST_F(Verbs, ObservedAnswersAreJudged) {
   EXPECT_EQ(document["findings"][0]["property"], "add.named_arithmetic");
   EXPECT_EQ(document["findings"][0]["subject"], "observed");
   EXPECT_EQ(document["findings"][0]["first_divergence"]["index"], 5);
+  // Outputs that a library has every right to are not the ones to look at.
+  Case saturates = ReadCaseFile(Corpus("forum/000-linear-sweep.case.json"));
+  saturates.observed->y.as<uint8_t>()[2345] ^= 1;
+  WriteCaseFile(saturates, (folder() / "changed.case.json").string());
+  const Ran one = Qualm(1, {"replay", "changed.case.json", "-s", "native", "--json", "-"});
+  EXPECT_EQ(Document(one)["findings"][0]["first_divergence"]["index"], 2345);
+  EXPECT_TRUE(Has(one.out + one.err, "fbgemm@avx2 gives all but 1, the first of them here"))
+      << one.err;
 }
 
 TEST_F(Verbs, ARecordedModelIsExplainedLayerByLayer) {
@@ -708,6 +716,11 @@ TEST_F(Verbs, DistancesOfFloatsHaveTheirUnit) {
   const Ran layers = Qualm({"explain", "floats"});
   EXPECT_TRUE(Has(layers.out, " 1065353216 ulp "));
   EXPECT_TRUE(Has(layers.out, "ulp: units in the last\nplace of f32 outputs.\n"));
+  Write("floats/none.case.json",
+        R"({"qualm_case": 1, "op": "dequantize", "M": 0, "N": 1, "x_scale": 1, "x_zp": 0, "x": [],
+            "observed": {"by": "somebody", "y": []}})");
+  EXPECT_TRUE(Has(Qualm({"explain", "floats"}).out, "of 2 layers: 0 exact, 1 without outputs"));
+  fs::remove(folder() / "floats/none.case.json");
   const Ran again = Qualm({"replay", "floats", "-s", "native"});
   EXPECT_TRUE(Has(again.out, "1 of 1 outputs are not exact, by at most 1065353216 ulp"));
   EXPECT_TRUE(Has(again.out, "\n1 case; claims: "));

@@ -179,6 +179,20 @@ std::optional<bool> IsSums(const Case& c, const Tensor& y) {
   return right.undecided() == y.size() ? std::nullopt : std::optional(true);
 }
 
+void FindNearest(const Case& c, const Tensor& y, RecordedAnswer& answer) {
+  int64_t least = answer.departing;
+  for (const ConventionOrExact& known : AllConventionsAndExact().subspan(1)) {
+    if (known.convention->of_no_library || !known.CannotRun(c).empty()) continue;
+    const Tensor given = known.Run(c);
+    int64_t departing = 0;
+    for (int64_t i = 0; i < given.size(); ++i) departing += given.SameAt(i, y) ? 0 : 1;
+    if (departing >= least) continue;
+    least = answer.not_nearest = departing;
+    answer.nearest = known.name;
+    answer.first_not_nearest = FirstDivergence(given, y);
+  }
+}
+
 }  // namespace
 
 RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y, const PrintedAnswer* digits) {
@@ -208,6 +222,7 @@ RecordedAnswer JudgeRecorded(const Case& c, const Tensor& y, const PrintedAnswer
   answer.within_digits = !of_library && !answer.is_sums.value_or(false) &&
                          within(digits != nullptr ? *digits : ExaminePrinted(c, y));
   if (answer.within_digits) answer.arithmetic.clear();
+  if (answer.is_wrong() && !answer.is_sums) FindNearest(c, y, answer);
   return answer;
 }
 

@@ -65,6 +65,11 @@ struct RecordedAnswer {
   std::optional<Divergence> first;
   // The named conventions that give the whole answer if it is not exact; "" if none does.
   std::string arithmetic;
+  // If is_wrong(): the convention of a library that gives the most outputs, "" where the exact
+  // answer gives as many; the outputs that it does not give, and the first of them.
+  std::string nearest;
+  int64_t not_nearest = 0;
+  std::optional<Divergence> first_not_nearest;
   // No convention defines the case, so that nobody knows whose arithmetic it could be.
   bool undefined = false;
 

@@ -42,7 +42,7 @@ constexpr std::array kForms{
          [](int64_t n, int64_t lanes) { return n > 0 && n % lanes == 0; }},
     Form{"where {0} is {1} or more", [](int64_t n, int64_t lanes) { return n >= lanes; }}};
 
-struct Condition {
+struct SizeRule {
   const Form* form;
   const Size* size;
   int64_t lanes;
@@ -50,12 +50,12 @@ struct Condition {
   std::string text() const { return fmt::format(fmt::runtime(form->text), size->name, lanes); }
 };
 
-std::vector<Condition> ConditionsOf(const Case& c) {
-  std::vector<Condition> all;
+std::vector<SizeRule> SizeRulesOf(const Case& c) {
+  std::vector<SizeRule> all;
   for (const Size& size : kSizes)
     for (const int64_t lanes : {2, 3, 4, 8, 16, 32, 64})
       for (const Form& form : kForms) all.push_back({&form, &size, lanes});
-  std::erase_if(all, [&](const Condition& each) { return !each.Holds(c); });
+  std::erase_if(all, [&](const SizeRule& each) { return !each.Holds(c); });
   return all;
 }
 
@@ -65,7 +65,7 @@ std::optional<WhereShown> FindWhereItShows(const Case& c, Subject& subject, cons
   constexpr uint64_t kSeed = 20261129, kMostTries = 1500;
   constexpr int64_t kMostAsked = 80, kLargest = int64_t{1} << 14;
   constexpr int kLeast = 10, kSettled = 16;
-  std::vector<Condition> left = ConditionsOf(c);
+  std::vector<SizeRule> left = SizeRulesOf(c);
   std::array<int, 2> seen{};  // cases in which it does not show, and in which it does
   int64_t asked = 0;
   for (uint64_t i = 0; i < kMostTries && asked < kMostAsked && !left.empty(); ++i) {
@@ -83,7 +83,7 @@ std::optional<WhereShown> FindWhereItShows(const Case& c, Subject& subject, cons
         !subject.CannotRun(*next).empty())
       continue;
     const auto holding =
-        std::ranges::count_if(left, [&](const Condition& each) { return each.Holds(*next); });
+        std::ranges::count_if(left, [&](const SizeRule& each) { return each.Holds(*next); });
     const bool disputed = holding != 0 && holding != std::ssize(left);
     // What all of them say is asked a few times: none of them may be right.
     int& undisputed = seen[holding > 0 ? 1 : 0];
@@ -92,7 +92,7 @@ std::optional<WhereShown> FindWhereItShows(const Case& c, Subject& subject, cons
     if (!is) continue;
     ++asked;
     ++seen[*is ? 1 : 0];
-    std::erase_if(left, [&](const Condition& each) { return each.Holds(*next) != *is; });
+    std::erase_if(left, [&](const SizeRule& each) { return each.Holds(*next) != *is; });
   }
   if (left.size() != 1 || seen[0] < kLeast || seen[1] < kLeast) return std::nullopt;
   return WhereShown{left.front().text(),

@@ -220,8 +220,8 @@ class Engine:
             return "sse2", "model:torch%s-qnnpack" % ("2.13" if newer else "2.11")
         capability = self.capability()
         if capability not in ("avx2", "avx512"):
-            raise Skip("ATen runs without vector code, which no convention describes: unset "
-                       "ATEN_CPU_CAPABILITY")
+            raise Skip("ATen runs without vector code (ATEN_CPU_CAPABILITY, which +sse41 sets too), "
+                       "which no convention of PyTorch's wheels describes")
         aten = "torch2.13-aten@" + capability if newer else "torch2.11-aten"
         if self.name == "onednn":
             isa = self.onednn_isa()
@@ -618,7 +618,9 @@ class Engine:
         ops = torch.ops.quantized
         x = torch.tensor([real(v) for v in c["x"]], dtype=torch.float).reshape(c["M"], c["K"])
         if not torch.isfinite(x).all():
-            raise Skip("x holds NaN or infinities, which linear_dynamic refuses")
+            raise Skip("x holds NaN or infinities, " + (
+                "which QNNPACK refuses" if self.name == "qnnpack"
+                else "for which no convention says what linear_dynamic answers"))
         packed = self.layer(c, ops.linear_prepack, (c["N"], c["K"]))
         run = ops.linear_relu_dynamic if c["relu"] else ops.linear_dynamic
         try:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For qualm_export_test: with folders EAGER FX CHANNELS OTHERS EXPORTED TORCHAO as arguments it writes
-the cases of two models, of one with parameters per channel, of calls that no case file can hold, of a
+"""For qualm_export_test: with folders EAGER FX CUT CHANNELS OTHERS EXPORTED TORCHAO as arguments it writes
+the cases of two models, of layers that are cut, of a model with parameters per channel, of calls that no case file can hold, of a
 model as PT2E converts it, and of a layer of torchao's."""
+import copy
 import sys
 import warnings
 
@@ -127,7 +128,8 @@ class Exported(nn.Module):
         return nn.functional.linear(y, third)
 
 
-def main(eager_folder, fx_folder, channels_folder, others_folder, exported_folder, torchao_folder):
+def main(eager_folder, fx_folder, cut_folder, channels_folder, others_folder, exported_folder,
+         torchao_folder):
     torch.manual_seed(1)
     torch.set_num_threads(1)
     torch.backends.quantized.engine = "qnnpack"
@@ -158,6 +160,22 @@ def main(eager_folder, fx_folder, channels_folder, others_folder, exported_folde
         model(x)
         unlike(x)
     print("unlike: %s" % sorted({layer for layer, what, _ in compared.left_out if what == "reference"}))
+    prepared = prepare_fx(Fx().eval(), mapping, example_inputs=(x,))
+    before = copy.deepcopy(prepared)
+    convert_fx(prepared)  # changes it
+    record(model, fx_folder + "-unlike", reference=before)
+    try:
+        record(model, fx_folder + "-unlike", reference=prepared)
+    except ValueError as error:
+        print(error)
+    # One image, or one row, of more outputs than a file takes.
+    image = torch.quantize_per_tensor(torch.randn(1, 96, 6, 6), 0.1, 1, torch.quint8)
+    with record(None, cut_folder, limit=640) as cut:
+        nn.functional.max_pool2d(image, 2)
+        nn.functional.avg_pool2d(image, 2)
+        nn.functional.avg_pool2d(image, 2, 1)
+        torch.cat([image, image], 1)
+        image.reshape(-1).dequantize()
     x = torch.randn(2, 3, 5, 5)
     model = Channels().eval()
     model.qconfig = get_default_qconfig("fbgemm")
@@ -170,7 +188,7 @@ def main(eager_folder, fx_folder, channels_folder, others_folder, exported_folde
     model = quantize_dynamic(Others(), {nn.Linear, nn.LSTM}, dtype=torch.qint8)
     with record(model, others_folder) as others:
         model(torch.randn(4, 4))
-    exporters = [eager, fx, channels, others]
+    exporters = [eager, fx, cut, channels, others]
     if hasattr(torch, "export"):  # PyTorch 2
         model = Exported()
         with torch.no_grad(), record(model, exported_folder) as exported:

@@ -24,6 +24,7 @@ MAX_OUTPUTS = 1 << 24  # of a case file
 MAX_PRODUCTS = 1 << 31
 
 _DTYPES = {torch.quint8: "u8", torch.qint8: "s8"}
+_PER_TENSOR = (torch.per_tensor_affine, torch.per_tensor_symmetric)
 
 
 class _Cannot(Exception):
@@ -84,7 +85,7 @@ class _Writer:
 
     def qparams(self, key, tensor, axis=None):
         """Scale and zero point of a tensor, as fields key_scale and key_zp."""
-        if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        if tensor.qscheme() in _PER_TENSOR:
             scale, zero_point = self.scale(tensor.q_scale()), tensor.q_zero_point()
         elif axis is not None and tensor.q_per_channel_axis() == axis:
             zero_points = tensor.q_per_channel_zero_points()
@@ -106,20 +107,24 @@ def _matrix(tensor):
 
 
 def _first_rows(writer, rows, limit, what="rows"):
-    """How many of `rows` a file takes."""
+    """How many of `rows` a file takes, at least one: an empty file would count as exact."""
     kept = max(0, min(rows, limit))
+    if kept == 0 < rows:
+        raise _Cannot("one of its %d %s has more outputs than a file takes" % (rows, what))
     if kept < rows:
         writer.notes.append("the first %d of %d %s" % (kept, rows, what))
     return kept
 
 
 def _elementwise(writer, limit, *tensors):
-    """The tensors as matrices of the same first rows."""
+    """The tensors as matrices of the same first rows, or of a part of the first."""
     matrices = [_matrix(t) for t in tensors]
     rows, columns = matrices[0].shape
+    if all(not t.is_quantized or t.qscheme() in _PER_TENSOR for t in tensors):
+        columns = _first_rows(writer, columns, limit, "elements of a row")
     kept = _first_rows(writer, rows, limit // max(1, columns))
     writer.put(M=kept, N=columns)
-    return [m[:kept] for m in matrices]
+    return [m[:kept, :columns] for m in matrices]
 
 
 def _in_memory_order(writer, limit, *tensors):
@@ -135,6 +140,8 @@ def _in_memory_order(writer, limit, *tensors):
         flat.append((dense.permute(0, 2, 3, 1) if order is torch.channels_last else dense)
                     .reshape(1, -1))
     count = flat[0].shape[1]
+    if limit < min(count, 128):
+        raise _Cannot("more elements than a file takes, which is too short for whole vectors")
     kept = count if count <= limit else _first_rows(writer, count, limit // 128 * 128, "elements")
     writer.put(M=1, N=kept)
     return [f[:, :kept] for f in flat]
@@ -195,9 +202,9 @@ def _linear_dynamic(writer, limit, args, y, relu):
     rows, kept = _matrix(x), _matrix(y)
     (M, K), N = rows.shape, w.shape[0]
     limit = min(limit, MAX_PRODUCTS // max(1, K))
-    N = _first_rows(writer, N, limit // max(1, M), "channels")
-    if N == 0 < w.shape[0]:
+    if M > limit:
         raise _Cannot("more rows than a file takes, all of which decide about the scale")
+    N = _first_rows(writer, N, limit // max(1, M), "channels")
     # QNNPACK takes no notice of it, as it warns.
     reduce_range = bool(reduce_range) and torch.backends.quantized.engine != "qnnpack"
     writer.put(op="dynamic_linear", M=M, N=N, K=K, w_dtype=_dtype(w), qparams_rule="aten",
@@ -237,8 +244,6 @@ def _conv2d(writer, limit, args, y, relu):
     else:
         kept_groups = 1
         kept = _first_rows(writer, channels, limit // max(1, per_image), "channels")
-    if kept == 0 < channels:
-        raise _Cannot("an image of more outputs than a file takes")
     batch = _first_rows(writer, batch, limit // max(1, per_image * kept), "images")
     depth = depth // groups * kept_groups
     pads = list(packed.padding())
@@ -285,20 +290,32 @@ def _pair(value, default=None):
     return [value[0], value[-1]]
 
 
+def _whole_images(writer, limit, out, vectors=1):
+    """How many images and channels a file takes of `out`, NHWC. vectors: a cut of the channels must
+    lie behind a multiple, so that none comes among the elements behind the last whole vector."""
+    pixels, channels = out.shape[1] * out.shape[2], out.shape[3]
+    most = limit // max(1, pixels)
+    if most < channels:
+        if most < vectors:
+            raise _Cannot("in an image %s more outputs than a file takes" % (
+                "%d channels have" % vectors if vectors > 1 else "one channel has"))
+        channels = _first_rows(writer, channels, most // vectors * vectors, "channels")
+    return _first_rows(writer, out.shape[0], limit // max(1, pixels * channels), "images"), channels
+
+
 def _max_pool(writer, limit, args, y):
     x, kernel = args[0], _pair(args[1])
     options = list(args[2:]) + [None] * (6 - len(args))
     stride, padding = _pair(options[0], kernel), _pair(options[1], [0, 0])
     dilation = _pair(options[2], [1, 1])
     images, out = _images(x), _images(y)
-    outputs = math.prod(out.shape[1:])
-    batch = _first_rows(writer, out.shape[0], limit // max(1, outputs), "images")
-    writer.put(op="max_pool", N=batch, H=images.shape[1], W=images.shape[2], C=images.shape[3],
+    batch, channels = _whole_images(writer, limit, out)
+    writer.put(op="max_pool", N=batch, H=images.shape[1], W=images.shape[2], C=channels,
                R=kernel[0], S=kernel[1], stride=stride,
                pad=[padding[0], padding[0], padding[1], padding[1]], dilation=dilation,
-               ceil_mode=bool(options[3]), x_dtype=_dtype(x), x=_codes(images[:batch]))
+               ceil_mode=bool(options[3]), x_dtype=_dtype(x), x=_codes(images[:batch, :, :, :channels]))
     writer.qparams("x", x)
-    return _codes(out[:batch])
+    return _codes(out[:batch, :, :, :channels])
 
 
 def _avg_pool(writer, limit, args, y):
@@ -322,12 +339,12 @@ def _global_avg_pool(writer, limit, args, y):
 
 def _average(writer, limit, x, y):
     images, out = _images(x), _images(y)
-    batch = _first_rows(writer, out.shape[0], limit // max(1, math.prod(out.shape[1:])), "images")
-    writer.put(N=batch, H=images.shape[1], W=images.shape[2], C=images.shape[3],
-               x_dtype=_dtype(x), out_dtype=_dtype(y), x=_codes(images[:batch]))
+    batch, channels = _whole_images(writer, limit, out, vectors=64)
+    writer.put(N=batch, H=images.shape[1], W=images.shape[2], C=channels, x_dtype=_dtype(x),
+               out_dtype=_dtype(y), x=_codes(images[:batch, :, :, :channels]))
     writer.qparams("x", x)
     writer.qparams("out", y)
-    return _codes(out[:batch])
+    return _codes(out[:batch, :, :, :channels])
 
 
 def _table(writer, limit, args, y, function):
@@ -610,8 +627,8 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
     limit: outputs that a file takes at most. Larger layers are cut to their first rows, images or
         channels, and the file's note says so.
 
-    reference: the model before it was converted (float32; names of its modules as in `model`), to be
-        called inside the `with` too, with the same input. Of each layer that ran once and gave one
+    reference: the model before it was converted (float32; names of its modules as in `model`; a copy,
+        where converting changes it), to be called inside the `with` too, with the same input. Of each layer that ran once and gave one
         file its output goes beside it as NAME.reference.npy: `qualm explain FOLDER` then tells what
         quantization costs and what the kernel adds.
 
@@ -630,6 +647,13 @@ class record(TorchDispatchMode):  # pylint: disable=invalid-name
         self.left_out = []
         self._model = model
         self._reference = reference
+        for name, module in reference.named_modules() if reference is not None else ():
+            kind = type(module)
+            if (kind.__module__.startswith("torch.") and ".quantized." in kind.__module__
+                    and not kind.__name__.endswith("FloatFunctional")):
+                raise ValueError(
+                    "reference: its module %s is converted. convert_fx(m) and convert(m, "
+                    "inplace=True) change m: give what copy.deepcopy(m) made before" % name)
         self._floats = {}  # layer -> outputs of the reference
         self._modules = {}  # of the reference
         self._written = {}  # layer -> (file, case, full shape) of what it wrote

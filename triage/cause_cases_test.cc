@@ -110,7 +110,8 @@ TEST(OneAnswer, OfAReportIsNotSaidToBeMoreThanItShows) {
        R"("op": "quantize", "gran": "channel", "M": 1, "N": 1, "out_dtype": "s8",
           "out_scale": [15.0], "out_zp": [0], "x": [757.5],
           "observed": {"by": "PyTorch", "y": [51]})",
-       "the subject rounds ties away from zero, or rounds ties up, as tflite@reference does, or "
+       "the subject rounds ties away from zero, or rounds ties up, as ggml@c, tflite@reference do, "
+       "or "
        "computes as ",
        FindingKind::kRounding},
       {"microsoft/BitBLAS#313: ones alone, which all ask the same",

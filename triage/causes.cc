@@ -137,6 +137,14 @@ bool FlushDenormals(Stages& s) {
   return changes;
 }
 
+// Of a product with the smallest denormal in the place of any other one only the sign is left.
+bool FlushDenormalScales(Stages& s) {
+  bool changes = false;
+  for (float& scale : s.c.x_q.scale)
+    if (WithoutDenormal(scale) == 0) changes |= Replace(scale, 0x1p-149f);
+  return Set<&Stages::finish, WithoutDenormal>(s) && changes;
+}
+
 template <auto... kTensors>
 bool ReadWithOtherSign(Stages& s) {
   ((s.c.*kTensors = OtherSign(s.c.*kTensors)), ...);
@@ -1736,6 +1744,8 @@ const Cause kCauses[] = {
        return c.op == Op::kQuantize || (c.out_dtype == DType::kF32 && !RowOf(c.op).observer);
      },
      FlushDenormals},
+    {Stage::kOperands, Kind::kRounding, "denormals are zero, scales too",
+     "takes denormals for 0, scales too", Is<Op::kDequantize>, FlushDenormalScales},
     {Stage::kOperands, Kind::kRounding, "denormal inputs are zero",
      "takes denormal inputs for 0, but not a denormal scale", Is<Op::kQuantize>,
      FlushDenormalInputs},

@@ -500,7 +500,7 @@ void AddTorch(Rows& rows) {
                                {kWheelsQnnpack}}) {
     for (const char* subject : subjects)
       rows.Add(subject, Op::kChooseQParams, kAnyClaim, FindingKind::kUnknown, kMovingAverages,
-               "should be less than max");
+               "AssertionError: min ");
   }
   // Of the engine qnnpack in every version.
   for (const auto& subjects : {std::span<const char* const>(kTorchQnnpack), {kWheelsQnnpack}}) {

@@ -745,9 +745,8 @@ void AddGgmlSubject(Rows& rows, const char* subject, const WeightFormat* format)
     rows.Add(subject, op, "environment", FindingKind::kRounding, kGgmlEnvironment);
   };
   follows(Op::kLinear);
-  const bool quantizes =
-      format == nullptr || format == &kQ5_0 || format == &kQ4_1 || format == &kQ5_1;
-  if (quantizes) follows(Op::kQuantize);
+  if (format == nullptr || std::ranges::count(kQuantizedFormats, format) != 0)
+    follows(Op::kQuantize);
   if (format == nullptr) return;
   // Of other formats nothing is rounded and nothing denormal.
   if (format->minima || format->scales == BlockScales::kPowers)

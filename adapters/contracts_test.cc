@@ -79,9 +79,7 @@ constexpr Excused kExcused[] = {
      "+iq4_nl+gemm"},
     {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
      "+q4_0+gemm +iq4_nl+gemm +mxfp4+gemm +q2_k+gemm +q4_k+gemm +q4_0+gemv +iq4_nl+gemv "
-     "+mxfp4+gemv "
-     "+q2_k+gemv +q4_k+gemv"},
-    {"rounding", "environment", "linear", "ggml@", kGgml, "", "",
+     "+mxfp4+gemv +q2_k+gemv +q4_k+gemv "
      "+q4_0+gemm+generic +iq4_nl+gemm+generic +mxfp4+gemm+generic +q2_k+gemm+generic "
      "+q4_k+gemm+generic +q4_0+gemv+generic +iq4_nl+gemv+generic +mxfp4+gemv+generic "
      "+q2_k+gemv+generic +q4_k+gemv+generic"},

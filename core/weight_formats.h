@@ -386,6 +386,9 @@ inline std::string AllFormatNames() {
 }
 // Those that a subject of ggml has by name: no type of codes tells them.
 inline constexpr std::span kNamedFormats = std::span(kWeightFormats).subspan(2);
+// Those whose scale is a quotient of the ends of a block: ggml's quantizers search for the others'.
+inline constexpr std::array<const WeightFormat*, 5> kQuantizedFormats{&kQ8_0, &kQ4_0, &kQ4_1,
+                                                                      &kQ5_0, &kQ5_1};
 // Those that ggml multiplies by eight rows in turn on x86 (src/ggml-cpu/repack.cpp).
 inline constexpr std::array<const WeightFormat*, 5> kRepackedFormats{&kQ4_0, &kIq4Nl, &kMxfp4,
                                                                      &kQ2K, &kQ4K};

@@ -602,14 +602,12 @@ int RunIdentify(Options options) {
   session.Write();
   if (!findings.empty()) return StatusOfStopped(kFindings);
   // A convention names no order of additions; a tree does.
-  const bool sums = std::ranges::any_of(question.results, [](const Identified& result) {
-    return result.op == Op::kLinear && result.answered == 0;
-  });
-  const bool adds_floats =
-      sums && !options.subjects.empty() &&
-      SubjectRegistry::Get().Make(question.name)->contract(Op::kLinear).adds_floats();
   const auto name_the_tree = [&] {
-    if (adds_floats)
+    const bool sums = std::ranges::any_of(question.results, [](const Identified& result) {
+      return result.op == Op::kLinear && result.answered == 0;
+    });
+    if (sums && !options.subjects.empty() &&
+        SubjectRegistry::Get().Make(question.name)->contract(Op::kLinear).adds_floats())
       TellLine(fmt::format("it adds floats: qualm identify --tree {}", ShellWord(question.name)));
   };
   if ((compared != 0 && missing.empty()) || Stopped()) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/case.h"
+#include "oracles/conventions/convention.h"
 #include "oracles/exact/evaluate.h"
 #include "oracles/exact/observer.h"
 
@@ -179,10 +180,10 @@ struct Stages {
   SoftmaxHooks softmax;
   ChoiceHooks choice;
   // Of weights in blocks: what is added to the sum of a block, from its codes.
-  std::function<int64_t(Codes x, Codes w, int32_t w_zero_point)> block_moved;
+  SumMoved block_moved;
   bool moves_whole_pairs = false;  // not the last of an odd number of blocks
-  bool joins_blocks =
-      false;  // neighbours of one product of scales and one zero point are one block
+  // Neighbours of one product of scales and one zero point are one block.
+  bool joins_blocks = false;
   // It moves single products or neighbouring pairs, and so each part of a block that a summation
   // tree adds.
   bool moves_parts = false;

@@ -85,11 +85,11 @@ Attribution Attribute(const Case& c, const Tensor& actual, std::span<const Cause
 // `actual`, or one whose causes do not give it, or one of another subject than this, if it is
 // given.
 Explanation ExplanationOf(const Attribution& attribution, Op op);
+std::optional<Attribution> Kept(const Case& c, const Tensor& actual, const Subject* subject);
 // The causes that the file of `c` says are ruled out (Explanation::ruled_out).
 std::vector<Hypothesis> RuledOut(const Case& c);
 // Those of `contradicted` that give what was observed of `c`.
 std::string RuledOutText(const Case& c, std::span<const Hypothesis> contradicted);
-std::optional<Attribution> Kept(const Case& c, const Tensor& actual, const Subject* subject);
 // The same, of the answer `actual` of a subject, which is asked further cases.
 Attribution Attribute(const Case& c, const Tensor& actual, Subject& subject);
 // The same starting from a verdict on `c`, whose answer and sweep are looked at. Crash, hang and

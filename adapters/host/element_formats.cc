@@ -176,10 +176,10 @@ Case InBlocksOf(int32_t size, const Case& c) {
 }  // namespace
 
 std::optional<BlockQuantizer> QuantizerOf(const WeightFormat& format) {
-  if (format.name == "q8_0") return BlockQuantizer{DType::kS8, 127};
-  if (format.name == "q4_0" || format.name == "q4_1") return BlockQuantizer{DType::kU4, 15};
-  if (format.name == "q5_0" || format.name == "q5_1") return BlockQuantizer{DType::kU8, 31};
-  return std::nullopt;
+  if (std::ranges::find(kQuantizedFormats, &format) == kQuantizedFormats.end()) return std::nullopt;
+  // Of codes of 5 bits the values are listed.
+  if (!format.values.empty()) return BlockQuantizer{DType::kU8, 31};
+  return BlockQuantizer{format.dtype, RangeOf(format.dtype).max};
 }
 
 Case CodesAsWeights(const Case& c) {

@@ -88,10 +88,8 @@ Function Symbol(void* object, const std::string& name) {
   return reinterpret_cast<Function>(dlsym(object, name.c_str()));
 }
 
-// The formats whose scale is a quotient of the ends of a block. Others search for theirs.
-bool Quantizes(const qualm::WeightFormat& format) {
-  constexpr std::string_view kThese[] = {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1"};
-  return std::ranges::find(kThese, format.name) != std::end(kThese);
+bool Quantizes(const qualm::WeightFormat* format) {
+  return std::ranges::find(qualm::kQuantizedFormats, format) != qualm::kQuantizedFormats.end();
 }
 
 // Cuts this end off; false if the text has another one.
@@ -149,7 +147,7 @@ Library Load() {
       if (kernel.repack == nullptr || !kernel_of(gemm ? kernel.gemm : kernel.gemv, name)) return {};
     } else {
       if (!kernel_of(kernel.dot, "ggml_vec_dot_" + of + "_" + x)) return {};
-      if (Quantizes(*format)) kernel_of(kernel.quantize, "quantize_row_" + of);
+      if (Quantizes(format)) kernel_of(kernel.quantize, "quantize_row_" + of);
       kernel.dequantize = Symbol<Dequantize>(object, "dequantize_row_" + of);
     }
     library.kernels.push_back(kernel);

@@ -23,15 +23,20 @@ int32_t DrawSize(Rng& rng, int64_t k) {
   return static_cast<int32_t>(std::max(size, (k + kMostBlocks - 1) / kMostBlocks));
 }
 
+// `k` terms: those of the case over and over again.
+Case Repeated(const Case& c, int64_t k) {
+  std::vector<int64_t> terms;
+  for (int64_t i = 0; i < k; ++i) terms.push_back(i % c.K);
+  return slice::Terms(c, terms);
+}
+
 // The terms over and over again, up to a few blocks and a part of one: most drawn sums are shorter
 // than a block of 32.
 Case Lengthened(Rng& rng, const Case& c, int64_t size) {
   constexpr int64_t kBudget = 32000;
   const int64_t k = size * rng.Between(1, 3) + (rng.Chance(1, 2) ? 0 : rng.Between(0, size - 1));
   if (k <= c.K || c.M * c.N * k > kBudget) return ProblemOf(c);
-  std::vector<int64_t> terms;
-  for (int64_t i = 0; i < k; ++i) terms.push_back(i % c.K);
-  return slice::Terms(c, terms);
+  return Repeated(c, k);
 }
 
 // The highest bits of weights of a byte, mostly as 4 bits.
@@ -111,9 +116,7 @@ std::optional<Case> WithLongRow(uint64_t seed, const Case& c, int64_t size) {
   Rng rng(MixSeed(seed, 5003));
   if (!rng.Chance(1, 16) || c.M * c.N == 0) return std::nullopt;
   const int64_t k = size * rng.Between(8, 64) + (rng.Chance(1, 2) ? 0 : rng.Between(0, size - 1));
-  std::vector<int64_t> terms;
-  for (int64_t i = 0; i < k; ++i) terms.push_back(i % c.K);
-  Case row = slice::Terms(slice::OneOutput(c, 0), terms);
+  Case row = Repeated(slice::OneOutput(c, 0), k);
   if (rng.Chance(1, 2)) return row;
   for (Tensor* codes : {&row.x, &row.w}) {
     if (!IsCode(codes->dtype())) continue;

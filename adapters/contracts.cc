@@ -276,6 +276,9 @@ constexpr std::array<const char*, 4> kOnednn310{"model:onednn3.10@avx2",
                                                 "model:onednn3.10@vnni", "model:onednn3.10@amx"};
 constexpr std::array<const char*, 4> kTorchX86{"model:torch-x86@avx2", "model:torch-x86@avx512core",
                                                "model:torch-x86@vnni", "model:torch-x86@amx"};
+constexpr std::array<const char*, 4> kTorchFbgemm{
+    "model:torch-fbgemm@avx2", "model:torch-fbgemm@avx2+held", "model:torch-fbgemm@avx512",
+    "model:torch-fbgemm@avx512+held"};
 constexpr std::array<const char*, 2> kWheelsQnnpack{"model:torch2.11-qnnpack",
                                                     "model:torch2.13-qnnpack"};
 constexpr std::array<const char*, 3> kWheelsAten{
@@ -315,12 +318,13 @@ bool HasRowsOfOneCode(const Case& c) { return c.N == 1; }
 // where the faults were seen in both.)
 constexpr const char* kWheel = "torch: PyTorch 2.";
 std::string LibraryOf(std::string_view convention) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 11> kLibraries{{
+  constexpr std::array<std::pair<std::string_view, const char*>, 12> kLibraries{{
       {"model:onednn2@", "onednn: oneDNN 2.6."},
       {"model:onednn3@", "onednn: oneDNN 3.7."},
       {"model:onednn3.10@", kWheel},
       {"model:torch-qnnpack", "torch: PyTorch "},
       {"model:torch-x86@", kWheel},
+      {"model:torch-fbgemm@", kWheel},
       {"model:torch2.", kWheel},
       {"model:torch-", "torch: PyTorch 1.13."},
       {"model:fbgemm@", "fbgemm: FBGEMM"},
@@ -384,9 +388,13 @@ void AddFbgemm(Rows& rows) {
   for (const char* subject : kFbgemmVpmaddubsw) {
     for (const char* property : kNumbers)
       rows.Add(subject, Op::kLinear, property, FindingKind::kPairSaturation, kFbgemmPairs);
-    for (const Op op : {Op::kConv2d, Op::kDepthwise}) {
-      for (const char* property : {"matches_exact", "sweep_is_linear"})
-        rows.Add(subject, op, property, FindingKind::kPairSaturation, kFbgemmPairs);
+  }
+  for (const auto& subjects : {kFbgemmVpmaddubsw, kTorchFbgemm}) {
+    for (const char* subject : subjects) {
+      for (const Op op : {Op::kConv2d, Op::kDepthwise}) {
+        for (const char* property : {"matches_exact", "sweep_is_linear"})
+          rows.Add(subject, op, property, FindingKind::kPairSaturation, kFbgemmPairs);
+      }
     }
   }
   for (const char* subject : kFbgemmSaturatingAcc16) {

@@ -184,6 +184,8 @@ constexpr Excused kExcused[] = {
     {"padding", "matches_exact", "avg_pool", "model:", "torch-qnnpack"},
     {"pair-saturation", "matches_exact sweep_is_linear", "conv2d depthwise linear", "model:fbgemm@",
      kSaturating},
+    {"pair-saturation", "matches_exact sweep_is_linear", "conv2d depthwise", "model:torch-fbgemm@",
+     "avx2 avx2+held avx512 avx512+held"},
     {"pair-saturation", "matches_exact sweep_is_linear", "conv2d linear", "model:onednn2@",
      "avx2 avx512core sse41"},
     {"pair-saturation", "matches_exact sweep_is_linear", "conv2d linear", "model:onednn3@",

@@ -228,7 +228,9 @@ class Engine:
             product = convolution = self.onednn_convention(isa)
         else:
             isa = self.fbgemm_isa()
-            product = convolution = "fbgemm@" + isa
+            product = "fbgemm@" + isa
+            held = isa != "vnni" and "avx512_vnni" in processor_flags()
+            convolution = "torch-fbgemm@" + isa + ("+held" if held else "")
         if self.name == "x86" and "avx512_vnni" in processor_flags():
             onednn = self.onednn_isa()
             pairs = {"avx2": "avx2", "avx512core": "avx512", "vnni": "vnni", "amx": "vnni"}

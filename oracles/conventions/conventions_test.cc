@@ -124,6 +124,8 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
                            "torch-decomposed",
                            "torch-qnnpack",
                            "torch-x86@vnni",
+                           "torch-fbgemm@avx2",
+                           "torch-fbgemm@avx512+held",
                            "torchao@vnni",
                            "torch2.11-aten",
                            "torch2.11-qnnpack",

@@ -15,8 +15,11 @@
 //   quantize      src/QuantUtilsAvx2.cc, QuantizeAvx2; fbgemm@scalar is include/fbgemm/QuantUtils.h
 //
 // +nofma is a build with -ffp-contract=off: GCC otherwise fuses bias*reciprocal + float(v), and the
-// scaling and bias of the f32 output. In the depthwise kernel GCC moves the product out of the loop
-// over pixels instead (GCC 12, -O3).
+// scaling and bias of the f32 output. In the depthwise kernel GCC 12 (-O3) moves the product out of
+// the loop over pixels instead; the compiler of PyTorch's official wheel fuses it there too.
+//
+// FBGEMM_ENABLE_INSTRUCTIONS does not reach the groupwise kernel, which asks the processor
+// (src/GroupwiseConv.cc, getOrCreateConvKernel): held to AVX2 where there is VNNI, it adds exactly.
 #include "oracles/conventions/fbgemm.h"
 
 #include <cmath>
@@ -69,10 +72,13 @@ constexpr Step kZeroPoint{Stage::kZeroPoint, "to int16, + zero point {zero_point
 constexpr Step kClamp{Stage::kClamp, "clamp to u8", ClampU8, Rise::kAlways};
 constexpr Step kRelu{Stage::kClamp, "relu: at least {zero_point}", ReluCode, Rise::kAlways};
 
+enum class Build { kGcc12, kWithoutFma, kWheel };
+
 struct Variant {
   Kind kind = Kind::kExact;
   bool acc16 = false;
-  bool fma = true;
+  Build build = Build::kGcc12;
+  bool held = false;  // below the VNNI of the processor, by FBGEMM_ENABLE_INSTRUCTIONS
 };
 
 // FbgemmConv.cc, takeDepthWiseFastPath.
@@ -86,13 +92,27 @@ bool TakesDepthwiseKernel(const Case& c) {
          is_half(v.pad_right);
 }
 
+// Fbgemm.cc, fbgemmOptimizedGConv, on a processor with AVX-512. Without it fewer groups do, but
+// then the kernel adds as the others do.
+bool TakesGroupwiseKernel(const Case& c) {
+  const Window& v = c.window;
+  if (!IsConv(c.op) || v.in_c != c.N) return false;
+  const int64_t channels = v.in_c / v.groups;
+  const bool has_kernel = channels == 2 || channels == 4 || channels == 8 || channels == 16;
+  return has_kernel && v.groups >= 64 / (channels * std::max<int64_t>(channels, 4)) &&
+         v.kernel_h == 3 && v.kernel_w == 3 && v.dilation_h == 1 && v.dilation_w == 1 &&
+         v.pad_top == 1 && v.pad_bottom == 1 && v.pad_left == 1 && v.pad_right == 1 &&
+         v.stride_h == v.stride_w && v.stride_h <= 2;
+}
+
 std::vector<Step> LinearToCodes(const Case& c, const Variant& variant) {
   std::vector<Step> steps;
   if (c.bias_i32) steps.push_back(kBiasI32);
   steps.push_back(kToFloat);
   if (c.bias && c.per_channel) {
     steps.push_back({Stage::kBias, "+ fl(bias/(x_scale*w_scale)) {bias}", BiasDivided});
-  } else if (c.bias && variant.fma && !TakesDepthwiseKernel(c)) {
+  } else if (c.bias && variant.build != Build::kWithoutFma &&
+             (variant.build == Build::kWheel || !TakesDepthwiseKernel(c))) {
     steps.push_back({Stage::kBias, "fused + bias {bias} * {reciprocal}", BiasFused});
   } else if (c.bias) {
     steps.push_back({Stage::kBias, "+ fl(bias {bias} * {reciprocal})", BiasTwoRoundings});
@@ -104,7 +124,7 @@ std::vector<Step> LinearToCodes(const Case& c, const Variant& variant) {
 
 std::vector<Step> LinearToReal(const Case& c, const Variant& variant) {
   std::vector<Step> steps = {kToFloat};
-  if (c.bias && variant.fma) {
+  if (c.bias && variant.build != Build::kWithoutFma) {
     steps.push_back({Stage::kScale, "fused times {accumulator_scale} + bias {bias}", RealFused});
   } else {
     steps.push_back({Stage::kScale, "times {accumulator_scale}", RealProduct});
@@ -222,13 +242,16 @@ Channel ChannelOf(const Case& c, int64_t n) {
   return channel;
 }
 
-Accumulation AccumulationOf(const Case& c, Kind kind) {
+Accumulation AccumulationOf(const Case& c, const Variant& variant) {
   Accumulation result;
-  result.kind = kind;
+  result.kind = variant.kind;
   result.padding = Accumulation::Padding::kZeroPoint;
   if (TakesDepthwiseKernel(c)) {
     result.kind = Kind::kPairs;
     result.kernel = "depthwise kernel";
+  } else if (variant.held && TakesGroupwiseKernel(c)) {
+    result.kind = Kind::kExact;
+    result.kernel = "groupwise kernel";
   }
   return result;
 }
@@ -255,8 +278,9 @@ std::string CannotRunElementwise(const Case& c) {
   });
 }
 
-Convention Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
-  const Variant variant{acc16 && kind == Kind::kPairs ? Kind::kPairsInto16 : kind, acc16, fma};
+Convention Make(const std::string& isa, Kind kind, bool acc16, Build build) {
+  const Variant variant{acc16 && kind == Kind::kPairs ? Kind::kPairsInto16 : kind, acc16, build};
+  const bool fma = build != Build::kWithoutFma;
   Definition definition;
   definition.name = "fbgemm@" + isa + (acc16 ? "+acc16" : "") + (fma ? "" : "+nofma");
   definition.description = std::string("FBGEMM u8*s8 on ") + isa +
@@ -297,7 +321,7 @@ Convention Make(const std::string& isa, Kind kind, bool acc16, bool fma) {
   definition.cannot_run = [](const Case& c) {
     return HasSums(c) ? CannotRunSums(c) : CannotRunElementwise(c);
   };
-  definition.accumulation = [variant](const Case& c) { return AccumulationOf(c, variant.kind); };
+  definition.accumulation = [variant](const Case& c) { return AccumulationOf(c, variant); };
   definition.channel = ChannelOf;
   definition.steps = [variant](const Case& c) {
     if (c.op == Op::kQuantize) return FbgemmQuantize(true, false);
@@ -343,15 +367,42 @@ std::vector<Step> FbgemmQuantize(bool vector, bool legacy) {
 
 std::vector<Convention> FbgemmConventions() {
   std::vector<Convention> conventions;
-  for (const bool fma : {true, false}) {
+  for (const Build build : {Build::kGcc12, Build::kWithoutFma}) {
     for (const bool acc16 : {false, true}) {
-      conventions.push_back(Make("avx2", Kind::kPairs, acc16, fma));
-      conventions.push_back(Make("avx512", Kind::kPairs, acc16, fma));
-      conventions.push_back(Make("vnni", Kind::kExact, acc16, fma));
+      conventions.push_back(Make("avx2", Kind::kPairs, acc16, build));
+      conventions.push_back(Make("avx512", Kind::kPairs, acc16, build));
+      conventions.push_back(Make("vnni", Kind::kExact, acc16, build));
     }
   }
   conventions.push_back(MakeScalar());
   return conventions;
+}
+
+Convention FbgemmOfWheel(const std::string& isa, bool held) {
+  const Variant variant{isa == "vnni" ? Kind::kExact : Kind::kPairs, false, Build::kWheel, held};
+  const bool exact = variant.kind == Kind::kExact;
+  Definition definition;
+  definition.name = "torch-fbgemm@" + isa + (held ? "+held" : "");
+  definition.description =
+      "convolutions of the official wheel's FBGEMM on " + isa +
+      (exact ? ": exact int32 sums, but for the depthwise kernel" : ": saturating int16 pairs") +
+      (held ? ", held there on a processor with VNNI: the groupwise kernel adds exactly" : "");
+  definition.source =
+      "FBGEMM src/FbgemmConv.cc, src/GroupwiseConv.cc, src/QuantUtilsAvx2.cc @ 71d6f8b";
+  definition.pair_saturates = true;
+  definition.variations = {"V1", "V2", "V6", "V8", "V9", "V16", "V17", "V18", "V19"};
+  definition.satisfies = {"row_independence", "batch_independence", "depthwise_is_grouped",
+                          "one_by_one_is_linear"};
+  if (!exact && !held) {  // all kernels add alike
+    Append(definition.satisfies, {"column_independence", "groups_are_separate",
+                                  "padding_is_explicit", "stride_is_subsample"});
+  }
+  definition.ops = {Op::kConv2d, Op::kDepthwise};
+  definition.cannot_run = CannotRunSums;
+  definition.accumulation = [variant](const Case& c) { return AccumulationOf(c, variant); };
+  definition.channel = ChannelOf;
+  definition.steps = [variant](const Case& c) { return LinearToCodes(c, variant); };
+  return MakeConvention(std::move(definition));
 }
 
 std::vector<int32_t> FbgemmDepthwise3d(int32_t x, int32_t w_zero_point, float out_scale) {

@@ -5,8 +5,10 @@
 #define QUALM_ORACLES_CONVENTIONS_FBGEMM_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "oracles/conventions/convention.h"
 #include "oracles/conventions/steps.h"
 
 namespace qualm::conventions {
@@ -14,6 +16,10 @@ namespace qualm::conventions {
 // Quantize<T, LEGACY> of QuantUtils.h: of a whole tensor, which is vector code, or of one number.
 // LEGACY adds the zero point before it rounds, and the vector code fuses the two.
 std::vector<Step> FbgemmQuantize(bool vector, bool legacy);
+
+// The convolutions of FBGEMM in PyTorch's official wheel, torch-fbgemm@ISA; isa: avx2, avx512,
+// vnni. held: FBGEMM_ENABLE_INSTRUCTIONS asks for less than the processor's VNNI.
+Convention FbgemmOfWheel(const std::string& isa, bool held);
 
 // RequantizeFixedPoint to u8: zero_point + ((value*multiplier + 2^(right_shift-1)) >> right_shift),
 // ties toward +infinity; right_shift 1..62. The vector body keeps the low 32 bits before the clamp,

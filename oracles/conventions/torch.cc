@@ -13,6 +13,7 @@
 
 #include "oracles/conventions/definition.h"
 #include "oracles/conventions/dynamic_linear.h"
+#include "oracles/conventions/fbgemm.h"
 #include "oracles/conventions/torch_operators.h"
 
 namespace qualm::conventions {
@@ -192,7 +193,7 @@ Convention WheelsQnnpack(const std::string& name, AtenBuild build) {
 // FBGEMM.
 Convention WheelsX86(const std::string& isa, const std::string& fbgemms) {
   const Convention onednn = Named(OneDnn3Conventions(), "onednn3.10@" + isa);
-  const Convention fbgemm = Named(FbgemmConventions(), "fbgemm@" + fbgemms);
+  const Convention fbgemm = FbgemmOfWheel(fbgemms, fbgemms != "vnni");
   const auto both = std::make_shared<const std::array<Convention, 2>>(std::array{fbgemm, onednn});
   const auto of = [both](const Case& c) -> const Convention& {
     return (*both)[WeightZeroPointsAre(c, 0) && c.window.groups <= 100 ? 1 : 0];
@@ -213,8 +214,8 @@ Convention WheelsX86(const std::string& isa, const std::string& fbgemms) {
   engine.Add({Op::kConv2d, Op::kDepthwise}, convolution);
   return std::move(engine).Make(
       "torch-x86@" + isa,
-      "the engine x86 on processors with VNNI: convolutions of onednn3.10@" + isa +
-          ", or of fbgemm@" + fbgemms + " where weights have a zero point or groups are over 100",
+      "the engine x86 on processors with VNNI: convolutions of onednn3.10@" + isa + ", or of " +
+          (*both)[0].name + " where weights have a zero point or groups are over 100",
       kWheels);
 }
 
@@ -277,6 +278,10 @@ std::vector<Convention> TorchConventions() {
       WheelsX86("vnni", "vnni"),
       WheelsX86("amx", "vnni"),
   };
+  for (const char* isa : {"avx2", "avx512", "vnni"}) {
+    conventions.push_back(FbgemmOfWheel(isa, false));
+    if (isa != std::string_view("vnni")) conventions.push_back(FbgemmOfWheel(isa, true));
+  }
   for (const char* isa : {"avx2", "avx2vnni", "avx512core", "vnni", "amx"})
     conventions.push_back(OneDnn(isa, "avx2"));
   return conventions;

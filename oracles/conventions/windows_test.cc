@@ -146,8 +146,22 @@ TEST(ConvConventionsTest, FbgemmDepthwiseSaturatesUnderVnniToo) {
   }
 }
 
-// FBGEMM itself decided this case (GCC 12 -O3), which lies next to a tie.
-TEST(ConvConventionsTest, FbgemmDepthwiseKernelDoesNotFuseItsBias) {
+// PyTorch's wheel of 2.13 decided this case, with FBGEMM_ENABLE_INSTRUCTIONS=AVX2 beside VNNI.
+TEST(ConvConventionsTest, FbgemmHeldToAvx2AddsExactlyInItsGroupwiseKernel) {
+  const auto centre = [](std::string_view convention, int64_t groups, int64_t stride) {
+    Case c = ConstantConv(1, 1, 4 * groups, 4 * groups, 3, groups, 130, 127);
+    Pad(c, 1);
+    c.window.stride_h = c.window.stride_w = stride;
+    return Acc(convention, c, 0);
+  };
+  EXPECT_EQ(centre("torch-fbgemm@avx2+held", 4, 2), 4 * 130 * 127);
+  EXPECT_EQ(centre("torch-fbgemm@avx2", 4, 2), 2 * 32767);
+  EXPECT_EQ(centre("torch-fbgemm@avx2+held", 4, 3), 2 * 32767);  // im2col
+  EXPECT_EQ(centre("torch-fbgemm@avx2+held", 3, 1), 2 * 32767);  // four groups are a vector
+}
+
+// FBGEMM itself decided this case (GCC 12 -O3), which lies next to a tie; PyTorch's wheel fuses.
+TEST(ConvConventionsTest, FbgemmDepthwiseKernelFusesItsBiasInTheWheelAlone) {
   const auto first = [](std::string_view convention, int64_t channels) {
     Case c = ConstantConv(1, 3, channels, channels, 3, channels, 0, 0);
     Pad(c, 1);
@@ -165,6 +179,7 @@ TEST(ConvConventionsTest, FbgemmDepthwiseKernelDoesNotFuseItsBias) {
   };
   EXPECT_EQ(first("fbgemm@avx2", 8), 112);
   EXPECT_EQ(first("fbgemm@avx2+nofma", 8), 112);
+  EXPECT_EQ(first("torch-fbgemm@avx2", 8), 113);
   EXPECT_EQ(first("fbgemm@avx2", 7), 113);  // im2col
   EXPECT_EQ(first("fbgemm@avx2+nofma", 7), 112);
 }

@@ -32,9 +32,12 @@ std::string Torch211Name(const GoldenRecord& record, std::string_view label) {
   if (!sums) return "torch2.11-aten";
   const std::string_view onednn = After(label, "onednn");
   const std::string onednns = "onednn3.10@" + (onednn.empty() ? "amx" : OneDnnName(onednn));
-  const std::string fbgemms = label == "fbgemmAVX2"     ? "fbgemm@avx2"
-                              : label == "fbgemmAVX512" ? "fbgemm@avx512"
-                                                        : "fbgemm@vnni";
+  const std::string isa = label == "fbgemmAVX2"     ? "avx2"
+                          : label == "fbgemmAVX512" ? "avx512"
+                                                    : "vnni";
+  const std::string fbgemms = record.op == "conv2d"
+                                  ? "torch-fbgemm@" + isa + (isa == "vnni" ? "" : "+held")
+                                  : "fbgemm@" + isa;
   if (engine == "onednn") return onednns;
   if (engine == "fbgemm") return fbgemms;
   if (engine != "x86") return "";

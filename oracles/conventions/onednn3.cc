@@ -4,6 +4,7 @@
 // and conv.hpp), the bias is added in real units, and the output scale is a second multiplication
 // (src/cpu/x64/brgemm/jit_brgemm_kernel.cpp, store_accumulators_apply_post_ops;
 // jit_gemm_inner_product_utils.cpp, compute_oc_channel_blk).
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -131,15 +132,26 @@ Convention DynamicMatmul(OneDnnIsa isa, float inverse_x_scale) {
   return MakeConvention(std::move(definition));
 }
 
+bool HasGroupsOfOneChannel(const Case& c) {
+  return c.window.groups > 1 && c.window.in_c == c.window.groups && !IsPlainDepthwise(c);
+}
+
 // On AVX-512 convolutions of one channel in each group are lowered, and some groups whose kernel is
 // one column: which taps are neighbours, and saturate as pairs, depends on sizes and blocks.
 std::string TapsMakeNoPairs(const Case& c) {
   const Window& v = c.window;
-  const bool grouped = v.groups > 1 && !IsPlainDepthwise(c);
-  const bool single = v.in_c == 1 || (grouped && v.in_c == v.groups);
-  return Require(
-      !IsConv(c.op) || v.kernel_h * v.kernel_w == 1 || !(single || (grouped && v.kernel_w == 1)),
-      "which taps saturate as pairs is not known");
+  const bool single = v.in_c == 1 || HasGroupsOfOneChannel(c);
+  const bool column = v.groups > 1 && !IsPlainDepthwise(c) && v.kernel_w == 1;
+  return Require(!IsConv(c.op) || v.kernel_h * v.kernel_w == 1 || !(single || column),
+                 "which taps saturate as pairs is not known");
+}
+
+// Under an infinite scale a sum of 0 makes NaN, which these kernels turn into one end of the range
+// or the other.
+std::string LoweredGroupsMakeNoNan(const Case& c) {
+  return Require(!IsConv(c.op) || !HasGroupsOfOneChannel(c) ||
+                     std::isfinite(1.0f / Inverse(c.x_q.scale_at(0))),
+                 "which end of the range NaN becomes is not known");
 }
 
 OneDnnIsa OfVersion3(std::string_view name) {
@@ -175,9 +187,10 @@ std::vector<Convention> OneDnn3Conventions() {
     add(isa, Scaling310(isa), "3.10", "oneDNN 3.10.2 and 3.12.0 src/cpu/x64");
     // Convolutions take the scales of weights as they are, matmul by reciprocals.
     std::erase(conventions.back().satisfies, "one_by_one_is_linear");
-    if (isa.avx512 && !isa.vnni) {
-      conventions.back().cannot_run = [all = conventions.back().cannot_run](const Case& c) {
-        return FirstReason({all(c), TapsMakeNoPairs(c)});
+    if (isa.avx512) {
+      conventions.back().cannot_run = [all = conventions.back().cannot_run,
+                                       pairs = !isa.vnni](const Case& c) {
+        return FirstReason({all(c), pairs ? TapsMakeNoPairs(c) : "", LoweredGroupsMakeNoNan(c)});
       };
     }
     AddOperation(conventions.back(), OneDnnDynamicLinear(isa, DynamicMatmul));

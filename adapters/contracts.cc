@@ -236,6 +236,10 @@ constexpr const char* kTract =
     "quantize multiplies by the float32 reciprocal of the scale, the multiplier of a sum is one "
     "float32, per channel its product too, and a zero point is added in int32, which wraps (tract "
     "0.23 core/src/ops/quant.rs, core/src/ops/matmul/quant.rs)";
+constexpr const char* kTorchaoMx =
+    "rceil takes the ceiling of a float32 log2, which is the exponent itself just above a power of "
+    "two: the scale is half as large, and the largest elements saturate; under the scale 2^-127 "
+    "elements are divided by 2^-126 (torchao 0.18 prototype/mx_formats/mx_tensor.py)";
 constexpr const char* kRuyFixedPoint =
     "the high half of the product with a 31-bit multiplier is rounded half up, and so is the shift "
     "behind it (ruy kernel_avx2_fma.cc, kernel_avx512.cc)";
@@ -574,6 +578,7 @@ void AddDecomposed(Rows& rows) {
   for (const Op op : {Op::kQuantize, Op::kRescale, Op::kAdd, Op::kSub, Op::kMul, Op::kLinear,
                       Op::kConv2d, Op::kDepthwise})
     rows.AddOwn(subject, op, "clamp", FindingKind::kClamp, kDecomposedNan);
+  rows.Add(std::array{"model:torchao-mx"}, Op::kChooseQParams, FindingKind::kRounding, kTorchaoMx);
 }
 
 // Each row names a convention, but excuses only libraries that keep it: they follow the rounding

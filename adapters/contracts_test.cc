@@ -107,6 +107,7 @@ constexpr Excused kExcused[] = {
      "avx2 avx512core"},
     {"pair-saturation", "matches_exact sweep_is_linear", "conv2d", "model:torch-x86@",
      "avx2 avx512core"},
+    {"rounding", "matches_exact", "choose_qparams", "model:", "torchao-mx"},
     {"rounding", "matches_exact", "dynamic_linear", "model:fbgemm@",
      "avx2 avx2+nofma avx512 avx512+nofma vnni vnni+nofma"},
     {"rounding", "matches_exact", "add linear quantize", "model:onednn3.10@", kOnednn310},

@@ -248,6 +248,7 @@ kernels::QParamsRule RuleOf(QParamsRule rule) {
     case QParamsRule::kObserver: return kernels::QParamsRule::kObserver;
     case QParamsRule::kAten: return kernels::QParamsRule::kAten;
     case QParamsRule::kOnnx: return kernels::QParamsRule::kOnnx;
+    default: QUALM_CHECK(!IsMx(rule));
   }
   return kernels::QParamsRule::kObserver;
 }
@@ -353,6 +354,7 @@ class NativeSubject final : public InProcessSubject, public EnclosingSubject {
       return "the kernels take no " + std::string(kInBlocks) +
              " but beside x in blocks, under contract sum or a tree";
     }
+    if (IsMx(c.rule)) return "the kernels choose no " + std::string(kOfMxScales);
     if (IsScaledCast(c)) return "the kernels have no " + std::string(kOfScaledCasts);
     if (HasElementBlocks(c)) return "";
     if (c.x_block != 0) return WhyNotInBlocks(c, weights_ == Weights::kQ4K);

@@ -165,10 +165,16 @@ std::string CheckChoice(const Observer& o) {
 std::string CheckRule(const Case& c) {
   if (!RowOf(c.op).rule) return "";
   const Observer& o = c.observer;
+  const std::string rule(Name(c.rule));
+  if (IsMx(c.rule)) {
+    if (RowOf(c.op).dynamic) return Wrong("qparams_rule", rule + " is of choose_qparams alone");
+    if (o != Observer{.dtype = o.dtype})
+      return Wrong("observer", rule + " goes with min_max and no other parameter");
+    return CheckDType("dtype", o.dtype, kMxElements);
+  }
   QUALM_RETURN_IF_ERROR(CheckChoice(o));
   if (c.rule == QParamsRule::kObserver)
-    return c.codes ? Wrong("codes", "goes with qparams_rule aten or onnx") : "";
-  const std::string rule(Name(c.rule));
+    return c.codes ? Wrong("codes", "goes with another qparams_rule than observer") : "";
   if (o.kind != Observer::Kind::kMinMax) return Wrong("observer", rule + " goes with min_max");
   if (o.dtype != DType::kU8) return Wrong("dtype", rule + " chooses for u8 codes");
   if (o.symmetric) return Wrong("symmetric", rule + " is affine");

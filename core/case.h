@@ -61,7 +61,7 @@ struct Observer {
   Kind kind = Kind::kMinMax;
   bool symmetric = false;
   bool reduce_range = false;
-  DType dtype = DType::kU8;                // the type of the codes: u8 or s8
+  DType dtype = DType::kU8;                // of the codes: u8, s8, or a type of kMxElements
   int32_t quant_min = 0, quant_max = 255;  // before reduce_range; inside dtype
   float averaging_constant = 0.01f;        // kMovingAverage
   friend bool operator==(const Observer&, const Observer&) = default;
@@ -78,8 +78,26 @@ constexpr std::span<const std::string_view> NamesOf(Observer::Kind /*any*/) {
 //   kObserver  as PyTorch's observers
 //   kAten      torch._choose_qparams_per_tensor, quantized::linear_dynamic
 //   kOnnx      ONNX Runtime's DynamicQuantizeLinear
-enum class QParamsRule : uint8_t { kObserver, kAten, kOnnx };
-inline constexpr std::array<std::string_view, 3> kQParamsRuleNames{"observer", "aten", "onnx"};
+// Of choose_qparams alone, the shared scale of microscaling (MX), a power of two, from the largest
+// magnitude a, for elements of a small float type whose largest value is v, 2^e at least:
+//   kMxFloor    2^(floor(log2 a) - e), OCP Microscaling Formats 1.0, 6.3
+//   kMxCeil     2^(ceil(log2 a) - e)
+//   kMxEven     as kMxFloor, of a rounded to the significant bits of the element type
+//   kMxRceil    the least power of two that is a/v at least, cvt.rp.satfinite.ue8m0x2 of PTX
+//   kMxNearest  a/v, cast to f8e8m0fnu
+enum class QParamsRule : uint8_t {
+  kObserver,
+  kAten,
+  kOnnx,
+  kMxFloor,
+  kMxCeil,
+  kMxEven,
+  kMxRceil,
+  kMxNearest
+};
+inline constexpr std::array<std::string_view, 8> kQParamsRuleNames{
+    "observer", "aten", "onnx", "mx_floor", "mx_ceil", "mx_even", "mx_rceil", "mx_nearest"};
+constexpr bool IsMx(QParamsRule rule) { return rule >= QParamsRule::kMxFloor; }
 constexpr std::span<const std::string_view> NamesOf(QParamsRule /*any*/) {
   return kQParamsRuleNames;
 }
@@ -188,8 +206,8 @@ struct Case {
   // choose_qparams. dynamic_linear has symmetric, reduce_range, dtype, quant_min and quant_max.
   Observer observer;
   QParamsRule rule = QParamsRule::kObserver;  // choose_qparams, dynamic_linear
-  // choose_qparams by another rule than kObserver: the code of every value of x stands in the
-  // output too, behind scales and zero points.
+  // choose_qparams by another rule than kObserver: the code (of MX the element) of every value of x
+  // stands in the output too, behind scales and zero points.
   bool codes = false;
   Granularity x_gran = Granularity::kTensor;  // dynamic_linear only
   // linear, dynamic_linear: so many elements of a row of w, one behind the other, share a scale and
@@ -457,6 +475,9 @@ inline bool HasSmallCodes(const Case& c) {
 }
 // What those refuse who know none.
 inline constexpr std::string_view kOfSmallCodes = "codes of fewer than 8 bits";
+
+// What those refuse who choose no scales for microscaling.
+inline constexpr std::string_view kOfMxScales = "MX scales";
 
 // How many scales, and as many zero points, a choose_qparams gives.
 inline int64_t ChosenCount(const Case& c) { return c.per_channel ? c.M : 1; }

@@ -123,6 +123,13 @@ inline constexpr DTypeList kWeightCodes{
     {DType::kS8, DType::kU8, DType::kS4, DType::kU4, DType::kS2, DType::kU2}, 6};
 inline constexpr DTypeList kCodesOrFloat{
     {DType::kU8, DType::kS8, DType::kF32, DType::kS16, DType::kU16}, 5};
+// The elements that share a scale of microscaling (MX).
+inline constexpr DTypeList kMxElements{
+    {DType::kF8E4M3FN, DType::kF8E5M2, DType::kF6E2M3FN, DType::kF6E3M2FN, DType::kF4E2M1FN}, 5};
+inline constexpr DTypeList kCodesOrMxElements{
+    {DType::kU8, DType::kS8, DType::kF8E4M3FN, DType::kF8E5M2, DType::kF6E2M3FN, DType::kF6E3M2FN,
+     DType::kF4E2M1FN},
+    7};
 inline constexpr DTypeList kReals{{DType::kF32}, 1};
 inline constexpr DTypeList kSums{{DType::kS32}, 1};
 inline constexpr DTypeList kFloats{

@@ -367,6 +367,10 @@ void RandomCase::DrawObserver(Case* c) {
   c->rule = rng_.Chance(1, 2) ? QParamsRule::kAten : QParamsRule::kOnnx;
   o = {.reduce_range = o.reduce_range && c->rule == QParamsRule::kAten};
   c->codes = rng_.Chance(1, 2);
+  if (rng_.Chance(1, 2)) return;
+  c->rule = static_cast<QParamsRule>(rng_.Between(static_cast<int>(QParamsRule::kMxFloor),
+                                                  static_cast<int>(QParamsRule::kMxNearest)));
+  o = {.dtype = *(kMxElements.begin() + rng_.Below(kMxElements.count))};
 }
 
 // Infinities and all other reals may stand in x (DrawX).
@@ -374,7 +378,7 @@ void RandomCase::DrawRule(Case* c) {
   DrawObserver(c);
   c->observer.kind = Observer{}.kind;
   c->observer.averaging_constant = Observer{}.averaging_constant;
-  c->rule = static_cast<QParamsRule>(rng_.Below(CountOf<QParamsRule>()));
+  c->rule = static_cast<QParamsRule>(rng_.Below(static_cast<size_t>(QParamsRule::kMxFloor)));
   c->x_gran = static_cast<Granularity>(rng_.Below(CountOf<Granularity>()));
   if (c->rule == QParamsRule::kObserver) return;
   const bool reduce_range = c->observer.reduce_range && c->rule == QParamsRule::kAten;

@@ -44,6 +44,9 @@ constexpr uint8_t kFloatX = 'f';
 // And behind that types of x and the output, and behind those blocks of a row.
 constexpr uint8_t kTypes = 't';
 constexpr uint8_t kElementBlocks = 'e';
+// Of a choose_qparams, behind the values, a rule of MX.
+constexpr uint8_t kMx = 'm';
+constexpr auto kFirstMx = static_cast<uint8_t>(QParamsRule::kMxFloor);
 // The zero point of a cast, which has none, beside a scale that counts; beside any other it is 1.
 // So most bytes are casts without scales, which more subjects run.
 constexpr int32_t kScaled = 's';
@@ -240,6 +243,11 @@ void Read(Reader& reader, E& choice) {
   choice = static_cast<E>(reader.Byte() % CountOf<E>());
 }
 
+// The rules of MX stand behind the values.
+void Read(Reader& reader, QParamsRule& rule) {
+  rule = static_cast<QParamsRule>(reader.Byte() % kFirstMx);
+}
+
 void Write(Writer& writer, bool flag) { writer.Bit(flag); }
 void Write(Writer& writer, DType codes) { writer.Bit(codes != kCodes.front()); }
 void Write(Writer& writer, int32_t number) { writer.Int(number); }
@@ -340,6 +348,13 @@ void ReadTypes(Reader& reader, const Clamp& clamp, Case& c) {
   if (IsCode(x)) ReadElements(reader, c.x);
 }
 
+void ReadMx(Reader& reader, Case& c) {
+  if (reader.Byte() != kMx) return;
+  constexpr size_t kRules = CountOf<QParamsRule>() - kFirstMx;
+  c.rule = static_cast<QParamsRule>(kFirstMx + reader.Byte() % kRules);
+  c.observer = {.dtype = kMxElements.list[reader.Byte() % kMxElements.count]};
+}
+
 void ReadElementBlocks(Reader& reader, Case& c) {
   if (reader.Byte() != kElementBlocks || c.per_channel || c.M == 0 || c.N == 0) return;
   c.x_block = 1 + reader.Byte() % kMaxBlock;
@@ -434,6 +449,7 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   if (row.float_x) ReadFloatX(reader, c);
   if (HasMoreTypes(row)) ReadTypes(reader, clamp, c);
   if (row.x_blocks && !HasWeights(op)) ReadElementBlocks(reader, c);
+  if (row.observer) ReadMx(reader, c);
   return c;
 }
 
@@ -461,6 +477,10 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   }
   if (c.function != Function::kLeakyRelu)
     stored.negative_slope = 0;  // the reader restores the default
+  if (IsMx(c.rule)) {
+    stored.rule = QParamsRule::kAten;
+    stored.observer = {};
+  }
   if (row.cast) {
     for (QParams* q : {&stored.x_q, &stored.out_q})
       q->zero_point = {q->scale[0] != 1 ? kScaled : 0};
@@ -544,6 +564,10 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   if (part(row.x_blocks && !HasWeights(c.op), HasElementBlocks(c), kElementBlocks)) {
     writer.Byte(static_cast<uint8_t>(c.x_block - 1));
     WriteEntries(writer, ChannelQParams(c));
+  }
+  if (part(row.observer, IsMx(c.rule), kMx)) {
+    writer.Byte(static_cast<uint8_t>(static_cast<uint8_t>(c.rule) - kFirstMx));
+    place(kMxElements, c.observer.dtype);
   }
   return writer.Take();
 }

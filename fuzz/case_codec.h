@@ -35,6 +35,7 @@
 //   f32 x            'f' and the elements of x: those above mean nothing
 //   types            't', the places of the types of x and the output in the operation's row, for
 //                    which flags has no room, and the elements of x: those above mean nothing
+//   mx               of choose_qparams, 'm', a byte for the rule and one for the type of elements
 //   row blocks       'e', a byte for x_block - 1, and scale and zero point of each block of a row
 // Bytes that are missing read as 0; bytes beyond are ignored.
 //

@@ -220,7 +220,19 @@ void FitFunctionAndObserver(Case* c) {
   c->negative_slope = std::fabs(c->negative_slope);
   if (!RowOf(c->op).qparams) return;
   Observer& o = c->observer;
+  if (IsMx(c->rule) && RowOf(c->op).dynamic) c->rule = QParamsRule::kAten;
+  if (IsMx(c->rule)) {
+    const bool is_element = kMxElements.contains(o.dtype);
+    o = {.dtype = is_element ? o.dtype : kMxElements.front()};
+    return FitObservedValues(c);
+  }
+  if (!IsByteCode(o.dtype)) o.dtype = DType::kU8;
   c->codes = c->codes && c->rule != QParamsRule::kObserver;
+  if (IsMx(c->rule)) {
+    o = {.dtype = *(kMxElements.begin() + static_cast<size_t>(o.dtype) % kMxElements.count)};
+    if (RowOf(c->op).observer) FitObservedValues(c);
+    return;
+  }
   if (c->rule != QParamsRule::kObserver) {
     o = {.reduce_range = o.reduce_range && c->rule == QParamsRule::kAten};
   }

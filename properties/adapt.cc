@@ -110,6 +110,7 @@ void WithRule(Case& c, QParamsRule rule) {
   const bool reduce_range = c.observer.reduce_range && rule == QParamsRule::kAten;
   c.rule = rule;
   c.observer = {.reduce_range = reduce_range};
+  if (IsMx(rule)) c.observer = {.dtype = kMxElements.front()};
   c.codes = c.codes && rule != QParamsRule::kObserver;
 }
 
@@ -219,6 +220,15 @@ std::vector<Change> ChangesOfAll() {
       [](Case& c) { WithRule(c, QParamsRule::kOnnx); },
       [](Case& c) {
         if (RowOf(c.op).rule) WithRule(c, QParamsRule::kObserver);
+      },
+      [](Case& c) {
+        if (RowOf(c.op).observer) WithRule(c, QParamsRule::kMxFloor);
+      },
+      // The first batch alone.
+      [](Case& c) {
+        if (!RowOf(c.op).observer) return;
+        const auto count = static_cast<size_t>(c.M * c.N);
+        c.x = Tensor::Of<float>({1, c.M, c.N}, c.x.as<float>().first(count));
       },
       RowsInS8,
   };

@@ -311,7 +311,12 @@ std::vector<Case> OneThingChanged(const Case& c) {
   add([](Case& o) { ++o.observer.quant_min; });
   add([](Case& o) { --o.observer.quant_max; });
   for (size_t rule = 0; rule < CountOf<QParamsRule>(); ++rule)
-    add([&](Case& o) { o.rule = static_cast<QParamsRule>(rule); });
+    add([&](Case& o) {
+      o.rule = static_cast<QParamsRule>(rule);
+      if (!IsMx(o.rule)) return;
+      o.observer = {.dtype = *(kMxElements.begin() + rule % kMxElements.count)};
+      o.codes = true;
+    });
   for (size_t gran = 0; gran < CountOf<Granularity>(); ++gran)
     add([&](Case& o) { o.x_gran = static_cast<Granularity>(gran); });
   for (const float x : {0.0f, -0.0f, NAN, INFINITY, -INFINITY, FLT_MAX, -1.0f, 3.0f}) {
@@ -686,6 +691,18 @@ const std::vector<Case>& CasesOf(Op op) {
                     .quant_min = symmetric ? -127 : -128,
                     .quant_max = 127};
       OpenClamp(&c);
+      cases.push_back(std::move(c));
+    }
+  }
+  if (RowOf(op).observer) {
+    auto blocks = test::RandomCase::OfBytes(seed + 7);
+    for (int i = 0; i < each; ++i) {
+      Case c = blocks.Draw(op);
+      c.observer = {.dtype = *(kMxElements.begin() + rng.Below(kMxElements.count))};
+      c.rule = static_cast<QParamsRule>(rng.Between(static_cast<int>(QParamsRule::kMxFloor),
+                                                    static_cast<int>(QParamsRule::kMxNearest)));
+      c.codes = true;
+      for (float& x : c.x.as<float>()) x = std::isfinite(x) ? x : 1.0f;
       cases.push_back(std::move(c));
     }
   }

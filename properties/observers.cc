@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/float_format.h"
 #include "core/float_text.h"
 #include "core/rng.h"
 #include "core/slice.h"
@@ -26,9 +27,9 @@ float LeastScale(const Case& c) {
   switch (c.rule) {
     case QParamsRule::kAten: return 6.1e-5f;
     case QParamsRule::kOnnx: return FLT_TRUE_MIN;
-    case QParamsRule::kObserver: break;
+    case QParamsRule::kObserver: return 0x1p-23f;
+    default: return 0x1p-127f;  // MX
   }
-  return 0x1p-23f;
 }
 
 // Scales and zero points of an answer, by column, and the code of value i of x.
@@ -238,6 +239,7 @@ Verdict ZeroIsRepresentable(const Case& c, Subject& subject) {
 Verdict RangeIsCovered(const Case& c, Subject& subject) {
   const Observer& o = c.observer;
   if (o.kind != Kind::kMinMax) return Verdict::Vacuous("only min_max covers all values");
+  if (IsMx(c.rule)) return Verdict::Vacuous("the largest elements of MX may saturate");
   const bool whole = CodeRange{o.quant_min, o.quant_max} == RangeOf(o.dtype);
   if (o.symmetric && !whole) return Verdict::Vacuous("the codes are not symmetric");
   const Answer answer = Ask(subject, c);
@@ -249,14 +251,14 @@ Verdict RangeIsCovered(const Case& c, Subject& subject) {
   int64_t judged = 0;
   for (int64_t i = 0; i < c.x.size(); ++i) {
     const int64_t m = ColumnOf(c, i);
-    if (std::isinf(q.scale(m))) continue;
+    if (std::isinf(q.scale(m)) || q.scale(m) < FLT_MIN) continue;  // a denormal one has few bits
     ++judged;
     const double code = double{c.x.FloatAt(i)} / double{q.scale(m)} + double{q.zero_point(m)};
     if (code >= codes.min - kSlack && code <= codes.max + kSlack) continue;
     return relation::FailedAt(c, m, "a scale that holds " + ElementText(c.x, i),
                               ElementText(answer.y, m), 0, "a value lies outside the codes");
   }
-  return judged == 0 ? Verdict::Vacuous("the scale is infinite") : Verdict::Passed();
+  return judged == 0 ? Verdict::Vacuous("the scale is infinite or denormal") : Verdict::Passed();
 }
 
 Verdict ReduceRangeHalves(const Case& c, Subject& subject) {
@@ -295,6 +297,18 @@ Verdict CodesAreNear(const Case& c, Subject& subject) {
   // Half a step, and what float32 steps may lose.
   constexpr double kSlack = 0.5 + 0x1p-10;
   const CodeRange codes = RangeOf(c.observer.dtype);
+  for (int64_t i = 0; i < c.x.size() && IsMx(c.rule); ++i) {
+    const DType element = c.observer.dtype;
+    const double real = double{c.x.FloatAt(i)} / double{q.scale(ColumnOf(c, i))};
+    const auto nearest = static_cast<float>(DecodeFloat(
+        element,
+        EncodeFloat(element, real, FloatRounding::kNearestEven, FloatOverflow::kSaturate)));
+    if (q.code(i) == nearest || std::isnan(real)) continue;
+    const int64_t at = 2 * q.columns + i;
+    return relation::FailedAt(c, at, FloatText(nearest), ElementText(answer.y, at), 0,
+                              "not the element next to the value over its scale");
+  }
+  if (IsMx(c.rule)) return Verdict::Passed();
   for (int64_t i = 0; i < c.x.size(); ++i) {
     const int64_t m = ColumnOf(c, i), at = 2 * q.columns + i;
     const double code = q.code(i);

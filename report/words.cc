@@ -45,7 +45,7 @@ struct Project {
   std::string_view name, repository, revision;  // the name as reasons say it
 };
 // Longer names first: "pytorch/FBGEMM" is no PyTorch.
-constexpr std::array<Project, 25> kProjects{{
+constexpr std::array<Project, 26> kProjects{{
     {"pytorch/FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"FBGEMM", "pytorch/FBGEMM", "71d6f8b"},
     {"oneDNN 2.6", "uxlfoundation/oneDNN", "v2.6"},
@@ -69,6 +69,7 @@ constexpr std::array<Project, 25> kProjects{{
     {"tract", "sonos/tract", "38b383f"},
     {"OpenVINO", "openvinotoolkit/openvino", "2026.4.1"},
     {"ggml", "ggml-org/ggml", "HEAD"},
+    {"torchao 0.18", "pytorch/ao", "v0.18.0"},
     {"PyTorch", "pytorch/pytorch", "v1.13.1"},
     {"pytorch", "pytorch/pytorch", "HEAD"},
 }};

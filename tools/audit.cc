@@ -71,7 +71,8 @@ const std::vector<std::string> kDefaultSubjects{"native@all",
                                                 "ctranslate2",
                                                 "tvm",
                                                 "tract",
-                                                "openvino"};
+                                                "openvino",
+                                                "torchao"};
 constexpr std::array<std::string_view, 3> kExactClaims{"matches_exact", "sweep_is_monotone",
                                                        "sweep_is_linear"};
 

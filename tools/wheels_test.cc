@@ -40,6 +40,7 @@ const std::vector<Wheel> kWheels{
       Op::kDynamicLinear},
      200,
      60},
+    {"torchao", "torchao 0.", "model:torchao-mx", {Op::kChooseQParams}, 300, 100},
     {"tvm", "TVM 0.", "exact", {Op::kDequantize, Op::kMaxPool}, 60, 20},
     {"tract",
      "tract 0.23.",

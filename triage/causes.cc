@@ -82,10 +82,12 @@ bool ChangesSign(const Case& c) {
 bool Multiplies(const Case& c) { return Converts(c) && RowOf(c.op).x_qparams; }
 
 bool Observes(const Case& c) {
-  return RowOf(c.op).observer && c.observer.kind != Observer::Kind::kHistogram;
+  return RowOf(c.op).observer && c.observer.kind != Observer::Kind::kHistogram && !IsMx(c.rule);
 }
 
 bool ChoosesQParams(const Case& c) { return Observes(c) || ChoosesScales(c); }
+
+bool ChoosesMx(const Case& c) { return IsMx(c.rule); }
 
 // Parameters that every rule takes: min_max, u8, all codes, not symmetric, no reduce_range.
 bool ChoosesByAnyRule(const Case& c) { return RowOf(c.op).rule && c.observer == Observer{}; }
@@ -1606,6 +1608,24 @@ const Cause kCauses[] = {
     {Stage::kOperands, Kind::kRounding, "rule of ONNX",
      "chooses scale and zero point as DynamicQuantizeLinear does", ChoosesByAnyRule,
      SetRule<QParamsRule::kOnnx>},
+    {Stage::kScale, Kind::kRounding, "MX scale of floor",
+     "chooses the shared scale as OCP does, by the floor of log2 of the largest magnitude",
+     ChoosesMx, SetRule<QParamsRule::kMxFloor>},
+    {Stage::kScale, Kind::kRounding, "MX scale of ceil",
+     "chooses the shared scale by the ceiling of log2 of the largest magnitude", ChoosesMx,
+     SetRule<QParamsRule::kMxCeil>},
+    {Stage::kScale, Kind::kRounding, "MX scale of even",
+     "chooses the shared scale by the largest magnitude rounded to the element's bits", ChoosesMx,
+     SetRule<QParamsRule::kMxEven>},
+    {Stage::kScale, Kind::kRounding, "MX scale of rceil",
+     "chooses the least shared scale under which no element saturates", ChoosesMx,
+     SetRule<QParamsRule::kMxRceil>},
+    {Stage::kScale, Kind::kRounding, "MX scale of nearest",
+     "casts the largest magnitude over the largest element to the type of the shared scale",
+     ChoosesMx, SetRule<QParamsRule::kMxNearest>},
+    {Stage::kRound, Kind::kRounding, "MX elements truncated", "truncates elements toward zero",
+     [](const Case& c) { return IsMx(c.rule) && c.codes; },
+     [](Stages& s) { return Replace(s.c.rounding, FloatRounding::kTowardZero); }},
     {Stage::kOffset, Kind::kZeroPoint, "zero point from code 0",
      "counts the zero point from code 0 instead of from the lowest code",
      [](const Case& c) { return Observes(c) && c.observer.quant_min != 0; },

@@ -364,7 +364,7 @@ Tensor Stages::FloatsOfBlocks() const {
 
 void Stages::ChooseZeroPoint(double low, double high, exact::ChosenQParams* chosen) const {
   if (!choice.round_zero_point && !choice.any_zero_point && !choice.zero_point_from_0) return;
-  if (c.observer.symmetric) return;
+  if (c.observer.symmetric || IsMx(c.rule)) return;
   const CodeRange codes_of = exact::observer::Codes(c.observer);
   double first = static_cast<float>(low / static_cast<double>(chosen->scale));
   if (c.rule == QParamsRule::kAten) {
@@ -407,6 +407,14 @@ Tensor Stages::QParamsOf() const {
     y.as<float>()[ranges.size() + column] = static_cast<float>(chosen.zero_point);
   }
   if (!c.codes) return y;
+  if (IsMx(c.rule)) {
+    return exact::WithMxElements(c, y, [this](const Case& cast) {
+      Stages stages;
+      stages.c = cast;
+      stages.codes = codes;
+      return stages.Evaluate();
+    });
+  }
   Stages quantize;
   quantize.c = slice::BlocksAsChannels(exact::ExactCodesCaseOf(c, y));
   quantize.codes = codes;

@@ -58,7 +58,8 @@ PluginSubject::PluginSubject(std::string name, WorkerOptions options)
 std::string PluginSubject::CannotSend(const Case& c) const {
   if (ProblemBytes(c) > kMessageBytesMax)
     return "larger than the worker takes (" + std::to_string(kMessageBytesMax >> 20) + " MiB)";
-  const std::string missing = NotTold(kToldToPlugins, c);
+  // Plugins are older than these rules, and say nothing of rules.
+  const std::string missing = IsMx(c.rule) ? std::string(kOfMxScales) : NotTold(kToldToPlugins, c);
   return missing.empty() ? "" : "plugins have no " + missing;
 }
 

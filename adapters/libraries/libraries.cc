@@ -206,6 +206,12 @@ std::vector<Library> Libraries() {
        .names = {{"openvino", ""}},
        .when_listed = "OpenVINO through Python, started when it is asked",
        .wheel = "openvino"},
+      {.kind = "torchao",
+       .library = "torchao",
+       .help = "torchao  the shared scales and elements of microscaling (MX)",
+       .names = {{"torchao", ""}},
+       .when_listed = "torchao through Python, started when it is asked",
+       .wheel = "torchao"},
       {.kind = "torch",
        .library = "PyTorch",
        .help =

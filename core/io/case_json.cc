@@ -540,7 +540,7 @@ class Builder {
     value = Floats(key).front();
   }
   void ReadParameter(const Field& /*field*/, CaseKey key, DType& value) {
-    value = ReadDType(key, kCodes);
+    value = ReadDType(key, kCodesOrMxElements);
   }
   void ReadParameter(const Field& field, CaseKey key, int32_t& value) {
     if (field.is_code) {
@@ -578,6 +578,7 @@ class Builder {
 
   // The whole range of the type, unless the file gives a smaller one.
   void SetQuantRange() {
+    if (!IsByteCode(c_.observer.dtype)) return;
     const CodeRange range = RangeOf(c_.observer.dtype);
     c_.observer.quant_min = range.min;
     c_.observer.quant_max = range.max;

@@ -168,6 +168,7 @@ class Writer {
       if (!(RowOf(c.op).*field.has)) return;
       const CaseKey key = *KeyNamed(field.name);
       if (key == CaseKey::kNegativeSlope && c.function != Function::kLeakyRelu) return;
+      if (field.is_code && IsMx(c.rule)) return;
       if ((key == CaseKey::kWBlock && c.w_block == 0) ||
           (key == CaseKey::kXBlock && c.x_block == 0) || (key == CaseKey::kCodesOfX && !c.codes))
         return;

@@ -444,7 +444,7 @@ inline std::vector<Hostile> HostileTable() {
   add(Op::kChooseQParams, observer(R"("observer": "moving_average", "averaging_constant": 1.5)"),
       "averaging_constant", "expected 0..1");
   add(Op::kChooseQParams, observer(R"("observer": "min_max", "codes": true)"), "codes",
-      "goes with qparams_rule aten or onnx");
+      "goes with another qparams_rule than observer");
   add(Op::kChooseQParams, observer(R"("observer": "min_max", "qparams_rule": "onnx", "codes": 2)"),
       "codes", "expected");
   add(Op::kChooseQParams, R"("batches": 0, "M": 1, "N": 2, "x": [], "observer": "min_max")", "x",

@@ -100,7 +100,8 @@ void ReadFeatures(const JsonNode& node, std::bitset<kPipeFeatureCount>& features
 }
 
 void ReadRules(const JsonNode& node, QParamsRules& rules) {
-  const std::string expected = "a list of rules: observer, aten, onnx";
+  const std::string expected =
+      "a list of rules: observer, aten, onnx, mx_floor, mx_ceil, mx_even, mx_rceil, mx_nearest";
   if (!node.value().is_array()) FailAs(node, expected);
   if (node.value().empty()) node.Fail("is empty, expected " + expected);
   rules.reset();

@@ -3,10 +3,13 @@
 // observers are the exact meaning of choose_qparams (oracles/exact/observer.h), so their convention
 // calls exact::.
 #include <algorithm>
+#include <cfloat>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/float_format.h"
 #include "core/float_text.h"
 #include "oracles/conventions/aten.h"
 #include "oracles/conventions/families.h"
@@ -105,6 +108,66 @@ Convention OnnxChooseQParams(RoundFloat round, Convention quantize, exact::AtenC
   return WithCodesOf(std::move(convention), std::move(quantize));
 }
 
+// ceil of log2 rounded to float32. Just above a power of two the logarithm rounds to the exponent:
+// log2(1 + d) is d / ln 2, and no d of a float32 lies near half of a spacing.
+int CeilOfFloatLog2(float value) {
+  if (value == 0) return INT32_MIN;
+  const int exponent = std::ilogb(value);
+  const double above = std::ldexp(static_cast<double>(value), -exponent) - 1;
+  const auto rounded = static_cast<float>(exponent);
+  const float spacing = std::nextafter(rounded, INFINITY) - rounded;
+  constexpr double kLn2 = 0.69314718;
+  return above <= static_cast<double>(spacing) / 2 * kLn2 ? exponent : exponent + 1;
+}
+
+// A scale of 2^-127 is stored, but elements are divided by 2^-126 (rceil: 1). The quotient of rceil
+// and its log2 are float32: a quotient just above a power of two gets the scale of that power, and
+// the largest elements saturate.
+Convention TorchaoMx() {
+  Convention mx;
+  mx.name = "torchao-mx";
+  mx.description = "torchao's to_mx: shared scales of blocks by floor, ceil, even and rceil";
+  mx.source = "torchao 0.18 prototype/mx_formats/mx_tensor.py, kernels.py";
+  mx.ops = {Op::kChooseQParams};
+  mx.cannot_run = [](const Case& c) {
+    return FirstReason({Require(IsMx(c.rule) && c.rule != QParamsRule::kMxNearest,
+                                "the rule must be mx_floor, mx_ceil, mx_even or mx_rceil"),
+                        Require(c.x.shape()[0] == 1, "there must be one batch")});
+  };
+  const auto chosen = [](const Case& c) {
+    Tensor y = exact::ChooseQParams(c);
+    if (c.rule != QParamsRule::kMxRceil) return y;
+    const auto largest =
+        static_cast<float>(DecodeFloat(c.observer.dtype, LargestCode(c.observer.dtype)));
+    const std::vector<exact::ObservedRange> ranges = exact::ObservedRanges(c);
+    for (size_t m = 0; m < ranges.size(); ++m) {
+      const float quotient = std::max(-ranges[m].min, ranges[m].max) / largest;
+      y.as<float>()[m] = std::ldexp(1.0f, std::max(CeilOfFloatLog2(quotient), -127));
+    }
+    return y;
+  };
+  mx.run = [chosen](const Case& c) {
+    const Tensor y = chosen(c);
+    if (!c.codes) return ConventionOutput{y, std::nullopt};
+    Tensor divisors = y;
+    for (float& scale : divisors.as<float>().first(static_cast<size_t>(ChosenCount(c))))
+      if (scale < FLT_MIN) scale = c.rule == QParamsRule::kMxRceil ? 1.0f : FLT_MIN;
+    Tensor elements =
+        exact::WithMxElements(c, divisors, [](const Case& cast) { return exact::Evaluate(cast); });
+    elements.CopyFrom(y, 0, y.size(), 0);
+    return ConventionOutput{std::move(elements), std::nullopt};
+  };
+  mx.trace = [run = mx.run](const Case& c, int64_t index) {
+    const std::string value = FloatText(run(c).y.FloatAt(index));
+    const char* what = index < ChosenCount(c)       ? "the scale is "
+                       : index < 2 * ChosenCount(c) ? "the zero point is "
+                                                    : "the element is ";
+    return Trace{{Stage::kScale, what + value, value, false}};
+  };
+  mx.satisfies = {"value_permutation", "zero_append", "rows_are_tensors", "zero_is_representable"};
+  return mx;
+}
+
 std::vector<Convention> ObserverConventions() {
   Convention torch;
   torch.name = "observers@torch";
@@ -162,7 +225,7 @@ std::vector<Convention> ObserverConventions() {
     if (std::string reason = NotMinMax(c); !reason.empty()) return reason;
     return NotByRule(c, QParamsRule::kObserver);
   };
-  return {std::move(torch), std::move(torch2), std::move(aten), std::move(fbgemm)};
+  return {std::move(torch), std::move(torch2), std::move(aten), std::move(fbgemm), TorchaoMx()};
 }
 
 }  // namespace qualm::conventions

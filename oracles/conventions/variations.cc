@@ -355,7 +355,7 @@ double Flushed(const Facts& f) {
 // (WidenToSmallestScale), and where the scale is not finite. The rule onnx widens nothing; but of
 // zeros, for which it is 1, tract and TVM choose the scale 0.
 double RangeFormulas(const Facts& f) {
-  if (!RowOf(f.c->op).observer) return 0;
+  if (!RowOf(f.c->op).observer || IsMx(f.c->rule)) return 0;
   if (f.c->observer.symmetric) return kInfinity;
   const bool onnx = f.c->rule == QParamsRule::kOnnx;
   if (!std::isfinite(f.chosen_scale) || f.chosen_scale < (onnx ? 0x1p-126 : 0x1p-13) ||

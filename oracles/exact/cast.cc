@@ -25,23 +25,6 @@ struct Element {
   Rational value;
 };
 
-Rational OneBelow(int bits) { return 1 - PowerOfTwo(-bits); }
-
-// The largest value: fractions and exponents end below the patterns that mean something else.
-Rational Largest(const FloatFormat& f) {
-  const int top = (1 << f.exponent_bits) - 1 - f.bias;  // the exponent of all ones
-  const Rational full = 1 + OneBelow(f.fraction_bits);
-  switch (f.top) {
-    case Top::kIeee: return full * PowerOfTwo(top - 1);
-    case Top::kAllOnes:
-      if (f.fraction_bits == 0) return PowerOfTwo(top - 1);
-      return (full - PowerOfTwo(-f.fraction_bits)) * PowerOfTwo(top);
-    case Top::kMinusZero:
-    case Top::kFinite: break;
-  }
-  return full * PowerOfTwo(top);
-}
-
 Element ElementOf(const Tensor& x, int64_t i) {
   const FloatFormat& f = InfoOf(x.dtype()).floating;
   const uint32_t code = x.BitsAt(i);
@@ -116,7 +99,7 @@ uint32_t CodeOf(const FloatFormat& f, const Rational& magnitude) {
 uint32_t Output(const Case& c, const Element& x) {
   const FloatFormat& f = InfoOf(c.out_dtype).floating;
   const uint32_t sign = x.negative && f.has_sign ? 1u << (f.exponent_bits + f.fraction_bits) : 0;
-  const uint32_t largest = sign | CodeOf(f, Largest(f));
+  const uint32_t largest = sign | CodeOf(f, LargestOf(f));
   const bool has_infinity = f.top == Top::kIeee, has_nan = f.top != Top::kFinite;
   const uint32_t infinity =
       has_infinity ? sign | ((1u << f.exponent_bits) - 1) << f.fraction_bits : 0;
@@ -132,7 +115,7 @@ uint32_t Output(const Case& c, const Element& x) {
   const Rational rounded = ToDigits(f, c.rounding, x.value);
   if (rounded == 0) return f.top == Top::kMinusZero ? 0 : sign;
   if (rounded < 0 && !f.has_sign) return saturates ? 0 : nan;
-  if (abs(rounded) <= Largest(f)) return sign | CodeOf(f, abs(rounded));
+  if (abs(rounded) <= LargestOf(f)) return sign | CodeOf(f, abs(rounded));
   const bool inward =
       c.rounding == FloatRounding::kTowardZero || (c.rounding == FloatRounding::kUp && rounded < 0);
   if (saturates || inward) return largest;
@@ -194,7 +177,7 @@ void Steps(Teller& t) {
   const FloatFormat& f = InfoOf(c.out_dtype).floating;
   const Rational rounded = *value == 0 ? Rational(0) : definition::ToDigits(f, c.rounding, *value);
   const bool below = !f.has_sign && (rounded < 0 || (rounded == 0 && f.fraction_bits == 0));
-  const bool inside = !below && abs(rounded) <= definition::Largest(f);
+  const bool inside = !below && abs(rounded) <= LargestOf(f);
   constexpr std::string_view kHow[] = {"to the nearest", "toward zero, to a", "up, to a"};
   std::string text = "round once ";
   text += kHow[static_cast<size_t>(c.rounding)];
@@ -204,8 +187,7 @@ void Steps(Teller& t) {
   if (inside) return;
   t.Step(Stage::kClamp,
          (below ? type + " has no such number"
-                : "beyond the largest value of " + type + ", " +
-                      ApproximateText(definition::Largest(f))) +
+                : "beyond the largest value of " + type + ", " + ApproximateText(LargestOf(f))) +
              ", overflow " + std::string(Name(c.overflow)) + ": " + result,
          result);
 }

@@ -4,9 +4,12 @@
 // those of a quantize by these numbers: its meaning is in quantize.cc.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "core/float_format.h"
 #include "core/float_text.h"
 #include "oracles/exact/arithmetic/rational.h"
 #include "oracles/exact/meanings.h"
@@ -27,8 +30,30 @@ std::string TieText(float quotient) {
   return tie ? ", a tie, exactly half way, goes to the even one" : "";
 }
 
+// How a rule of MX chooses the scale for the largest magnitude of a block.
+std::string MxScaleText(const Case& c, float magnitude) {
+  const DType element = c.observer.dtype;
+  const double largest = DecodeFloat(element, LargestCode(element));
+  const std::string a = ShortestDecimal(magnitude),
+                    v = ShortestDecimal(static_cast<float>(largest));
+  const std::string highest = std::to_string(std::ilogb(largest));
+  const std::string rule = "the rule " + std::string(Name(c.rule)) + ": ";
+  if (magnitude == 0) return rule + "the least scale, where all values are 0,";
+  switch (c.rule) {
+    case QParamsRule::kMxFloor: return rule + "2^(floor(log2 " + a + ") - " + highest + ")";
+    case QParamsRule::kMxCeil: return rule + "2^(ceil(log2 " + a + ") - " + highest + ")";
+    case QParamsRule::kMxEven:
+      return rule + "2^(floor(log2 r) - " + highest + "), r = " + a + " rounded to " +
+             std::to_string(InfoOf(element).floating.fraction_bits + 1) + " significant bits,";
+    case QParamsRule::kMxRceil:
+      return rule + "the least power of two that is " + a + " / " + v + " at least";
+    default: return rule + "the power of two that is nearest to " + a + " / " + v;
+  }
+}
+
 // How a rule that is not the observers' chooses the scale.
 std::string ScaleText(const Case& c, const ObservedRange& range) {
+  if (IsMx(c.rule)) return MxScaleText(c, std::max(-range.min, range.max));
   const std::string width =
       "(" + ShortestDecimal(range.max) + " - " + ShortestDecimal(range.min) + ") / ";
   if (c.rule == QParamsRule::kAten) {
@@ -83,6 +108,10 @@ Trace StepsOfChoice(const Case& c, const Tensor& y, int64_t m, int64_t index) {
   if (c.rule != QParamsRule::kObserver) {
     step(Stage::kScale, ScaleText(c, range) + " = " + ShortestDecimal(scale), scale);
     if (index < columns) return trace;
+    if (IsMx(c.rule)) {
+      step(Stage::kZeroPoint, "MX has no zero point: 0", 0);
+      return trace;
+    }
     const float quotient = 0 - range.min / scale;
     const bool by_onnx = c.rule == QParamsRule::kOnnx;
     step(Stage::kZeroPoint,
@@ -133,8 +162,10 @@ Trace Steps(const Case& c, int64_t index) {
   if (index < chosen.size()) return StepsOfChoice(c, chosen, index % columns, index);
   const int64_t at = index - chosen.size();
   const int64_t m = ColumnOfValue(c, at);
-  Trace trace = StepsOfChoice(c, chosen, m, columns + m);
-  for (TraceStep& step : Derive(ExactCodesCaseOf(c, chosen), at)) trace.push_back(std::move(step));
+  Trace trace = StepsOfChoice(c, chosen, m, IsMx(c.rule) ? m : columns + m);
+  for (TraceStep& step : IsMx(c.rule) ? Derive(MxElementOf(c, chosen, at), 0)
+                                      : Derive(ExactCodesCaseOf(c, chosen), at))
+    trace.push_back(std::move(step));
   trace.back().value = FloatText(std::stof(trace.back().value));  // the answer is of float32
   return trace;
 }
@@ -142,6 +173,8 @@ Trace Steps(const Case& c, int64_t index) {
 // The value of a scale or zero point is the result of its steps; there is no other real value.
 std::string Value(const Case& c, int64_t index) {
   const Tensor chosen = ChooseQParams(c);
+  if (index >= chosen.size() && IsMx(c.rule))
+    return RealValueText(MxElementOf(c, chosen, index - chosen.size()), 0);
   if (index >= chosen.size())
     return RealValueText(ExactCodesCaseOf(c, chosen), index - chosen.size());
   const float y = chosen.FloatAt(index);
@@ -151,16 +184,58 @@ std::string Value(const Case& c, int64_t index) {
 Tensor All(const Case& c) {
   const Tensor chosen = ChooseQParamsRational(c);
   if (!c.codes) return chosen;
+  if (IsMx(c.rule)) return WithMxElements(c, chosen, EvaluateRational);
   return WithCodes(c, chosen, EvaluateRational(ExactCodesCaseOf(c, chosen)));
 }
 
 Tensor AllFast(const Case& c) {
   const Tensor chosen = ChooseQParams(c);
   if (!c.codes) return chosen;
+  if (IsMx(c.rule)) return WithMxElements(c, chosen, Evaluate);
   return WithCodes(c, chosen, Evaluate(ExactCodesCaseOf(c, chosen)));
 }
 
 }  // namespace
+
+namespace {
+
+// The cast of these values to elements under a scale.
+Case MxCast(const Case& c, float scale, std::span<const float> values) {
+  Case cast =
+      CaseOver(Op::kCast, Tensor::Of<float>({1, static_cast<int64_t>(values.size())}, values),
+               c.observer.dtype);
+  cast.overflow = FloatOverflow::kSaturate;
+  cast.rounding = c.rounding;
+  cast.out_q.scale = {scale};
+  return cast;
+}
+
+}  // namespace
+
+Case MxElementOf(const Case& c, const Tensor& chosen, int64_t i) {
+  return MxCast(c, chosen.FloatAt(ColumnOfValue(c, i)),
+                c.x.as<float>().subspan(static_cast<size_t>(i), 1));
+}
+
+Tensor WithMxElements(const Case& c, const Tensor& chosen,
+                      const std::function<Tensor(const Case&)>& evaluate) {
+  Tensor y(DType::kF32, c.output_shape());
+  y.CopyFrom(chosen, 0, chosen.size(), 0);
+  const auto behind = y.as<float>().subspan(static_cast<size_t>(chosen.size()));
+  // One cast for all values under a scale: there are 255 scales, and any number of blocks.
+  std::map<float, std::vector<int64_t>> under;
+  for (int64_t i = 0; i < c.x.size(); ++i) under[chosen.FloatAt(ColumnOfValue(c, i))].push_back(i);
+  for (const auto& [scale, places] : under) {
+    std::vector<float> values;
+    for (const int64_t i : places) values.push_back(c.x.FloatAt(i));
+    const Tensor elements = evaluate(MxCast(c, scale, values));
+    for (size_t i = 0; i < places.size(); ++i) {
+      behind[static_cast<size_t>(places[i])] =
+          static_cast<float>(elements.ValueAt(static_cast<int64_t>(i)));
+    }
+  }
+  return y;
+}
 
 Case CodesCaseOf(const Case& c, const Tensor& chosen) {
   const auto numbers = chosen.as<float>();

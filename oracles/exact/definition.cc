@@ -58,4 +58,20 @@ Tensor EvaluateRational(const Case& c) {
   return y;
 }
 
+// Fractions and exponents end below the patterns that mean something else.
+Rational LargestOf(const FloatFormat& f) {
+  using Top = FloatFormat::Top;
+  const int top = (1 << f.exponent_bits) - 1 - f.bias;  // the exponent of all ones
+  const Rational full = 2 - PowerOfTwo(-f.fraction_bits);
+  switch (f.top) {
+    case Top::kIeee: return full * PowerOfTwo(top - 1);
+    case Top::kAllOnes:
+      if (f.fraction_bits == 0) return PowerOfTwo(top - 1);
+      return (full - PowerOfTwo(-f.fraction_bits)) * PowerOfTwo(top);
+    case Top::kMinusZero:
+    case Top::kFinite: break;
+  }
+  return full * PowerOfTwo(top);
+}
+
 }  // namespace qualm::exact

@@ -34,6 +34,9 @@ Requantized RequantizeAs(const Case& c, int64_t n, const Integer& accumulator);
 // min(max(value, lo), hi): where relu puts lo above hi the result is hi.
 int32_t Clamp(const Integer& value, int64_t lo, int64_t hi);
 
+// The largest finite value of a float type.
+Rational LargestOf(const FloatFormat& format);
+
 }  // namespace qualm::exact
 
 #endif  // QUALM_ORACLES_EXACT_DEFINITION_H_

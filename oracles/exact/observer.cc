@@ -328,6 +328,7 @@ ObserverResult ObserveColumn(const Case& c, int64_t m, ObserveFunction observe =
 }
 
 Tensor ChooseBy(const Case& c, ObserveFunction observe) {
+  const NearestEnvironment environment;
   const int64_t columns = ChosenCount(c);
   Tensor y(DType::kF32, {2, columns});
   for (int64_t m = 0; m < columns; ++m) {

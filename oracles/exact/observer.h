@@ -11,6 +11,7 @@
 #define QUALM_ORACLES_EXACT_OBSERVER_H_
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -93,8 +94,14 @@ inline int64_t ColumnOfValue(const Case& c, int64_t i) { return c.per_channel ? 
 Case CodesCaseOf(const Case& c, const Tensor& chosen);
 // The same as it is meant exactly, where a scale may be infinite: x / infinity is 0.
 Case ExactCodesCaseOf(const Case& c, const Tensor& chosen);
-// The answer of both: one row.
+// The answer of both: one row. Not of MX.
 Tensor WithCodes(const Case& c, const Tensor& chosen, const Tensor& codes);
+
+// Of a rule of MX: the cast that gives the element of value i of x; and the answer, whose elements
+// `evaluate` gives of such casts of many values.
+Case MxElementOf(const Case& c, const Tensor& chosen, int64_t i);
+Tensor WithMxElements(const Case& c, const Tensor& chosen,
+                      const std::function<Tensor(const Case&)>& evaluate);
 
 }  // namespace qualm::exact
 

@@ -319,7 +319,43 @@ TEST(Codes, StandBehindScalesAndZeroPoints) {
 
 TEST(Codes, AreOfTheRulesOfDynamicQuantization) {
   EXPECT_EQ(Validate(CodesBy({{1}}, QParamsRule::kObserver)),
-            "codes: goes with qparams_rule aten or onnx");
+            "codes: goes with another qparams_rule than observer");
+}
+
+// OCP Microscaling Formats 1.0, 6.3: the scale of a block, and the element of its largest value.
+TEST(Mx, ScalesAreTheRules) {
+  struct Row {
+    QParamsRule rule;
+    DType element;
+    float x;
+    float scale, largest;
+  };
+  using enum QParamsRule;
+  const Row rows[] = {
+      {kMxFloor, DType::kF8E4M3FN, 502.5f, 1, 448},  // saturates
+      {kMxCeil, DType::kF8E4M3FN, 502.5f, 2, 256},
+      {kMxCeil, DType::kF8E4M3FN, 256, 1, 256},
+      {kMxEven, DType::kF8E4M3FN, 495, 1, 448},
+      {kMxEven, DType::kF8E4M3FN, 496, 2, 256},  // 1.1111 is half way, and goes to the even 10.000
+      {kMxRceil, DType::kF8E4M3FN, 448, 1, 448},
+      {kMxRceil, DType::kF8E4M3FN, 448.5f, 2, 224},
+      {kMxNearest, DType::kF8E4M3FN, 671.5f, 1, 448},
+      {kMxNearest, DType::kF8E4M3FN, 672, 2, 320},  // 336 is half way
+      {kMxNearest, DType::kF8E4M3FN, 335.5f, 0.5f, 448},
+      {kMxFloor, DType::kF4E2M1FN, 7.75f, 1, 6},
+      {kMxRceil, DType::kF4E2M1FN, 7.75f, 2, 4},
+      {kMxEven, DType::kF4E2M1FN, 7, 2, 4},  // 3.5 lies half way between 3 and 4
+      {kMxFloor, DType::kF6E2M3FN, -7.75f, 1, -7.5f},
+      {kMxFloor, DType::kF6E3M2FN, 31, 1, 28},
+      {kMxFloor, DType::kF8E5M2, 0x1p-140f, 0x1p-127f, 0x1p-13f},
+      {kMxCeil, DType::kF4E2M1FN, 0, 0x1p-127f, 0},
+      {kMxCeil, DType::kF4E2M1FN, FLT_MAX, 0x1p126f, 4},
+  };
+  for (const Row& row : rows) {
+    Case c = CodesBy({{row.x}}, row.rule);
+    c.observer.dtype = row.element;
+    ExpectAnswer(c, {row.scale, 0, row.largest});
+  }
 }
 
 TEST(Codes, AreToldAsAQuantizeIs) {

@@ -5,7 +5,9 @@
 #include <cfloat>
 #include <cmath>
 
+#include "core/float_format.h"
 #include "oracles/exact/arithmetic/rational.h"
+#include "oracles/exact/definition.h"
 #include "oracles/exact/nearest_environment.h"
 
 namespace qualm::exact {
@@ -19,6 +21,14 @@ constexpr float kAtenLeastScale = 6.1e-5f;
 constexpr int32_t kOnnxSteps = 255;
 constexpr float kOnnxLeastScale = FLT_TRUE_MIN;
 
+// Of f8e8m0fnu, in which MX stores scales.
+constexpr int kMxExponents = 127;
+constexpr float kMxLeastScale = 0x1p-127f;
+
+float MxScale(int exponent) {
+  return std::ldexp(1.0f, std::clamp(exponent, -kMxExponents, kMxExponents));
+}
+
 int32_t AtenSteps(bool reduce_range) { return reduce_range ? 127 : 255; }
 
 // dynamic_linear goes on with the scale.
@@ -28,6 +38,41 @@ ChosenQParams Limited(const Case& c, ChosenQParams chosen) {
 }
 
 namespace definition {
+
+// The shared scale of MX: its exponent before it is cut to those of f8e8m0fnu.
+int FloorLog2(const Rational& value) {
+  int exponent = static_cast<int>(msb(Integer(numerator(value)))) -
+                 static_cast<int>(msb(Integer(denominator(value))));
+  return value < PowerOfTwo(exponent) ? exponent - 1 : exponent;
+}
+int CeilLog2(const Rational& value) {
+  const int floor = FloorLog2(value);
+  return value == PowerOfTwo(floor) ? floor : floor + 1;
+}
+ChosenQParams Mx(const Case& c, const Rational& magnitude) {
+  const DType element = c.observer.dtype;
+  const Rational largest = LargestOf(InfoOf(element).floating);
+  const int highest = FloorLog2(largest);
+  if (magnitude == 0) return {kMxLeastScale, 0};
+  const int own = FloorLog2(magnitude);
+  int exponent = 0;
+  switch (c.rule) {
+    case QParamsRule::kMxFloor: exponent = own - highest; break;
+    case QParamsRule::kMxCeil: exponent = CeilLog2(magnitude) - highest; break;
+    case QParamsRule::kMxEven: {
+      const Rational unit = PowerOfTwo(own - InfoOf(element).floating.fraction_bits);
+      exponent = FloorLog2(Rational(RoundHalfEven(magnitude / unit)) * unit) - highest;
+      break;
+    }
+    case QParamsRule::kMxRceil: exponent = CeilLog2(magnitude / largest); break;
+    default: {  // the larger one of two that are as near
+      const Rational quotient = magnitude / largest;
+      exponent = FloorLog2(quotient);
+      if (quotient >= Rational(3, 2) * PowerOfTwo(exponent)) ++exponent;
+    }
+  }
+  return {MxScale(exponent), 0};
+}
 
 Rational Single(const Rational& value) { return ToRational(RoundToFloat32(value)); }
 
@@ -77,6 +122,7 @@ ChosenQParams Choose(const Case& c, ObservedRange range) {
     case QParamsRule::kAten: return Aten(exact, c.observer.reduce_range);
     case QParamsRule::kOnnx: return Onnx(exact);
     case QParamsRule::kObserver: break;
+    default: return Mx(c, std::max<Rational>(-exact.min, exact.max));
   }
   return FromRangeRational(c.observer, range.min, range.max);
 }
@@ -98,9 +144,33 @@ namespace fast {
   return {scale, static_cast<int32_t>(std::nearbyint(std::clamp<double>(zero_point, 0, steps)))};
 }
 
+// By significands in [1, 2), of the magnitude and of the largest element: their quotient lies
+// between 1/2 and 2. Products with numbers of few bits are exact.
+ChosenQParams Mx(const Case& c, float magnitude) {
+  if (magnitude == 0) return {kMxLeastScale, 0};
+  const DType element = c.observer.dtype;
+  const double largest = DecodeFloat(element, LargestCode(element));
+  const int own = std::ilogb(magnitude), highest = std::ilogb(largest);
+  const double of_magnitude = std::ldexp(static_cast<double>(magnitude), -own);
+  const double of_largest = std::ldexp(largest, -highest);
+  bool up = false;
+  int down = 0;
+  switch (c.rule) {
+    case QParamsRule::kMxFloor: break;
+    case QParamsRule::kMxCeil: up = of_magnitude > 1; break;
+    case QParamsRule::kMxEven:
+      up = of_magnitude >= 2 - std::ldexp(1.0, -InfoOf(element).floating.fraction_bits - 1);
+      break;
+    case QParamsRule::kMxRceil: up = of_magnitude > of_largest; break;
+    default: up = of_magnitude >= 1.5 * of_largest; down = of_magnitude < 0.75 * of_largest ? 1 : 0;
+  }
+  return {MxScale(own - highest + (up ? 1 : 0) - down), 0};
+}
+
 [[gnu::noinline]] ChosenQParams Choose(const Case& c, ObservedRange range) {
   switch (c.rule) {
     case QParamsRule::kObserver: break;
+    default: return Mx(c, std::max(-range.min, range.max));
     case QParamsRule::kAten: {
       const AtenChoice choice = Aten(range.min, range.max, c.observer.reduce_range);
       return {static_cast<float>(choice.scale), choice.zero_point};

@@ -156,6 +156,7 @@ TEST(GoldenJudgeTest, EveryRecordOfAKnownOpIsReproduced) {
                                       "torch-x86@avx2",
                                       "torch-x86@avx512core",
                                       "torch-x86@vnni",
+                                      "torchao-mx",
                                       "torch2.13-aten@avx2",
                                       "torch2.13-cast@cpu",  // asked live: tools/wheels_test.cc
                                       "torch2.13-aten@avx512",

@@ -65,8 +65,9 @@ TEST(Headroom, AgainstASlowCount) {
     const Case drawn = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
     ASSERT_EQ(Measure(drawn).outputs, exact::Evaluate(drawn).size());
     // The codes behind what is chosen are those of a quantize.
-    const Case c =
-        drawn.codes ? exact::ExactCodesCaseOf(drawn, exact::ChooseQParams(drawn)) : drawn;
+    const Case c = drawn.codes && !IsMx(drawn.rule)
+                       ? exact::ExactCodesCaseOf(drawn, exact::ChooseQParams(drawn))
+                       : drawn;
     const Headroom measured = Measure(c);
     Headroom expected;
     expected.outputs = exact::Evaluate(c).size();
@@ -152,8 +153,8 @@ TEST(Headroom, AgainstASlowCount) {
     high += measured.clamped_high;
     overflowing += measured.acc_min < 0 ? 1 : 0;
   }
-  EXPECT_GT(saturating, 200);
-  EXPECT_GT(in_convolutions, 200);
+  EXPECT_GT(saturating, 100);
+  EXPECT_GT(in_convolutions, 100);
   EXPECT_GT(ties, 200);
   EXPECT_GT(low, 500);
   EXPECT_GT(high, 500);

@@ -37,7 +37,7 @@ void DrawSizes(Rng& rng, Theme theme, Case& c) {
 }
 
 void DrawRule(Rng& rng, Theme theme, Case& c) {
-  c.rule = static_cast<QParamsRule>(rng.Below(CountOf<QParamsRule>()));
+  c.rule = static_cast<QParamsRule>(rng.Below(static_cast<size_t>(QParamsRule::kMxFloor)));
   c.x_gran = static_cast<Granularity>(rng.Below(CountOf<Granularity>()));
   Observer& o = c.observer;
   const bool reduce = rng.Chance(2, 5);

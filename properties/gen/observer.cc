@@ -8,6 +8,7 @@
 #include <cfloat>
 #include <cmath>
 
+#include "core/float_format.h"
 #include "properties/gen/layer.h"
 
 namespace qualm::gen::internal {
@@ -119,6 +120,44 @@ void PlaceOnTies(Rng& rng, Case& c) {
   }
 }
 
+// Each block's largest magnitude beside the numbers between which a rule of MX changes the scale,
+// the others below it, half of them beside ties of elements.
+void PlaceOnMxBounds(Rng& rng, Case& c) {
+  const DType element = c.observer.dtype;
+  const double largest = DecodeFloat(element, LargestCode(element));
+  const int bits = InfoOf(element).floating.fraction_bits, own = std::ilogb(largest);
+  const double of_largest = std::ldexp(largest, -own);
+  const std::array<double, 5> bounds{1, of_largest, 2 - std::ldexp(1.0, -bits - 1),
+                                     0.75 * of_largest, 1.5 * of_largest};
+  const auto beside = [&](double value) {
+    const auto number = static_cast<float>(value);
+    const float to = rng.Chance(1, 2) ? INFINITY : 0.0f;
+    return rng.Chance(1, 2) ? number : std::nextafter(number, to);
+  };
+  const int64_t rows = c.per_channel ? c.M : 1, batches = c.x.shape()[0];
+  const auto values = c.x.as<float>();
+  const int64_t length = c.x.size() / batches / rows;
+  for (int64_t row = 0; row < batches * rows; ++row) {
+    const int exponent =
+        static_cast<int>(rng.Chance(1, 6) ? rng.Between(-149, 126) : rng.Between(-12, 12));
+    const double top = std::ldexp(rng.Pick(bounds), exponent);
+    const auto block =
+        values.subspan(static_cast<size_t>(row * length), static_cast<size_t>(length));
+    for (float& x : block) {
+      // Half way between neighbours of the element type, or anything, under the largest one.
+      const double code = rng.Chance(1, 2)
+                              ? std::ldexp(static_cast<double>(rng.Between(0, 4 << bits)),
+                                           static_cast<int>(rng.Between(-8, 0)) - bits - 1)
+                              : rng.Unit();
+      x = beside(std::min(code, 1.0) * std::ldexp(1.0, exponent));
+      if (rng.Chance(1, 2)) x = -x;
+      if (!(std::abs(x) <= top)) x = 0;
+    }
+    const auto number = beside(top);
+    block[rng.Below(block.size())] = std::isfinite(number) ? number : FLT_MAX;
+  }
+}
+
 }  // namespace
 
 Case DrawObserver(Rng& rng, Theme theme, Op op) {
@@ -141,8 +180,14 @@ Case DrawObserver(Rng& rng, Theme theme, Op op) {
   if (o.kind == Observer::Kind::kMinMax && rng.Chance(1, 2)) {
     c.rule = rng.Chance(1, 2) ? QParamsRule::kAten : QParamsRule::kOnnx;
     o = {.reduce_range = c.rule == QParamsRule::kAten && rng.Chance(1, 3)};
+    if (rng.Chance(1, 3)) {
+      c.rule = static_cast<QParamsRule>(rng.Between(static_cast<int>(QParamsRule::kMxFloor),
+                                                    static_cast<int>(QParamsRule::kMxNearest)));
+      o = {.dtype = *(kMxElements.begin() + rng.Below(kMxElements.count))};
+      if (theme != Theme::kFarValue && rng.Chance(1, 2)) c.N = rng.Chance(1, 3) ? 16 : 32;
+    }
   }
-  const bool per_channel = rng.Chance(1, 3);
+  const bool per_channel = IsMx(c.rule) ? rng.Chance(4, 5) : rng.Chance(1, 3);
   c.per_channel = per_channel && o.kind != Observer::Kind::kHistogram;
   if (theme == Theme::kFarValue && c.per_channel) std::swap(c.M, c.N);  // a channel is a column
   c.out_dtype = DType::kF32;
@@ -158,6 +203,10 @@ Case DrawObserver(Rng& rng, Theme theme, Op op) {
   }
   if (!valid) std::ranges::fill(c.x.as<float>(), 1.0f);
   c.codes = c.rule != QParamsRule::kObserver && rng.Chance(9, 10);
+  if (IsMx(c.rule)) {
+    if (rng.Chance(1, 2)) PlaceOnMxBounds(rng, c);
+    return c;
+  }
   if (c.codes && (theme == Theme::kTies || rng.Chance(1, 4))) PlaceOnTies(rng, c);
   return c;
 }

@@ -71,6 +71,12 @@ constexpr KnownTree kKnownTrees[] = {
     {"onnxruntime-py@nbits", "",
      "tree:{form:f32_u4 parts:32x1 order:8/neighbours steps:rounded scales:weight "
      "every:32}"},
+    {"onnxruntime-web@nbits", "",
+     "tree:{form:f32_u4 parts:32x1 order:1/sequence/1024 steps:rounded scales:weight "
+     "every:32}"},
+    {"onnxruntime-web@nbits", "",
+     "tree:{form:f32_u8 parts:32x1 order:1/sequence/1024 steps:rounded scales:weight "
+     "every:32}"},
     {"ggml@haswell+q6_k+generic", "",
      "tree:{form:q6_k parts:8x1 order:8/sequence steps:fused scales:product every:256}"},
 };

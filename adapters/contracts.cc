@@ -195,6 +195,11 @@ constexpr const char* kDecomposedAdd =
 constexpr const char* kOrtAdd =
     "scales over the output scale are rounded to float32, and the sum is computed in it (ONNX "
     "Runtime onnxruntime/core/mlas/lib/qladd.cpp)";
+constexpr const char* kOrtWasmAdd =
+    "the operands are dequantized, added, divided by the output scale and moved by its zero point "
+    "in "
+    "float32, each rounded (ONNX Runtime onnxruntime/core/mlas/lib/qladd.cpp, "
+    "MlasQLinearAddKernelRawHelper)";
 constexpr const char* kFixedPointAdd =
     "scales over the output scale are rounded to integers of some 20 bits (QNNPACK src/add.c; "
     "XNNPACK src/params-init.c, XNNPACK 4ea82e5 src/microparams-init.c, add minmax)";
@@ -621,7 +626,7 @@ void AddOthers(Rows& rows) {
              kOrtPairs);
   }
   rows.Add(std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni",
-                      "model:tflite@double", "model:tflite@single"},
+                      "model:onnxruntime@wasm", "model:tflite@double", "model:tflite@single"},
            Op::kQuantize, FindingKind::kRounding, kFloatQuotient);
   rows.Add(std::array{"model:qnnpack"}, Op::kQuantize, FindingKind::kRounding, kReciprocal);
   rows.Add(kXnnpack, Op::kQuantize, FindingKind::kRounding, kReciprocal);
@@ -642,13 +647,15 @@ void AddOthers(Rows& rows) {
   rows.Add(
       std::array{"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni"},
       Op::kAdd, FindingKind::kRounding, kOrtAdd);
+  for (const FindingKind kind : {FindingKind::kRounding, FindingKind::kTie})
+    rows.Add("model:onnxruntime@wasm", Op::kAdd, "matches_exact", kind, kOrtWasmAdd);
   for (const char* subject :
        {"model:onnxruntime@avx2", "model:onnxruntime@sse41", "model:onnxruntime@vnni"}) {
     for (const char* claim : {"matches_exact", "matches_model"})
       rows.AddWhere(subject, Op::kSoftmax, claim, kOrtSoftmaxOfOne, HasRowsOfOneCode);
   }
   rows.Add(std::array{"model:onnx@reference", "model:onnxruntime@avx2", "model:onnxruntime@sse41",
-                      "model:onnxruntime@vnni"},
+                      "model:onnxruntime@vnni", "model:onnxruntime@wasm"},
            Op::kDynamicLinear, FindingKind::kRounding, kOrtDynamic);
   for (const Op op : {Op::kQuantize, Op::kAdd, Op::kLinear, Op::kDynamicLinear})
     rows.Add("model:tvm", op, "matches_exact", FindingKind::kRounding, kTvmFloat);

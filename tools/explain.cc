@@ -230,6 +230,12 @@ int RunExplainRecord(const Options& options, GoldenRecord record) {
   std::string text = fmt::format("{}: {}\n", record.where, record.op);
   if (judged.convention.empty())
     text += "  " + judged.verdict.reason + "\n";
+  else if (judged.interval)
+    text +=
+        fmt::format("  {} of {}\n",
+                    failed ? "not every output lies in the interval of float32 sums in any order"
+                           : "every output lies in the interval of float32 sums in any order",
+                    judged.convention);
   else
     text += fmt::format("  {} by {}\n", failed ? "not given" : "every output is given",
                         judged.convention);

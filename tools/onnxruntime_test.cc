@@ -95,6 +95,31 @@ TEST_F(OnnxruntimeWheelConstant, WeightsOfTheModelGiveTheSame) {
   ExpectContract({Op::kLinear, Op::kConv2d, Op::kDepthwise}, 120, 3);
 }
 
+// The npm package onnxruntime-web: WebAssembly, the same on every processor.
+class OnnxruntimeWeb : public OnnxruntimeTest {
+ protected:
+  OnnxruntimeWeb() : OnnxruntimeTest("onnxruntime-web") {}
+};
+
+TEST_F(OnnxruntimeWeb, KeepsTheContract) {
+  EXPECT_EQ(subject().Version(), "ONNX Runtime 1.30.0");
+  EXPECT_EQ(subject().contract().convention, "onnxruntime@wasm");
+  EXPECT_EQ(Pair(), 32893);
+  std::vector<Op> ops = kOps;
+  ops.push_back(Op::kChooseQParams);
+  qualm::ExpectContract({.subject = "onnxruntime-web", .ops = ops, .cases = 100, .judged = 30});
+  qualm::ExpectContract({.subject = "onnxruntime-web@constant",
+                         .ops = {Op::kLinear, Op::kConv2d, Op::kDepthwise},
+                         .cases = 60,
+                         .judged = 30});
+}
+
+// A chain of rounded products, as the tree of known_trees.cc says.
+TEST_F(OnnxruntimeWeb, SumsFloatsInSomeOrder) {
+  for (const char* const name : {"onnxruntime-web@nbits", "onnxruntime-web@constant+nbits"})
+    qualm::ExpectContract({.subject = name, .ops = {Op::kLinear}, .cases = 300, .judged = 150});
+}
+
 // MatMulNBits, its weights as an input and as part of the model: sums in float32, of f32 x alone.
 class OnnxruntimeNBits : public OnnxruntimeTest {
  protected:

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,7 @@ struct Replay {
   Session& session;
   std::map<std::string, std::map<std::string, int64_t>>
       golden;                               // convention or "-" -> judgement -> n
+  std::set<std::string> intervals;          // conventions that accept many numbers of an output
   std::map<std::string, int64_t> skipped;   // reason -> n
   std::string inapplicable;                 // a claim, and the contract that it does not belong to
   std::map<std::string, int64_t> observed;  // how the answers in case files are -> n
@@ -199,6 +201,7 @@ void JudgeRecord(const GoldenRecord& record, Replay& replay) {
          record.where, judged.verdict);
   ++replay.golden[judged.convention.empty() ? "-" : judged.convention]
                  [std::string(Name(judged.verdict.judgement))];
+  if (judged.interval) replay.intervals.insert(judged.convention);
   if (!judged.verdict.failed()) return;
   replay.session.document.findings.emplace_back(
       record.op, "matches_model", "model:" + judged.convention, judged.verdict, record.where);
@@ -331,7 +334,7 @@ int RunReplay(const Options& options) {
   files = std::move(first);
   files.insert(files.end(), std::make_move_iterator(rest.begin()),
                std::make_move_iterator(rest.end()));
-  Replay replay{session, {}, {}, {}, {}, {}, {}, 0, false};
+  Replay replay{session, {}, {}, {}, {}, {}, {}, {}, 0, false};
   auto progress = std::make_unique<StepProgress>("replaying: ");
   const double whole = std::max(1.0, SizeOf(files));
   double spent = 0;
@@ -368,7 +371,11 @@ int RunReplay(const Options& options) {
     if (convention == "-") continue;
     session.Print("  model:{}:", convention);
     for (const auto& [judgement, count] : counts) session.Print(" {} {}", count, judgement);
-    session.Print("\n");
+    session.Print("{}\n",
+                  replay.intervals.contains(convention)
+                      ? " (an output may be any float32 sum in some order: an interval, not "
+                        "one number)"
+                      : "");
   }
   for (const auto& [reason, count] : replay.skipped)
     session.Print("  {} skipped: {}\n", count, reason);

@@ -179,6 +179,24 @@ TEST_F(Sums, RecordedProductsAreExplainedAndIdentified) {
   ExpectBadInput({"identify", file, "--op", "linear"}, "a recording (.jsonl) is asked alone");
 }
 
+// Of MatMulNBits at accuracy level 4 no order is known: an interval of numbers is accepted.
+TEST_F(Sums, RecordingsOfNoKnownOrderAreSaidToLieInAnInterval) {
+  const std::string file = QUALM_SOURCE_DIR "/corpus/golden/onnxruntime130.jsonl";
+  const std::string replayed = Qualm(0, {"replay", file}).out;
+  const std::string interval =
+      " passed (an output may be any float32 sum in some order: an interval, not one number)\n";
+  const size_t level4 = replayed.find("  model:onnxruntime@level4: ");
+  ASSERT_NE(level4, std::string::npos) << replayed;
+  EXPECT_NE(replayed.substr(level4, replayed.find('\n', level4) + 1 - level4).find(interval),
+            std::string::npos);
+  EXPECT_EQ(replayed.find(interval), replayed.rfind(interval));
+  const std::string told = Qualm(0, {"explain", file, "--record", "ort-490", "--at", "1"}).out;
+  EXPECT_TRUE(Has(told,
+                  "  every output lies in the interval of float32 sums in any order of "
+                  "onnxruntime@level4\n"));
+  EXPECT_TRUE(Has(told, ", onnxruntime@level4 accepts an interval, of which the nearest is "));
+}
+
 // A sum that some order of additions gives accuses nobody.
 TEST_F(Sums, RightSumsAreExplainedAsSuch) {
   Case c;

@@ -144,9 +144,10 @@ JsonValue TreeJson(const std::string& name, const SumAsked& asked, const Reveale
                     {"minima", minima},
                     {"products", sum.products},
                     {"questions", sum.questions},
-                    {"state", sum.tree       ? "tree"
-                              : sum.is_exact ? "exact"
-                                             : "none"},
+                    {"state", sum.tree         ? "tree"
+                              : sum.is_exact   ? "exact"
+                              : sum.is_known() ? "known"
+                                               : "none"},
                     {"tree", text(sum.tree ? sum.text() : "")},
                     {"order", text(sum.order)},
                     {"steps", text(sum.steps)},

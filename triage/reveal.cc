@@ -370,6 +370,8 @@ std::string TextOf(const RevealedSum& sum) {
   if (sum.tree) {
     text += "  order: " + (sum.order.empty() ? std::string("none of the named ones") : sum.order) +
             "\n";
+  } else if (!sum.order.empty()) {
+    text += "  order: " + sum.order + "\n  (masks do not show it: " + sum.why_no_tree + ")\n";
   } else {
     text += "  order: " + sum.text() + "\n";
   }

@@ -61,7 +61,9 @@ struct RevealedSum {
   // "((0+1)+2)", or that the sum is exact, or why there is no tree.
   std::string text() const;
   // Whether everything is known: an order, or that there is none to be seen, and the steps.
-  bool is_known() const { return (tree || is_exact) && !steps.empty(); }
+  bool is_known() const {
+    return (tree || is_exact || (contract && contract->order)) && !steps.empty();
+  }
 };
 
 // Throws InputError where the options are out of range.

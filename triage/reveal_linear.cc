@@ -11,6 +11,7 @@
 #include "core/float_text.h"
 #include "core/nearest.h"
 #include "core/status.h"
+#include "oracles/conventions/known_trees.h"
 
 namespace qualm::triage {
 namespace {
@@ -39,8 +40,15 @@ float LargeOf(const LinearForm& form) {
 }
 // The scales of w. Scale times zero point is an f16 too where each block has a minimum of its own.
 bool HasOwnMinima(const LinearForm& form) { return form.minima() && form.size() == form.block; }
-float SmallOfW(const LinearForm& form) { return HasOwnMinima(form) ? 0x1p-18f : kSmall; }
-float LargeOfW(const LinearForm& form) { return HasOwnMinima(form) ? 0x1p13f : kLarge; }
+bool HasSmallScales(const LinearForm& form) {
+  return form.format != nullptr && form.format->scales == BlockScales::kSmall;
+}
+float SmallOfW(const LinearForm& form) {
+  return HasOwnMinima(form) ? 0x1p-18f : HasSmallScales(form) ? kSmallUnit : kSmall;
+}
+float LargeOfW(const LinearForm& form) {
+  return HasOwnMinima(form) ? 0x1p13f : HasSmallScales(form) ? 0x1p7f : kLarge;
+}
 
 // The codes of weights that there are, but for an end that is the other one with a sign.
 std::vector<int32_t> CodesOf(const LinearForm& form) {
@@ -307,10 +315,16 @@ Case DrawnCase(const LinearForm& form, int64_t products, Rng& rng) {
   for (int64_t block = 0; together > 1 && block < RowBlocks(c); ++block) {
     const int64_t first = block - block % together;
     if (block == first) {
-      c.x_q.scale[At(block)] = std::abs(DrawnFloat(rng));
+      if (XIs(form, BlockActivations::kQ8K)) c.x_q.scale[At(block)] = std::abs(DrawnFloat(rng));
       c.w_q.scale[At(block)] *= 0x1p-6f;  // the unit, until the others have theirs
     }
-    c.x_q.scale[At(block)] = c.x_q.scale[At(first)];
+    c.x_q.scale[At(block)] = c.x_q.scale[At(block - block % (form.x_size() / form.block))];
+    if (HasSmallScales(form)) {
+      constexpr int kFrom = 20, kTo = 60;  // codes of scales far from the ends
+      const auto code = static_cast<int>(rng.Between(kFrom, kTo));
+      c.w_q.scale[At(block)] = kSmallUnit * static_cast<float>(SmallFactor(code));
+      continue;
+    }
     const int32_t most_factor = form.format->most_factor;
     const auto factor = block == first ? 1 : static_cast<int32_t>(rng.Between(1, most_factor));
     c.w_q.scale[At(block)] = c.w_q.scale[At(first)] * static_cast<float>(factor);
@@ -468,8 +482,15 @@ void CompleteContract(const LinearForm& form, const AskLinear& ask, const std::v
     contract.minima->scales = contract.scales / At(ways);
     contract.scales %= At(ways);
   }
-  const auto pattern = PartsOf(contract, blocks);
-  if (!std::ranges::equal(pattern, leaves, {}, {}, &Leaf::part)) return sum.contract.reset();
+  const auto is_pattern = [&] {
+    return std::ranges::equal(PartsOf(contract, blocks), leaves, {}, {}, &Leaf::part);
+  };
+  bool found = is_pattern();
+  for (int64_t span = form.size() / 2; !found && span % contract.run == 0 && span > 0; span /= 2) {
+    contract.span = span;
+    found = contract.parts * span % form.size() == 0 && is_pattern();
+  }
+  if (!found) return sum.contract.reset();
   constexpr int64_t kMostCases = 1000;
   std::vector<TreeContract> named = NamedOrders(contract);
   for (int64_t every = 1; every <= 8; every *= 2) {
@@ -535,6 +556,25 @@ void FindPlaceOfMinima(const LinearForm& form, const AskLinear& ask,
   }
 }
 
+// Where masks hide the order: the first known tree whose bits every random sum has.
+void TryKnownTrees(const LinearForm& form, const AskLinear& ask, const RevealOptions& options,
+                   RevealedSum& sum) {
+  for (const conventions::KnownTree& known : conventions::KnownTrees()) {
+    const TreeContract one = conventions::ParseTreeContract(known.tree);
+    if (one.form != &form || !one.order) continue;
+    if (!KeepsTo(form, ask, one, options.cases, options, sum)) continue;
+    sum.parts = PartsOf(one, options.products / form.size());
+    sum.products = std::ssize(sum.parts);
+    sum.order = NameOfOrder(one) + ", as " + std::string(known.subject) + " adds";
+    sum.steps =
+        std::string(one.order->fused ? "fused multiply-adds" : "products rounded, then added") +
+        ", " + std::string(ScaleWaysOf(form)[one.scales].text);
+    sum.compared = options.cases;
+    sum.contract = one;
+    return;
+  }
+}
+
 }  // namespace
 
 const LinearForm& FindLinearForm(std::string_view name) {
@@ -575,7 +615,8 @@ Case ProbeOf(const LinearForm& form) {
   const bool of_super = XIs(form, BlockActivations::kQ8K);
   const bool any_sum = !of_super && !XIs(form, BlockActivations::kQ8_1);
   for (size_t b = 0; b < c.x_q.scale.size() && c.x_block != 0; ++b) {
-    c.x_q.scale[b] = of_super ? 1 + 0x1p-23f : std::ldexp(1 + 0x1p-10f, static_cast<int>(b));
+    const auto of_x = static_cast<int>(static_cast<int64_t>(b) * form.block / form.x_size());
+    c.x_q.scale[b] = of_super ? 1 + 0x1p-23f : std::ldexp(1 + 0x1p-10f, of_x);
     if (any_sum) {
       c.x.SetInt(static_cast<int64_t>(b) * form.block, kCodeOfX);
       c.x.SetInt(static_cast<int64_t>(b) * form.block + 1, kCodeOfX - 1);
@@ -587,7 +628,7 @@ Case ProbeOf(const LinearForm& form) {
 
 bool Covers(const LinearForm& wide, const LinearForm& narrow) {
   if (wide.x != narrow.x || wide.w != narrow.w || wide.block != narrow.block) return false;
-  if (narrow.format == nullptr || narrow.format->minima || wide.size() != narrow.size())
+  if (narrow.format == nullptr || narrow.format->minima || wide.size() != narrow.x_size())
     return false;
   const auto has = [&](int8_t code) { return Has(wide, code); };
   return std::ranges::all_of(narrow.format->values, has) &&
@@ -687,6 +728,7 @@ RevealedSum RevealLinear(const LinearForm& form, const AskLinear& ask,
     find_steps(sum);
   }
   if (sum.contract) CompleteContract(form, ask, leaves, options, sum);
+  if (!sum.is_known() && !sum.tree) TryKnownTrees(form, ask, options, sum);
   return sum;
 }
 

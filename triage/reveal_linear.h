@@ -25,7 +25,7 @@ Case CaseOf(const LinearForm& form, int64_t products);
 // The same of three (super-)blocks with the lowest and the highest weight and those between, as
 // many as there is room for: who takes it has the codes of the form.
 Case ProbeOf(const LinearForm& form);
-// Whether `wide` has every code of `narrow`, and more.
+// Whether `wide` has every code and every scale of `narrow`, and more.
 bool Covers(const LinearForm& wide, const LinearForm& narrow);
 
 // The one output, f32. It may throw, and RevealLinear lets that pass.

@@ -253,6 +253,78 @@ TEST(RevealLinear, OfSuperBlocksFactorsAreIntegers) {
   }
 }
 
+// Blocks of x have scales of their own, and several of them one scale of w, which their sum meets;
+// or each block has lanes of its own, and its sums meet both scales.
+TEST(RevealLinear, OfOneScaleForSeveralBlocks) {
+  for (const std::string_view name : {"q1_0", "q2_0"}) {
+    const LinearForm& form = FindLinearForm(name);
+    const int64_t together = form.size() / 32;
+    const auto summed = [](const float(&lane)[8]) {
+      float sum = 0;
+      for (const float one : lane) sum += one;
+      return sum;
+    };
+    const auto chained = [&](const Case& c) {
+      float lane[8] = {};
+      for (int64_t b = 0; b < RowBlocks(c); b += together) {
+        for (int64_t l = 0; l < 8; ++l) {
+          float sum = 0;
+          for (int64_t i = b; i < b + together; ++i) sum += Part(c, i, 4 * l, 4) * ScaleOfX(c, i);
+          lane[l] = std::fma(sum, ScaleOfW(c, b), lane[l]);
+        }
+      }
+      return summed(lane);
+    };
+    const auto apart = [&](const Case& c) {
+      float lane[8] = {};
+      for (int64_t b = 0; b < RowBlocks(c); ++b) {
+        for (int64_t l = 0; l < 2; ++l)
+          lane[b % together * 2 + l] += Part(c, b, l, 16, 2) * Scale(c, b);
+      }
+      return summed(lane);
+    };
+    const auto contract = [&](const AskLinear& ask) {
+      const RevealedSum sum = RevealLinear(form, ask, {.products = 8 * form.size(), .cases = 300});
+      EXPECT_TRUE(sum.is_known()) << TextOf(sum);
+      return sum.contract ? sum.contract->text() : "";
+    };
+    const std::string begin = "tree:{form:" + std::string(name) + " parts:",
+                      end = " every:" + std::to_string(form.size()) + "}";
+    EXPECT_EQ(contract(chained), begin + "8x4 order:8/sequence steps:fused scales:x-chain" + end);
+    EXPECT_EQ(contract(apart), begin + "2x1/32 order:" + std::to_string(2 * together) +
+                                   "/sequence steps:rounded scales:product" + end);
+  }
+}
+
+// Parts of one super-block that follow each other in a lane hide each other: a known tree is found.
+TEST(RevealLinear, WhatMasksHideIsLookedForAmongKnownTrees) {
+  const LinearForm& form = FindLinearForm("nvfp4");
+  const auto lanes = [](const Case& c) {
+    float lane[8] = {};
+    for (int64_t k = 0; k < c.K; k += 4) {
+      int64_t sum = 0;
+      for (int64_t i = k; i < k + 4; ++i) sum += int64_t{c.x.IntAt(i)} * c.w.IntAt(i);
+      float& of_lane = lane[k / 4 % 8];
+      of_lane = std::fma(static_cast<float>(sum), Scale(c, k / 16), of_lane);
+    }
+    for (int half = 4; half > 0; half /= 2) {
+      for (int l = 0; l < half; ++l) lane[l] += lane[l + half];
+    }
+    return lane[0];
+  };
+  const RevealOptions options{.products = 8 * form.size(), .cases = 300};
+  const RevealedSum sum = RevealLinear(form, lanes, options);
+  EXPECT_TRUE(sum.is_known());
+  EXPECT_EQ(sum.order, "8 lanes, halved, as ggml@haswell+nvfp4 adds");
+  EXPECT_NE(TextOf(sum).find("  (masks do not show it: products 64, 0 and "), std::string::npos);
+  ASSERT_TRUE(sum.contract.has_value());
+  EXPECT_EQ(sum.contract->text(),
+            "tree:{form:nvfp4 parts:16x4 order:8/halves steps:fused scales:product every:64}");
+  const RevealedSum other =
+      RevealLinear(form, [&](const Case& c) { return std::nextafter(lanes(c), 0.0f); }, options);
+  EXPECT_FALSE(other.is_known());
+}
+
 TEST(RevealLinear, OfFloatsEachProductIsALeaf) {
   const auto chain = [](bool dequantized) {
     return [dequantized](const Case& c) {
@@ -282,7 +354,8 @@ TEST(RevealLinear, AsksACodeOfTheFormAlone) {
     EXPECT_EQ(Validate(probe), "");
     const LinearForm& q8_0 = FindLinearForm("q8_0");
     const WeightFormat* const format = form.format;
-    EXPECT_EQ(Covers(q8_0, form), format != nullptr && form.size() == 32 && !format->minima)
+    EXPECT_EQ(Covers(q8_0, form),
+              format != nullptr && form.block == 32 && form.x_size() == 32 && !format->minima)
         << form.name;
     EXPECT_FALSE(Covers(form, q8_0)) << form.name;
     if (format == nullptr || format->values.empty()) continue;

@@ -128,6 +128,17 @@ std::vector<Library> Libraries() {
        .why_absent = WhyNoOnnxruntime,
        .child = OnnxruntimeChild,
        .when_listed = "ONNX Runtime through Node, started when it is asked"},
+      {.kind = "onnxruntime-web",
+       .library = "ONNX Runtime",
+       .help = "onnxruntime-web[@constant][@nbits|@constant+nbits]  the same in WebAssembly, as "
+               "browsers run it, through Node",
+       .names = {{"onnxruntime-web", ""},
+                 {"onnxruntime-web@constant", "constant"},
+                 {"onnxruntime-web@nbits", "nbits"},
+                 {"onnxruntime-web@constant+nbits", "constant+nbits"}},
+       .why_absent = WhyNoOnnxruntimeWeb,
+       .child = OnnxruntimeWebChild,
+       .when_listed = "ONNX Runtime in WebAssembly through Node, started when it is asked"},
       {.kind = "onnxruntime-py",
        .library = "ONNX Runtime",
        .help =

@@ -91,6 +91,9 @@ std::string WhyNoNodePackage(std::string_view program);
 // ONNX Runtime, in a Node process (onnxruntime_child.mjs).
 std::string WhyNoOnnxruntime();
 PipeOptions OnnxruntimeChild(const LibraryName& name);
+// The same of onnxruntime-web, on every processor.
+std::string WhyNoOnnxruntimeWeb();
+PipeOptions OnnxruntimeWebChild(const LibraryName& name);
 // Of MatMulNBits at accuracy level 4.
 std::string WhyNotAtLevel4(const Case& c);
 

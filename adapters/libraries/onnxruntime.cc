@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The npm package onnxruntime-node in a Node process (onnxruntime_child.mjs) behind a pipe. Its
-// kernels (MLAS) take the best instruction set of the processor, and no switch changes that.
+// The npm packages onnxruntime-node and onnxruntime-web in a Node process (onnxruntime_child.mjs)
+// behind a pipe. The kernels (MLAS) of the first take the best instruction set of the processor,
+// and no switch changes that; those of the second are WebAssembly.
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -38,25 +39,41 @@ std::string OwnInstructionSet() {
 #endif
 }
 
+constexpr std::string_view kNative = "onnxruntime-node", kWeb = "onnxruntime-web";
+
 // The folder with node_modules, as scripts/install-onnxruntime chooses it.
-std::string PackageFolder() { return CacheFolder() + "/onnxruntime-node"; }
-
-}  // namespace
-
-std::vector<std::string> NodeCommand(std::string_view program) {
-  return {FindProgram("node"), FindModule(std::string(program)), PackageFolder()};
+std::string PackageFolder(std::string_view package) {
+  return CacheFolder() + "/" + std::string(package);
 }
 
-std::string WhyNoNodePackage(std::string_view program) {
+std::vector<std::string> Command(std::string_view program, std::string_view package) {
+  return {FindProgram("node"), FindModule(std::string(program)), PackageFolder(package)};
+}
+
+std::string WhyNoPackage(std::string_view program, std::string_view package) {
   if (FindModule(std::string(program)).empty())
     return std::string(program) + " not found: set QUALM_PLUGIN_DIR to its folder";
   if (FindProgram("node").empty()) return "there is no node in PATH: " + std::string(kInstall);
-  const std::string package = PackageFolder() + "/node_modules/onnxruntime-node/package.json";
-  if (access(package.c_str(), R_OK) != 0)
-    return "the npm package onnxruntime-node is not in " + PackageFolder() + ": " +
-           std::string(kInstall);
+  const std::string name(package), folder = PackageFolder(package);
+  const std::string file = folder + "/node_modules/" + name + "/package.json";
+  if (access(file.c_str(), R_OK) != 0)
+    return "the npm package " + name + " is not in " + folder + ": " + std::string(kInstall);
   return "";
 }
+
+PipeOptions Child(const LibraryName& name, std::string_view package, const std::string& set) {
+  PipeOptions options;
+  options.command = Command(kChild, package);
+  options.command.push_back(set);
+  if (!name.option.empty()) options.command.emplace_back(name.option);
+  return options;
+}
+
+}  // namespace
+
+std::vector<std::string> NodeCommand(std::string_view program) { return Command(program, kNative); }
+
+std::string WhyNoNodePackage(std::string_view program) { return WhyNoPackage(program, kNative); }
 
 std::string WhyNoOnnxruntime() {
   if (OwnInstructionSet().empty()) return "no convention has its arithmetic on this processor";
@@ -64,13 +81,14 @@ std::string WhyNoOnnxruntime() {
 }
 
 PipeOptions OnnxruntimeChild(const LibraryName& name) {
-  PipeOptions options;
-  options.command = NodeCommand(kChild);
-  options.command.push_back(name.instruction_set.empty() ? OwnInstructionSet()
-                                                         : std::string(name.instruction_set));
-  if (!name.option.empty()) options.command.emplace_back(name.option);
-  return options;
+  return Child(
+      name, kNative,
+      name.instruction_set.empty() ? OwnInstructionSet() : std::string(name.instruction_set));
 }
+
+std::string WhyNoOnnxruntimeWeb() { return WhyNoPackage(kChild, kWeb); }
+
+PipeOptions OnnxruntimeWebChild(const LibraryName& name) { return Child(name, kWeb, "wasm"); }
 
 // The child gives code * scale, of which MatMulNBits makes the scale max/127, and by it the codes:
 // these again, where a code of the block is 127 or -127 and no product with the scale is rounded.

@@ -1,31 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX Runtime as a pipe child (docs/pipe.md): its quantized operators, through the Node package
-// onnxruntime-node. A model has one node; of dynamic_linear the nodes that quantize_dynamic makes.
+// ONNX Runtime as a pipe child (docs/pipe.md): its quantized operators, through the npm package
+// onnxruntime-node, or onnxruntime-web, which is compiled to WebAssembly. A model has one node; of
+// dynamic_linear the nodes that quantize_dynamic makes.
 //
-//   node onnxruntime_child.mjs PACKAGE_FOLDER INSTRUCTION_SET [constant]
+//   node onnxruntime_child.mjs PACKAGE_FOLDER INSTRUCTION_SET [constant|nbits|constant+nbits]
 //
 // PACKAGE_FOLDER holds node_modules/onnxruntime-node. INSTRUCTION_SET (sse41, avx2, vnni) is the
-// one that MLAS finds, as the adapter knows it; it names the contract.
+// one that MLAS finds, as the adapter knows it; it names the contract. With wasm it is
+// onnxruntime-web that is asked. With "nbits" linear is MatMulNBits, of f32 x, and nothing else is
+// offered.
 //
 // Scales, zero points and weights are inputs of the model and shapes are left open, so that one
 // session per (operator, types, attributes) serves all cases. With "constant" all but the first
 // input are part of the model, and one session serves the cases that differ in the first input
 // alone. Graph optimisations are off: each answer is that of the operator's own kernel, not of a
 // fusion.
+import fs from 'node:fs';
 import {createRequire} from 'node:module';
 import path from 'node:path';
 
 import {makeModel} from './onnxruntime_model.mjs';
-import {OPERATIONS, Skip} from './onnxruntime_operators.mjs';
+import {nBitsLinear, OPERATIONS, Skip} from './onnxruntime_operators.mjs';
 import {answerOf, NAME} from './onnxruntime_values.mjs';
 
-const [folder, instructionSet, weights] = process.argv.slice(2);
+const [folder, instructionSet, option = ''] = process.argv.slice(2);
 const require = createRequire(path.resolve(folder, 'package.json'));
-const ort = require('onnxruntime-node');
-const version = require('onnxruntime-node/package.json').version;
+const WASM = instructionSet === 'wasm';
+const PACKAGE = WASM ? 'onnxruntime-web' : 'onnxruntime-node';
+const ort = require(PACKAGE);
+const {version} =
+    JSON.parse(fs.readFileSync(path.resolve(folder, 'node_modules', PACKAGE, 'package.json')));
+if (WASM) ort.env.wasm.numThreads = 1;
 
 const OPTIONS = {
-  executionProviders: ['cpu'],
+  executionProviders: [WASM ? 'wasm' : 'cpu'],
   graphOptimizationLevel: 'disabled',
   intraOpNumThreads: 1,
   interOpNumThreads: 1,
@@ -35,7 +43,8 @@ const OPTIONS = {
 };
 // Without "constant" geometries of windows are attributes; with it a session is a layer, with the
 // weights that it has packed, and few are kept: a later case of the same layer runs on the same one.
-const CONSTANT = weights === 'constant';
+const CONSTANT = option.startsWith('constant');
+const N_BITS = option.endsWith('nbits');
 const MOST_SESSIONS = CONSTANT ? 8 : 2000;
 const sessions = new Map();  // the one asked last comes last
 const bytesOf = ({buffer, byteOffset, byteLength}) =>
@@ -43,7 +52,9 @@ const bytesOf = ({buffer, byteOffset, byteLength}) =>
 async function sessionOf(plan, fed) {
   const {operator, nodes, attributes, type} = plan;
   const inputs = plan.inputs.map(
-      ([name, of, data, dims], i) => i < fed ? [name, of] : [name, of, dims, bytesOf(data)]);
+      ([name, of, data, dims], i) => i >= fed    ? [name, of, dims, bytesOf(data)]
+                                     : plan.shapes ? [name, of, dims]
+                                                   : [name, of]);
   const key = JSON.stringify([operator, nodes, attributes, type, inputs]);
   const session =
       sessions.get(key) ?? await ort.InferenceSession.create(makeModel(plan, fed), OPTIONS);
@@ -68,7 +79,7 @@ async function run(plan) {
 
 async function answer(request) {
   try {
-    const plan = OPERATIONS[request.case.op](request.case);
+    const plan = (N_BITS ? nBitsLinear : OPERATIONS[request.case.op])(request.case);
     const y = await run(plan);
     return {id: request.id, y: answerOf(plan.finish(y.data, y.dims))};
   } catch (error) {
@@ -85,10 +96,18 @@ const HELLO = {
   qualm_pipe: 1,
   name: 'ONNX Runtime',
   version,
-  contract: `model:onnxruntime@${instructionSet}`,
+  contract: N_BITS ? 'sum' : `model:onnxruntime@${instructionSet}`,
   instruction_set: instructionSet,
-  ops: {
-    linear: {x: CODES, w: CODES, out: ['u8', 's8', 's32'], features: ['per_channel', 'empty']},
+  ops: N_BITS ? {
+    linear: {
+      x: ['f32'], w: ['u4', 's4', 'u8', 's8', 'u2', 's2'], out: ['f32'],
+      features: ['float_x', 'per_block', 'per_channel', 'bias_f32'],
+    },
+  } : {
+    linear: {
+      x: CODES, w: CODES, out: ['u8', 's8', 's32'],
+      features: ['bias_i32', 'per_channel', 'empty'],
+    },
     choose_qparams: {rules: ['onnx'], features: ['codes']},
     dynamic_linear: {x: ['f32'], w: CODES, out: ['f32'], features: ['bias_f32', 'per_channel', 'empty']},
     conv2d: {

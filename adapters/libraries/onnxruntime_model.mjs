@@ -29,10 +29,13 @@ function attribute(name, value) {
     return [...text(1, name), ...float32(2, value.float), ...integer(20, 1)];
   return [...text(1, name), ...integer(3, value), ...integer(20, 2)];
 }
-// ValueInfoProto: name 1, type 2; TypeProto: tensor_type 1; TypeProto.Tensor: elem_type 1. No
-// shape: any.
-const valueInfo =
-    (name, type) => [...text(1, name), ...bytes(2, bytes(1, integer(1, ELEMENT[type])))];
+// ValueInfoProto: name 1, type 2; TypeProto: tensor_type 1; TypeProto.Tensor: elem_type 1, shape 2;
+// TensorShapeProto: dim 1, of which each has dim_value 1. No shape: any.
+const shape = dims => bytes(2, dims.flatMap(dim => bytes(1, integer(1, dim))));
+const valueInfo = (name, type, dims) => [
+  ...text(1, name),
+  ...bytes(2, bytes(1, [...integer(1, ELEMENT[type]), ...(dims ? shape(dims) : [])])),
+];
 
 // TensorProto: dims 1, data_type 2, name 8, raw_data 9 (little endian).
 const initializer = ([name, type, data, dims]) => [
@@ -55,7 +58,8 @@ const nodeProto = ({operator, domain, attributes, from, to}) => [
 // GraphProto: node 1, name 2, initializer 5, input 11, output 12. A plan has one node, which takes
 // its inputs in their order, or a list of `nodes` with the names that each goes from and to; the
 // last one goes to y. Attributes are integers, lists of them or {float: number}; `inputs` are
-// [name, type, data, dims], all but the first `variable` of which become constants of the model.
+// [name, type, data, dims], all but the first `variable` of which become constants of the model;
+// with `shapes` the dims of the others are part of it too.
 export function makeModel(plan, variable) {
   const {opset, inputs, type} = plan;
   const nodes = plan.nodes ?? [{...plan, from: inputs.map(([name]) => name), to: ['y']}];
@@ -63,7 +67,8 @@ export function makeModel(plan, variable) {
     ...nodes.flatMap(node => bytes(1, nodeProto(node))),
     ...text(2, 'g'),
     ...inputs.slice(variable).flatMap(input => bytes(5, initializer(input))),
-    ...inputs.slice(0, variable).flatMap(([name, of]) => bytes(11, valueInfo(name, of))),
+    ...inputs.slice(0, variable).flatMap(
+        ([name, of, , dims]) => bytes(11, valueInfo(name, of, plan.shapes && dims))),
     ...bytes(12, valueInfo('y', type)),
   ];
   return Uint8Array.from([

@@ -52,18 +52,82 @@ function linear(c) {
   const [aScale, aZero] = scaleAndZero('a', c.x_dtype, c.x_scale ?? 1, c.x_zp);
   const [bScale, bZero] = scaleAndZero('b', c.w_dtype, c.w_scale ?? 1, c.w_zp);
   if (c.out_dtype === 's32') {
+    if (c.bias_i32) throw new Skip('MatMulInteger has no bias');
     const inputs = [a, weights(c), aZero, bZero];
     return {operator: 'MatMulInteger', ...ONNX, inputs, type: 's32', finish: asIs};
   }
   requireOneType(c, 'QLinearMatMul');
   if (c.x_dtype === 's8' && c.w_dtype === 'u8')
     throw new Skip('QLinearMatMul takes s8 activations with s8 weights only');
-  const inputs = [a, aScale, aZero, weights(c), bScale, bZero, ...output(c)];
+  const products = [a, aScale, aZero, weights(c), bScale, bZero];
+  if (c.bias_i32) {
+    const inputs = [...products, tensor('c', 's32', c.bias_i32, [c.N]), ...output(c)];
+    return {operator: 'QGemm', ...CONTRIB, inputs, type: c.out_dtype, finish: asIs};
+  }
+  const inputs = [...products, ...output(c)];
   return {operator: 'QLinearMatMul', ...ONNX, inputs, type: c.out_dtype, finish: asIs};
 }
 
 const node = (operator, from, to, attributes) =>
     ({operator, domain: '', attributes, from: from.split(' '), to: to.split(' ')});
+
+// Codes without a sign, the first one in the lowest bits of a byte; each row of `size` fills whole
+// bytes.
+function packed(codes, size, bits) {
+  const perByte = 8 / bits, rowBytes = Math.ceil(size / perByte);
+  const bytes = new Uint8Array(codes.length / size * rowBytes);
+  codes.forEach((code, i) => {
+    const at = i % size;
+    bytes[Math.floor(i / size) * rowBytes + Math.floor(at / perByte)] |= code << bits * (at % perByte);
+  });
+  return bytes;
+}
+
+// MatMulNBits: f32 x, weights in blocks. Weights that have a sign are moved up, and their zero points
+// with them. accuracy_level 0 is float32 (core/mlas/lib/qnbitgemm.cpp). It asks for the shape of its
+// bias.
+export function nBitsLinear(c) {
+  const bits = Number(c.w_dtype.slice(1));
+  const given = c.w_block > 0 && c.w_block < c.K ? c.w_block  // else one block for all of a row
+                                                 : Math.max(16, 2 ** Math.ceil(Math.log2(c.K)));
+  const size = Math.min(given & -given, 256);  // a block of 48 is three of 16, one of 512 two
+  if (size < 16) throw new Skip('MatMulNBits takes blocks of 16, 32, 64, 128 and 256');
+  const blocks = Math.ceil(c.K / size), perRow = Math.ceil(c.K / given);
+  // For each block of each channel, of a list for the given blocks of one or all channels.
+  const listed = values => Array.from({length: c.N * blocks}, (_, i) => {
+    const row = values.length > perRow ? Math.floor(i / blocks) : 0;
+    return values[row * perRow + Math.floor(i % blocks * size / given)];
+  });
+  const up = c.w_dtype[0] === 's' ? 2 ** (bits - 1) : 0;
+  const codes = new Uint8Array(c.N * blocks * size);
+  c.w.forEach((code, i) => codes[Math.floor(i / c.K) * blocks * size + i % c.K] = code + up);
+  const zeroPoints = listed([c.w_zp].flat()).map(zero => zero + up);
+  const assumed = zeroPoints.every(zero => zero === 2 ** (bits - 1));  // where none are given
+  const inputs = [
+    tensor('a', 'f32', c.x, [c.M, c.K]),
+    ['b', 'u8', packed(codes, size, bits), [c.N, blocks, Math.ceil(size * bits / 8)]],
+    tensor('scales', 'f32', listed([c.w_scale].flat()), [c.N * blocks]),
+  ];
+  const from = ['a', 'b', 'scales'];
+  if (!assumed) {
+    const bytes = packed(zeroPoints, blocks, bits);
+    inputs.push(['zero_points', 'u8', bytes, [bytes.length]]);
+    from.push('zero_points');
+  }
+  if (c.bias) {
+    inputs.push(tensor('bias', 'f32', c.bias, [c.N]));
+    from.push(...(assumed ? ['', '', 'bias'] : ['', 'bias']));
+  }
+  const attributes = {K: c.K, N: c.N, bits, block_size: size, accuracy_level: 0};
+  return {
+    ...CONTRIB,
+    nodes: [{operator: 'MatMulNBits', domain: MS, attributes, from, to: ['y']}],
+    inputs,
+    shapes: true,
+    type: 'f32',
+    finish: asIs,
+  };
+}
 
 function chooseQParams(c) {
   if (c.qparams_rule !== 'onnx') throw new Skip('DynamicQuantizeLinear has the rule onnx');

@@ -106,6 +106,7 @@ TEST(ConventionsTest, ListIsSortedAndLosesNone) {
                            "onnxruntime@sse41",
                            "onnxruntime@avx2",
                            "onnxruntime@vnni",
+                           "onnxruntime@wasm",
                            "observers@torch",
                            "observers@aten",
                            "observers@fbgemm",

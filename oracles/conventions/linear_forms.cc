@@ -24,6 +24,9 @@ constexpr LinearForm kForms[] = {
     {"iq4_xs", "s8 x times 16 weights of s8", DType::kS8, DType::kS8, 0, 32, &kIq4Xs},
     {"tq1_0", "s8 x times weights -1, 0 and 1", DType::kS8, DType::kS8, 0, 256, &kTq1_0},
     {"tq2_0", "s8 x times weights -1, 0 and 1", DType::kS8, DType::kS8, 0, 256, &kTq2_0},
+    {"q1_0", "s8 x times weights -1 and 1", DType::kS8, DType::kS8, 0, 32, &kQ1_0},
+    {"q2_0", "s8 x times weights -1 to 2", DType::kS8, DType::kS8, 0, 32, &kQ2_0},
+    {"nvfp4", "s8 x times doubled e2m1 weights", DType::kS8, DType::kS8, 0, 16, &kNvfp4},
     {"f32_u4", "f32 x times u4 weights", DType::kF32, DType::kU4, 8},
     {"f32_u8", "f32 x times u8 weights", DType::kF32, DType::kU8, 128},
 };
@@ -33,6 +36,15 @@ constexpr ScaleWay kWaysOfCodes[] = {
     {"x-first", "each part times the scale of x, rounded, times that of w"},
     {"w-first", "each part times the scale of w, rounded, times that of x"},
 };
+constexpr ScaleWay kWaysOfChains[] = {
+    kWaysOfCodes[0],
+    kWaysOfCodes[1],
+    kWaysOfCodes[2],
+    {"x-chain",
+     "in each part the sums of its blocks, times the scale of x, in a chain, which meets "
+     "the scale of w"},
+};
+constexpr size_t kChain = 3;
 constexpr ScaleWay kWaysOfFloats[] = {
     {"weight", "each x times its dequantized weight"},
     {"scaled-x", "each x times the scale, rounded, times its code"},
@@ -60,25 +72,31 @@ SuperBlock StoredOf(const LinearForm& form, const Case& c, int64_t n, int64_t su
 std::span<const LinearForm> LinearForms() { return kForms; }
 
 std::span<const ScaleWay> ScaleWaysOf(const LinearForm& form) {
-  return form.x == DType::kF32 ? std::span(kWaysOfFloats) : std::span(kWaysOfCodes);
+  if (form.x == DType::kF32) return kWaysOfFloats;
+  const bool one_scale_of_w = form.block == form.x_size() && form.x_size() < form.size();
+  return one_scale_of_w ? std::span<const ScaleWay>(kWaysOfChains) : kWaysOfCodes;
 }
+
+bool IsChain(const LinearForm& form, size_t way) { return form.x != DType::kF32 && way == kChain; }
 
 namespace {
 
-// By what the sum of a part is moved: that of each of its blocks, which has a factor of its own.
-int64_t MovedOf(const LinearForm& form, const Case& c, int64_t m, int64_t n, const SumPart& part,
-                const SuperBlock& stored, const SumMoved& moved) {
+// By what the sum of these products of a part is moved: that of each of its blocks, which has a
+// factor of its own.
+int64_t MovedOf(const LinearForm& form, const Case& c, int64_t m, int64_t n,
+                std::span<const int64_t> products, SumPart::Of of, const SuperBlock& stored,
+                const SumMoved& moved) {
   int64_t total = 0;
   std::vector<int32_t> x, w;
-  for (auto k = part.products.begin(); k != part.products.end() && *k < c.K;) {
+  for (auto k = products.begin(); k != products.end() && *k < c.K;) {
     const int64_t block = *k / form.block, entry = WEntry(c, n, *k);
     x.clear(), w.clear();
-    for (; k != part.products.end() && *k < c.K && *k / form.block == block; ++k) {
+    for (; k != products.end() && *k < c.K && *k / form.block == block; ++k) {
       x.push_back(c.x.IntAt(m * c.K + *k));
       w.push_back(c.w.IntAt(n * c.K + *k));
     }
     const int32_t zero_point =
-        part.of == SumPart::Of::kBoth ? c.w_q.zero_point[entry] : form.w_zero_point;
+        of == SumPart::Of::kBoth ? c.w_q.zero_point[entry] : form.w_zero_point;
     total += moved(x, w, zero_point) *
              stored.factors[static_cast<size_t>(block % (form.size() / form.block))];
   }
@@ -121,12 +139,31 @@ std::pair<std::vector<float>, std::vector<float>> FactorsOf(const LinearForm& fo
                  : add(x * w, stored.scale);
       continue;
     }
-    int64_t total = 0;
-    for (const int64_t k : part.products)
-      if (k < c.K) total += c.x.IntAt(m * c.K + k) * weight(k);
-    if (moved && !part.minima()) total += MovedOf(form, c, m, n, part, stored, moved);
-    const auto sum = static_cast<float>(total);
-    const float dx = c.x_q.scale[XEntry(c, m, first - first % form.size())];
+    const auto sum_of = [&](std::span<const int64_t> products) {
+      int64_t total = 0;
+      for (const int64_t k : products)
+        if (k < c.K) total += c.x.IntAt(m * c.K + k) * weight(k);
+      if (moved && !part.minima())
+        total += MovedOf(form, c, m, n, products, part.of, stored, moved);
+      return static_cast<float>(total);
+    };
+    const auto scale_of_x = [&](int64_t k) {
+      return c.x_q.scale[XEntry(c, m, k < c.K ? k : k - k % form.size())];
+    };
+    if (IsChain(form, way)) {
+      float sum = 0;
+      for (std::span<const int64_t> rest = part.products; !rest.empty();) {
+        const int64_t of_x = rest.front() / form.x_size();
+        size_t count = 1;
+        while (count < rest.size() && rest[count] / form.x_size() == of_x) ++count;
+        // A product with an f16, exact: fused or not is one.
+        sum += sum_of(rest.first(count)) * scale_of_x(rest.front());
+        rest = rest.subspan(count);
+      }
+      add(sum, stored.scale);
+      continue;
+    }
+    const float sum = sum_of(part.products), dx = scale_of_x(first);
     const float dw = part.minima() ? stored.minimum : stored.scale;
     const size_t of_part = part.minima() ? minima_way : way;
     of_part == 0 ? add(sum, dx * dw) : of_part == 1 ? add(sum * dx, dw) : add(sum * dw, dx);

@@ -27,16 +27,22 @@ struct LinearForm {
 
   // Codes in which products are added as integers: a block, or a super-block.
   int64_t size() const { return format == nullptr ? block : format->super_block; }
+  // Codes of x that share a scale.
+  int64_t x_size() const { return format == nullptr ? block : block * format->blocks_of_x(); }
   bool minima() const { return format != nullptr && format->minima; }
 };
 std::span<const LinearForm> LinearForms();
 
-// A way in which a part meets its two scales.
+// A way in which a part meets its two scales. A part of products with several scales of x (q1_0,
+// q2_0) has a way of its own: sums of integers times f16 scales of x are added in float32, and meet
+// the scale of w.
 struct ScaleWay {
   std::string_view name;  // in a contract: "product"
   std::string_view text;  // for people
 };
 std::span<const ScaleWay> ScaleWaysOf(const LinearForm& form);
+// Whether the way is one of parts with several scales of x.
+bool IsChain(const LinearForm& form, size_t way);
 
 // What is added as integers, of one (super-)block: products; or what minima take out there, the
 // zero points times x; or both. Those behind the end of the row are 0.

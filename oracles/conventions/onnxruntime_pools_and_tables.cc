@@ -195,7 +195,8 @@ std::vector<Step> Head(const Case& c, bool fma) {
 // Whether every C library gives these codes of softmax.
 bool SoftmaxIsDecided(const Case& c) {
   RowShares shares(c), others(c, true);
-  const std::vector<Step> steps = PoolOrTableSteps(c, false, {});
+  const std::vector<Step> steps =
+      PoolOrTableSteps(c, {.fma = false, .end = {}, .round = {Stage::kRound, "", step::RoundX86}});
   const Channel channel = PoolOrTableChannel(c, 0);
   const auto code = [&](RowShares& of, int64_t index) {
     Value value = of(index, nullptr);
@@ -259,11 +260,11 @@ Channel PoolOrTableChannel(const Case& c, int64_t column) {
   return channel;
 }
 
-std::vector<Step> PoolOrTableSteps(const Case& c, bool fma, const std::vector<Step>& end) {
+std::vector<Step> PoolOrTableSteps(const Case& c, const PoolOrTableForms& forms) {
   if (c.op == Op::kMaxPool) return {{Stage::kAccumulate, "largest code under the window", AsIs}};
   if (c.op == Op::kSoftmax) {
     return {{Stage::kScale, "share of the row's sum, in output codes", AsIs},
-            {Stage::kRound, "nearbyintf, ties to even", step::RoundX86},
+            {Stage::kRound, "nearbyintf, ties to even", forms.round.apply},
             {Stage::kZeroPoint, "+ zero point {zero_point}", step::AddZeroPointWrap32},
             {Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
   }
@@ -272,11 +273,11 @@ std::vector<Step> PoolOrTableSteps(const Case& c, bool fma, const std::vector<St
             kOverScale,
             {Stage::kZeroPoint, "+ zero point {zero_point} in float32, before rounding",
              step::AddZeroPointFloat},
-            {Stage::kRound, "nearbyintf and cvttss2si, ties to even", step::RoundX86},
+            forms.round,
             {Stage::kClamp, "clamp to {low}..{high}", step::Clamp}};
   }
-  std::vector<Step> steps = Head(c, fma);
-  steps.insert(steps.end(), end.begin(), end.end());
+  std::vector<Step> steps = Head(c, forms.fma);
+  steps.insert(steps.end(), forms.end.begin(), forms.end.end());
   return steps;
 }
 

@@ -17,9 +17,13 @@ std::string CannotPoolOrTable(const Case& c);
 // The values that the steps begin with, and the constants of a column.
 Definition::Gatherer GatherPoolOrTable(const Case& c);
 Channel PoolOrTableChannel(const Case& c, int64_t column);
-// `fma`: the sigmoid's polynomials are fused. `end` requantizes a float32 number of output codes
-// (clamp, round, zero point).
-std::vector<Step> PoolOrTableSteps(const Case& c, bool fma, const std::vector<Step>& end);
+// What differs between the processors that MLAS is compiled for.
+struct PoolOrTableForms {
+  bool fma;               // the sigmoid's polynomials are fused
+  std::vector<Step> end;  // requantizes a float32 number of output codes: clamp, round, zero point
+  Step round;             // nearbyintf and a conversion to int32
+};
+std::vector<Step> PoolOrTableSteps(const Case& c, const PoolOrTableForms& forms);
 
 }  // namespace qualm::conventions::ort
 

@@ -3,6 +3,7 @@
 // codes were printed by the library (1.30), which tools/onnxruntime_test.cc asks again.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,6 +83,47 @@ TEST(OnnxruntimeConvention, OneElementIsAddedInAnotherOrder) {
   two.x = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{0, -46});
   two.w = Tensor::Of<int8_t>({1, 2}, std::vector<int8_t>{0, -31});
   EXPECT_EQ(Answer(two), (Codes{0, -39}));
+}
+
+// In WebAssembly add and mul take real numbers, a NaN becomes the code 0, of a sum its zero point,
+// and what lies beyond int32 its end.
+TEST(OnnxruntimeConvention, WebAssemblyTakesPlainCpp) {
+  const auto both = [](const Case& c, const Codes& of_x86, const Codes& of_wasm) {
+    EXPECT_EQ(Answer(c, "onnxruntime@sse41"), of_x86);
+    EXPECT_EQ(Answer(c, "onnxruntime@wasm"), of_wasm);
+  };
+  Case sum = OneSum(DType::kS8, {{0x1.458p-6f}, {0}}, {{0x1.7bcp-5f}, {0}}, {{0x1.4c48p-1f}, {0}},
+                    98, -49);
+  both(sum, {-1}, {0});
+  sum = OneSum(DType::kU8, {{1}, {0}}, {{1}, {0}}, {{0x1p-31f}, {0}}, 1, 0);
+  both(sum, {0}, {255});
+  Case product = OneSum(DType::kS8, {{0x1.ec391p-6f}, {0}}, {{0x1.b20564p-7f}, {-128}},
+                        {{0x1.6c2698p-14f}, {1}}, 9, -126);
+  product.op = Op::kMul;
+  both(product, {84}, {83});
+  Case mean = Matrix(Op::kAvgPool, {1, 0}, DType::kS8);
+  mean.window = {.batch = 1, .in_h = 1, .in_w = 2, .in_c = 1};
+  mean.x = Tensor::Of<int8_t>({1, 1, 2, 1}, std::vector<int8_t>{1, 0});
+  mean.N = 1;
+  mean.out_q.scale = {0x1p-31f};
+  DeriveSizes(&mean);
+  both(mean, {-128, 0}, {127, 0});
+  Case softmax = Matrix(Op::kSoftmax, {7});
+  softmax.out_q.scale = {0x1p-8f};
+  both(softmax, {0}, {255});
+  Case quantize = Matrix(Op::kQuantize, {0}, DType::kS8);
+  quantize.x = Tensor::Of<float>({1, 1}, std::vector<float>{NAN});
+  quantize.out_q.zero_point = {7};
+  both(quantize, {-128}, {0});
+  Case linear = Matrix(Op::kLinear, {0}, DType::kS8);
+  linear.K = 1;
+  linear.w = Tensor::Of<int8_t>({1, 1}, std::vector<int8_t>{0});
+  linear.x_q.scale = {2};
+  linear.w_q.scale = {0x1p+127f};  // 0 times infinity
+  linear.out_q.zero_point = {7};
+  both(linear, {-128}, {7});
+  quantize.out_dtype = DType::kS16;
+  EXPECT_NE(Get("onnxruntime@wasm").cannot_run(quantize), "");
 }
 
 TEST(OnnxruntimeConvention, SumsOfIntegersWrap) {

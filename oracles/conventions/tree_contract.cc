@@ -145,6 +145,28 @@ std::pair<int64_t, int64_t> PatternOf(const LinearForm& form, std::string_view k
   return {*number(0), *number(1)};
 }
 
+// "8x4", "4x4/32".
+void ReadParts(const LinearForm& form, std::string_view value, TreeContract& contract) {
+  const std::vector<std::string_view> pieces = Split(value, '/');
+  std::tie(contract.parts, contract.run) = PatternOf(form, "parts", pieces[0]);
+  if (pieces.size() == 1) return;
+  const std::optional<int64_t> span = Number(pieces[1], form.size() - 1);
+  if (pieces.size() != 2 || !span || form.size() % *span != 0 ||
+      *span % (contract.parts * contract.run) != 0)
+    Fail("parts", value,
+         "COUNTxRUN or COUNTxRUN/SPAN, of which each is a multiple of the one before");
+  contract.span = *span;
+  contract.parts *= form.size() / *span;
+}
+
+// Whether products of one part have several scales of x.
+bool SpansScalesOfX(const TreeContract& contract) {
+  const LinearForm& form = *contract.form;
+  for (const SumPart& part : PartsOf(contract, 1))
+    if (part.products.back() / form.x_size() != part.products.front() / form.x_size()) return true;
+  return false;
+}
+
 size_t WayOf(const LinearForm& form, std::string_view key, std::string_view value) {
   const std::span<const ScaleWay> ways = ScaleWaysOf(form);
   const auto way = std::ranges::find(ways, value, &ScaleWay::name);
@@ -199,10 +221,13 @@ void ReadForm(std::map<std::string_view, std::string_view>& given, TreeContract&
   if (form == LinearForms().end()) Fail("form", name, "one that qualm identify --tree names");
   contract.form = &*form;
   const std::string_view parts = take("parts");
-  std::tie(contract.parts, contract.run) = PatternOf(*form, "parts", parts);
+  ReadParts(*form, parts, contract);
   if (form->x == DType::kF32 && contract.parts != form->size())
     Fail("parts", parts, std::to_string(form->size()) + "x1, since products of f32 x stand alone");
-  contract.scales = WayOf(*form, "scales", take("scales"));
+  const std::string_view scales = take("scales");
+  contract.scales = WayOf(*form, "scales", scales);
+  if (SpansScalesOfX(contract) && !IsChain(*form, contract.scales))
+    Fail("scales", scales, "x-chain, since a part has several scales of x");
   if (form->minima()) {
     contract.minima = MinimaOf(contract, take("minima"));
     if (contract.order && contract.minima->place == TreeMinima::Place::kWith)
@@ -226,7 +251,7 @@ int64_t BlocksOf(const LinearForm& form, const Case& c) {
   return (c.K + form.size() - 1) / form.size();
 }
 
-// Of K-quants: whether each super-block is one that the format stores, with one scale of x.
+// Whether each super-block is one that the format stores, with its scales of x.
 bool AreSuperBlocks(const LinearForm& form, const Case& c) {
   const int64_t together = form.size() / form.block, blocks = RowBlocks(c);
   if (together == 1) return true;
@@ -240,8 +265,12 @@ bool AreSuperBlocks(const LinearForm& form, const Case& c) {
         return false;
     }
     for (int64_t m = 0; m < c.M; ++m) {
-      for (int64_t b = first; b < first + count; ++b)
-        if (c.x_q.scale[at(m * blocks + b)] != c.x_q.scale[at(m * blocks + first)]) return false;
+      for (int64_t b = first; b < first + count; ++b) {
+        const int64_t of_x = b - b % (form.x_size() / form.block);
+        const float scale = c.x_q.scale[at(m * blocks + b)];
+        if (scale != c.x_q.scale[at(m * blocks + of_x)]) return false;
+        if (form.x_size() < form.size() && !HalfOf(scale)) return false;
+      }
     }
   }
   return true;
@@ -324,7 +353,9 @@ std::string TreeContract::text() const {
   };
   if (form != nullptr) {
     put("form", std::string(form->name));
-    put("parts", std::to_string(parts) + "x" + std::to_string(run));
+    const std::string of_span = span == 0 ? "" : "/" + std::to_string(span);
+    put("parts", std::to_string(span == 0 ? parts : parts * span / form->size()) + "x" +
+                     std::to_string(run) + of_span);
   }
   const auto order_text = [](const SumOrder& one) {
     const std::string block = one.block == 0 ? "" : "/" + std::to_string(one.block);
@@ -471,7 +502,9 @@ std::vector<SumPart> PartsOf(const TreeContract& contract, int64_t blocks) {
   };
   for (int64_t k = 0; k < blocks * contract.form->size(); ++k) {
     const int64_t block = k / contract.form->size(), in_block = k % contract.form->size();
-    add(block, in_block / contract.run % contract.parts, k, products);
+    const int64_t span = contract.span == 0 ? contract.form->size() : contract.span;
+    const int64_t of_span = contract.parts * span / contract.form->size();
+    add(block, in_block / span * of_span + in_block % span / contract.run % of_span, k, products);
     if (!apart) continue;
     const TreeMinima& minima = *contract.minima;
     add(block, contract.parts + in_block / minima.run % minima.parts, k, SumPart::Of::kMinima);

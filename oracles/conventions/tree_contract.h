@@ -39,8 +39,9 @@ struct TreeMinima {
 struct TreeContract {
   // Null: a sum of products of two lists of floats, by which no case is judged.
   const LinearForm* form = nullptr;
-  // Product k of a (super-)block is in part k / run % parts of it.
-  int64_t parts = 1, run = 1;
+  // Product k of a (super-)block is in part k / run % parts of it; the same of each `span`
+  // products, if any, which have parts of their own.
+  int64_t parts = 1, run = 1, span = 0;
   // Of sums of any length; else `tree`, of sums of so many parts. Its `fused` follows from steps.
   std::optional<SumOrder> order = std::nullopt;
   SumTree tree = {};

@@ -49,6 +49,9 @@ TEST(TreeContract, IsReadAgainAsTheSameText) {
         "scales:product}",
         "tree:{form:q5_1 parts:1x32 order:1/sequence minima:inside steps:fused scales:product "
         "every:32}",
+        "tree:{form:q1_0 parts:8x4 order:8/halves steps:fused scales:x-chain every:128}",
+        "tree:{form:q1_0 parts:4x4/32 order:16/neighbours steps:rounded scales:product every:128}",
+        "tree:{form:nvfp4 parts:16x4 order:8/halves steps:fused scales:product every:64}",
         "tree:{order:8/quartets steps:fused}", "tree:{order:4/quarters steps:fused}",
         "tree:{order:2/neighbours steps:fused}", "tree:{order:0 steps:wide}"})
     EXPECT_EQ(ParseTreeContract(text).text(), text);
@@ -88,6 +91,12 @@ TEST(TreeContract, WhatIsNoneIsRefused) {
            {"tree:{form:q9 parts:8x4 order:1/sequence steps:fused}", "form of a tree: is 'q9'"},
            {"tree:{form:q8_0 parts:8x5 order:1/sequence steps:fused}", "COUNTxRUN of which 32 is"},
            {"tree:{form:f32_u4 parts:1x32 order:1/sequence steps:fused}", "expected 32x1"},
+           {"tree:{form:q1_0 parts:8x4 order:8/halves steps:fused scales:product every:128}",
+            "expected x-chain, since a part has several scales of x"},
+           {"tree:{form:q1_0 parts:4x4/48 order:1/sequence steps:fused}", "expected COUNTxRUN or"},
+           {"tree:{form:q1_0 parts:4x4/8 order:1/sequence steps:fused}", "expected COUNTxRUN or"},
+           {"tree:{form:q1_0 parts:4x4/32/2 order:1/sequence steps:fused}", "COUNTxRUN/SPAN"},
+           {q8_0 + "scales:x-chain every:32}", "expected one of those of q8_0"},
            {q8_0 + "every:32}", "a tree needs scales: beside form:"},
            {q8_0 + "scales:weight every:32}", "scales of a tree: is 'weight'"},
            {q8_0 + "scales:product}", "a tree needs every: beside form:"},

@@ -93,6 +93,9 @@ class RecordJudge {
   void Compare(const std::string& field, const Tensor& recorded, const Tensor& computed);
   void CompareText(const std::string& field, const std::string& recorded,
                    const std::string& computed);
+  std::string Gives() const {
+    return result_.interval ? " accepts an interval, of which the nearest is " : " gives ";
+  }
   // The same for a flat list of integers, each computed from its index alone.
   template <typename Compute>
   void CompareEach(const std::string& field, DType dtype, int64_t count, const Compute& compute) {
@@ -162,7 +165,7 @@ void RecordJudge::Compare(const std::string& field, const Tensor& recorded,
   if (const auto divergence = FirstDivergence(recorded, computed)) {
     result_.verdict = Verdict::Failed(
         record_.where + ": " + field + "[" + std::to_string(divergence->index) + "]: recorded " +
-            divergence->expected + ", " + result_.convention + " gives " + divergence->actual,
+            divergence->expected + ", " + result_.convention + Gives() + divergence->actual,
         divergence);
   }
 }
@@ -470,6 +473,7 @@ GoldenVerdict RecordJudge::Run() {
     const JudgedRecord judged = judge(record_);
     if (!judged.skipped.empty()) Skip(judged.skipped + " is not known yet");
     result_.convention = judged.convention;
+    result_.interval = judged.interval;
     for (const JudgedRecord::Output& output : judged.outputs)
       Compare(output.field, output.recorded, output.computed);
     if (record_.tell >= 0 && !judged.outputs.empty() &&
@@ -479,7 +483,7 @@ GoldenVerdict RecordJudge::Run() {
       result_.steps.insert(result_.steps.begin(), first.field + " at index " +
                                                       std::to_string(record_.tell) + ": recorded " +
                                                       ElementText(first.recorded, record_.tell) +
-                                                      ", " + judged.convention + " gives " +
+                                                      ", " + judged.convention + Gives() +
                                                       ElementText(first.computed, record_.tell));
     }
     for (const JudgedRecord::Text& text : judged.texts)

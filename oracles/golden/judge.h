@@ -19,6 +19,7 @@ struct GoldenVerdict {
   std::string convention;  // "fbgemm@avx2"; "" if none is known
   Verdict verdict;      // passed, failed (with field and first difference), or skipped with reason
   int64_t outputs = 0;  // elements compared
+  bool interval = false;  // the convention accepts many numbers of each output, not one
   // Where the record asks for output `tell`: what is recorded and computed, and its fused sums.
   std::vector<std::string> steps;
 };

@@ -108,6 +108,7 @@ struct JudgedRecord {
     std::string field, recorded, computed;
   };
   std::vector<Text> texts = {};
+  bool interval = false;  // many numbers are accepted, and `computed` are the nearest of them
   std::vector<std::string> steps = {};  // of output GoldenRecord::tell, of a product of floats
 };
 

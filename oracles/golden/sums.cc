@@ -133,7 +133,7 @@ JudgedRecord MatMulNBitsOfCodes(const GoldenRecord& record, DType dtype) {
   if (!c) return {.skipped = "MatMulNBits of denormal blocks (accuracy level 4)"};
   const std::vector<FloatSum> sums = FloatSums(*c, Offsets::kApart);
   const std::vector<float> recorded = record.Floats("y");
-  return Judged(
+  JudgedRecord judged = Judged(
       record, "y", "onnxruntime@level4", {c->M, c->N, c->K}, dtype, [&](int64_t m, int64_t n) {
         const auto at = static_cast<size_t>(m * c->N + n);
         const auto [low, high] = sums[at].permitted;
@@ -142,6 +142,8 @@ JudgedRecord MatMulNBitsOfCodes(const GoldenRecord& record, DType dtype) {
         };
         return static_cast<float>(std::clamp<double>(recorded[at], rounded(low), rounded(high)));
       });
+  judged.interval = true;
+  return judged;
 }
 
 // Levels 0 and 1 are the same; level 4 makes codes of A, but not for 2 bits in blocks of 16.

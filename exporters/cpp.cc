@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
+#include <cmath>
+#include <span>
 
 #include "exporters/evidence.h"
 #include "oracles/exact/arithmetic/rational.h"
@@ -16,8 +19,12 @@ namespace qualm::exporters {
 namespace {
 
 using exact::Integer;
+using exact::PowerOfTwo;
 using exact::Rational;
 using exact::ToRational;
+
+constexpr std::string_view kTooFarApart =
+    "room for the scales and sums: they lie too far apart for 128 bits (see numpy)";
 
 // How the value of output (m, n), before it is rounded, follows from integers: the numerator in C++
 // and what it is divided by. P, Q and B are lists of one entry, or one per channel.
@@ -149,13 +156,12 @@ void RequireRoom(const Case& c) {
     for (const Rational& each : *list)
       p_most = std::max(p_most, Integer(abs(numerator(each)) * q_most / denominator(each)));
   }
-  Require(largest * p_most < Integer(1) << 124 && q_most * count < Integer(1) << 124,
-          "room for the scales and sums: they lie too far apart for 128 bits (see numpy)");
+  Require(largest * p_most < Integer(1) << 124 && q_most * count < Integer(1) << 124, kTooFarApart);
 }
 
 constexpr std::string_view kLinearTerms = R"(
 // The k-th codes of x and w that meet in output (m, n).
-int Code(int64_t m, int64_t /*n*/, int64_t k) { return x[m * K + k]; }
+$code$ Code(int64_t m, int64_t /*n*/, int64_t k) { return x[m * K + k]; }
 int Weight(int64_t n, int64_t k) { return w[n * K + k]; }
 bool Inside(int64_t /*m*/, int64_t /*k*/) { return true; }
 )";
@@ -186,6 +192,24 @@ Int Sum(int64_t m, int64_t n) {
   Int sum = $bias$;
   for (int64_t k = 0; k < K; ++k) {
     if (Inside(m, k)) sum += Int(Code(m, n, k) - x_zp) * (Weight(n, k) - Int(At(w_zp, n)));
+  }
+  return sum;
+}
+)";
+
+// Sums of reals, where x has none of the codes, blocks have scales of their own, or the output is
+// the float32 next to the sum.
+constexpr std::string_view kReal = R"(
+// Each float32 is an integer over a power of two.
+Int Whole(float value, int shift) { return Int(std::ldexp(double(value), shift)); }
+
+// The sum of x * w and the bias in real numbers, times 2^($x_shift$ + $w_shift$). Padding adds 0.
+Int Sum(int64_t m, int64_t n) {
+  Int sum = $bias$;
+  for (int64_t k = 0; k < K; ++k) {
+    if (!Inside(m, k)) continue;
+    const int64_t j = $entry$;  // of the weight's scale and zero point
+    sum += $x$ * Whole(w_scale[j], $w_shift$) * (Weight(n, k) - Int(w_zp[j]));
   }
   return sum;
 }
@@ -222,12 +246,25 @@ Int Nearest(Int numerator, Int divisor) {
   if (rest < 0) rest += divisor, --quotient;
   return quotient + (2 * rest > divisor || (2 * rest == divisor && quotient % 2 != 0));
 }
-
+)";
+constexpr std::string_view kFraction = R"(
 // $text$
 // is a fraction, numerator / divisor, rounded once.
-Out $name$(int64_t m, int64_t n) {
+Out Expected(int64_t m, int64_t n) {
   const Int numerator = $numerator$;
   return Clamp(Nearest(numerator, $divisor$) + $zero$, $zero$);
+}
+)";
+
+constexpr std::string_view kFloat = R"(
+// The float32 nearest to Sum(m, n) / 2^$shift$, half to even.
+Out Expected(int64_t m, int64_t n) {
+  const Int sum = Sum(m, n), magnitude = sum < 0 ? -sum : sum;
+  int drop = std::min(std::max(0, $shift$ - 149), 126);  // 2^-149 is the last bit of denormals
+  while (drop < 126 && magnitude >> drop >= 1 << 24) ++drop;
+  const float size = std::ldexp(float(Nearest(magnitude, Int(1) << drop)), drop - ($shift$));
+  const float value = sum < 0 ? -size : size;
+  return relu ? std::max(0.0f, value) : value;
 }
 )";
 
@@ -236,17 +273,17 @@ Out $name$(int64_t m, int64_t n) {
 constexpr std::string_view kQuantize = R"(
 // x / out_scale: as a double it lies on the same side of every tie as the exact quotient.
 Out Expected(int64_t m, int64_t n) {
-  const double value = double(x[m * N + n]) / At(out_scale, n);
-  if (std::isnan(value)) return Clamp(At(out_zp, n), At(out_zp, n));
+  const double value = double(x[m * N + n]) / $scale$;
+  const int64_t zero = $zero$;
+  if (std::isnan(value)) return Clamp(zero, zero);
   const double far = 4294967296.0 * 2;
-  return Clamp(Int(std::nearbyint(std::fmax(-far, std::fmin(far, value)))) + At(out_zp, n),
-               At(out_zp, n));
+  return Clamp(Int(std::nearbyint(std::fmax(-far, std::fmin(far, value)))) + zero, zero);
 }
 )";
 constexpr std::string_view kDequantize = R"(
 // x_scale * (x - x_zp), rounded once: the product is exact in double.
 Out Expected(int64_t m, int64_t n) {
-  return float(double(At(x_scale, n)) * double(x[m * N + n] - At(x_zp, n)));
+  return float(double($scale$) * double(x[m * N + n] - $zero$));
 }
 )";
 
@@ -333,20 +370,102 @@ void RequireExpressible(const Case& c) {
   Require(line, fmt::format("plain integers for {} (see numpy)", Name(c.op)));
   Require(c.requant == Requant::kExact,
           fmt::format("the requantization mode {} (see numpy)", Name(c.requant)));
-  Require(c.out_dtype != DType::kF32 || c.op == Op::kDequantize,
-          "float32 outputs of sums (see numpy)");
   if (c.op == Op::kDequantize) {
     for (const int32_t z : c.x_q.zero_point)
       Require(std::abs(int64_t{z}) < int64_t{1} << 28, "a double for zero points beyond 2^28");
   }
 }
 
+// The sum has no one factor P / Q, or is no integer.
+bool IsRealSum(const Case& c) {
+  return HasSums(c.op) && (c.w_block != 0 || HasFloatX(c) || c.out_dtype == DType::kF32);
+}
+
+// Of a real sum: x times 2^x, w times 2^w are integers, and so is the output's scale times 2^out.
+struct Shifts {
+  int x = 0, w = 0, out = 0;
+};
+
+// The least s for which every value * 2^s is an integer.
+int ShiftOf(std::span<const float> values) {
+  int shift = INT_MIN;
+  for (const float value : values) {
+    if (value == 0) continue;
+    int exponent = 0;
+    float fraction = std::frexp(value, &exponent);
+    for (; fraction != std::trunc(fraction); fraction *= 2) --exponent;
+    shift = std::max(shift, -exponent);
+  }
+  return shift == INT_MIN ? 0 : shift;
+}
+
+Shifts ShiftsOf(const Case& c) {
+  const auto reals = [](const Tensor& x) { return std::span(x.as<float>()); };
+  Shifts shifts{HasFloatX(c) ? ShiftOf(reals(c.x)) : ShiftOf(c.x_q.scale), ShiftOf(c.w_q.scale),
+                c.out_dtype == DType::kF32 ? 0 : ShiftOf(c.out_q.scale)};
+  if (c.bias) shifts.x = std::max(shifts.x, ShiftOf(*c.bias) - shifts.w);
+  return shifts;
+}
+
+// No intermediate number of a real sum leaves 128 bits.
+void RequireRoomForReals(const Case& c, const Shifts& shifts) {
+  const auto most = [](const auto& values, int shift) {
+    Rational size = 0;
+    for (const auto value : values) size = std::max(size, Rational(abs(ToRational(value))));
+    return Rational(size * PowerOfTwo(shift));
+  };
+  const auto most_of = [](const Tensor& codes, const std::vector<int32_t>& zero_points) {
+    int64_t size = 0;
+    for (const int64_t zero : zero_points) {
+      const CodeRange range = RangeOf(codes.dtype());
+      size = std::max({size, std::abs(range.min - zero), std::abs(range.max - zero)});
+    }
+    return Rational(size);
+  };
+  const Rational x = HasFloatX(c) ? most(c.x.as<float>(), shifts.x)
+                                  : most(c.x_q.scale, shifts.x) * most_of(c.x, c.x_q.zero_point);
+  const Rational w = most(c.w_q.scale, shifts.w) * most_of(c.w, c.w_q.zero_point);
+  Rational sum = std::max<int64_t>(c.K, 1) * x * w;
+  if (c.bias) sum += most(*c.bias, shifts.x + shifts.w);
+  if (c.bias_i32) sum += PowerOfTwo(31) * most(c.x_q.scale, shifts.x) * most(c.w_q.scale, shifts.w);
+  Rational divisor = 1;
+  if (c.out_dtype != DType::kF32) {
+    const int up = shifts.out - shifts.x - shifts.w;
+    sum *= PowerOfTwo(std::max(up, 0));
+    divisor = most(c.out_q.scale, shifts.out) * PowerOfTwo(std::max(-up, 0));
+  }
+  Require(sum < PowerOfTwo(124) && divisor < PowerOfTwo(124), kTooFarApart);
+}
+
+std::string RealSum(const Case& c) {
+  const Shifts shifts = ShiftsOf(c);
+  RequireRoomForReals(c, shifts);
+  const auto entry = [&](std::string_view row, size_t entries) {
+    if (c.w_block != 0) return fmt::format("{} * {} + k / {}", row, RowBlocks(c), c.w_block);
+    return std::string(entries == 1 ? "0" : row);
+  };
+  const std::string i = c.x_block == 0 ? "" : "[" + entry("m", c.x_q.scale.size()) + "]";
+  const std::string whole = fmt::format("Whole(x_scale{}, {})", i, shifts.x);
+  const std::string x = HasFloatX(c) ? fmt::format("Whole(Code(m, n, k), {})", shifts.x)
+                                     : fmt::format("Int(Code(m, n, k) - x_zp{}) * {}", i, whole);
+  std::string bias = "0";
+  if (c.bias) bias = fmt::format("Whole(bias[n], {})", shifts.x + shifts.w);
+  if (c.bias_i32)
+    bias = fmt::format("bias_i32[n] * {} * Whole(At(w_scale, n), {})", whole, shifts.w);
+  return Fill(kReal, {{"bias", bias},
+                      {"entry", entry("n", c.w_q.scale.size())},
+                      {"x", x},
+                      {"x_shift", std::to_string(shifts.x)},
+                      {"w_shift", std::to_string(shifts.w)}});
+}
+
 std::string TermsOf(const Case& c) {
   const std::string bias = c.bias_i32 ? "bias_i32[n]" : "0";
-  if (HasSums(c)) {
-    const std::string terms = c.op == Op::kLinear ? std::string(kLinearTerms)
-                                                  : std::string(kWindow) + std::string(kConvTerms);
-    return terms + Fill(kSum, {{"bias", bias}});
+  if (HasSums(c.op)) {
+    const std::string terms = c.op == Op::kLinear
+                                  ? Fill(kLinearTerms, {{"code", HasFloatX(c) ? "float" : "int"}})
+                                  : std::string(kWindow) + std::string(kConvTerms);
+    return terms + (IsRealSum(c) ? RealSum(c) : Fill(kSum, {{"bias", bias}}));
   }
   if (!IsPool(c.op)) return "";
   if (c.op == Op::kMaxPool) return std::string(kWindow);
@@ -354,19 +473,41 @@ std::string TermsOf(const Case& c) {
          Fill(kAverage, {{"count_include_pad", c.window.count_include_pad ? "true" : "false"}});
 }
 
+// The real sum, rounded once to the output.
+std::string RealExpected(const Case& c) {
+  const Shifts shifts = ShiftsOf(c);
+  const int up = shifts.out - shifts.x - shifts.w;
+  if (c.out_dtype == DType::kF32)
+    return std::string(kNearest) + Fill(kFloat, {{"shift", std::to_string(-up)}});
+  const auto moved = [](std::string number, int bits) {
+    return bits <= 0 ? number : fmt::format("{} * (Int(1) << {})", number, bits);
+  };
+  return std::string(kNearest) +
+         Fill(kFraction, {{"text", "(sum of x * w + bias) / out_scale, in real numbers,"},
+                          {"numerator", moved("Sum(m, n)", up)},
+                          {"divisor", moved(fmt::format("Whole(out_scale, {})", shifts.out), -up)},
+                          {"zero", "out_zp"}});
+}
+
 std::string ExpectedOf(const Case& c, const std::string& zero) {
+  const auto entry = [&](std::string_view list) {
+    return c.x_block == 0 ? fmt::format("At({}, n)", list)
+                          : fmt::format("{}[m * {} + n / {}]", list, ElementBlocks(c), c.x_block);
+  };
   switch (c.op) {
-    case Op::kQuantize: return std::string(kQuantize);
-    case Op::kDequantize: return std::string(kDequantize);
+    case Op::kQuantize:
+      return Fill(kQuantize, {{"scale", entry("out_scale")}, {"zero", entry("out_zp")}});
+    case Op::kDequantize:
+      return Fill(kDequantize, {{"scale", entry("x_scale")}, {"zero", entry("x_zp")}});
     case Op::kMaxPool: return std::string(kMaximum);
     default: break;
   }
+  if (IsRealSum(c)) return RealExpected(c);
   const Formula formula = FormulaOf(c);
-  return Fill(kNearest, {{"text", std::string(formula.text)},
-                         {"name", "Expected"},
-                         {"numerator", std::string(formula.numerator)},
-                         {"divisor", std::string(formula.divisor)},
-                         {"zero", zero}});
+  return std::string(kNearest) + Fill(kFraction, {{"text", std::string(formula.text)},
+                                                  {"numerator", std::string(formula.numerator)},
+                                                  {"divisor", std::string(formula.divisor)},
+                                                  {"zero", zero}});
 }
 
 }  // namespace
@@ -374,9 +515,9 @@ std::string ExpectedOf(const Case& c, const std::string& zero) {
 std::string WriteCpp(const Evidence& evidence) {
   const Case& c = evidence.c;
   RequireExpressible(c);
-  const bool fractions = !FormulaOf(c).text.empty();
+  const bool fractions = !FormulaOf(c).text.empty() && !IsRealSum(c);
   if (fractions) RequireRoom(c);
-  const bool pairs = IsPairSaturation(evidence);
+  const bool pairs = !IsRealSum(c) && IsPairSaturation(evidence);
   const bool floats = c.out_dtype == DType::kF32;
   const std::string zero = c.out_dtype == DType::kS32 ? "0" : "out_zp";
   std::string got =

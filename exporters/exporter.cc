@@ -73,13 +73,13 @@ bool AllFinite(const Tensor& reals) {
 
 bool IsText(std::string_view kind) { return kind == "case" || kind == "issue"; }
 // What states the definition itself computes with the numbers, whatever their type. Our kernels
-// take them as bytes.
+// take them as bytes, but for weights in blocks.
 bool TakesNumbers(std::string_view kind) {
   return kind == "numpy" || kind == "cpp" || kind == "gtest";
 }
 Case ShownBy(std::string_view kind, const Case& c) {
   Case shown = c;
-  if (TakesNumbers(kind)) shown.w = InBytes(c.w);
+  if (kind == "numpy" || kind == "cpp") shown.w = InBytes(c.w);
   return shown;
 }
 
@@ -87,15 +87,15 @@ Case ShownBy(std::string_view kind, const Case& c) {
 void RequireTaken(std::string_view kind, const Case& c) {
   if (IsText(kind)) return;
   Require(c.op != Op::kCast || kind == "numpy", "casts between float types");
-  const bool adds_reals = (kind == "numpy" || kind == "onnx") && c.op == Op::kLinear;
+  const bool adds_reals = (TakesNumbers(kind) || kind == "onnx") && c.op == Op::kLinear;
   Require(BitsOf(c.w.dtype()) >= 8 || TakesNumbers(kind) || (adds_reals && HasFloatX(c)),
           "weights of fewer than 8 bits");
-  Require(!HasElementBlocks(c), kElementsInBlocks);
+  Require(!HasElementBlocks(c) || TakesNumbers(kind), kElementsInBlocks);
   Require(!HasSmallCodes(c) || kind == "numpy", kOfSmallCodes);
   Require(!HasWideCodes(c) || kind == "numpy" || kind == "cpp", kOfWideCodes);
   Require(!HasFloatX(c) || adds_reals, kOfFloatX);
   Require(!HasFloatX(c) || AllFinite(c.x), "x that is infinite or NaN");
-  Require(c.w_block == 0 || adds_reals, kInBlocks);
+  Require(c.w_block == 0 || adds_reals || TakesNumbers(kind), kInBlocks);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each export is compiled and run here, if its tool exists, and must show the finding: EXPECTED the
 // exact answer, GOT the answer of the case.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -193,7 +195,7 @@ std::vector<std::string> Normal(std::vector<std::string> words, DType dtype) {
   return words;
 }
 
-void ExpectShown(const Ran& run, const Case& c, const std::string& what) {
+void ExpectNumbersShown(const Ran& run, const Case& c, const std::string& what) {
   const Tensor expected = exact::Evaluate(c);
   const Tensor& got = c.observed->y;
   EXPECT_EQ(Normal(NumbersBehind(run.output, "EXPECTED"), c.out_dtype), ElementsOf(expected))
@@ -202,7 +204,10 @@ void ExpectShown(const Ran& run, const Case& c, const std::string& what) {
   EXPECT_EQ(Normal(NumbersBehind(run.output, "GOT"), c.out_dtype), ElementsOf(got))
       << what << "\n"
       << run.output.substr(0, 2000);
-  EXPECT_EQ(run.status, expected == got ? 0 : 1) << what;
+}
+void ExpectShown(const Ran& run, const Case& c, const std::string& what) {
+  ExpectNumbersShown(run, c, what);
+  EXPECT_EQ(run.status, exact::Evaluate(c) == c.observed->y ? 0 : 1) << what;
 }
 
 // Documented cases with an answer, and documented cases that a convention answers.
@@ -242,6 +247,36 @@ std::string TextOrNothing(std::string_view kind, const Found& found) {
         << error.what();
     return "";
   }
+}
+
+// Drawn cases in blocks, answered exactly: weights, or x too, beside reals, with a scale chosen for
+// x; elements of a row.
+std::vector<Case> SmallCasesInBlocks(size_t of_each) {
+  std::vector<Case> cases;
+  const auto add = [&](std::optional<Case> c, size_t& count) {
+    if (!c || c->x.size() > 2000 || c->w.size() > 2000 || c->M * c->N == 0 || count == of_each)
+      return;
+    ++count;
+    c->observed = Observed{"exact", exact::Evaluate(*c)};
+    cases.push_back(*std::move(c));
+  };
+  size_t weights = 0, both = 0, reals = 0;
+  uint64_t seed = 0;
+  for (const Case& drawn : SmallCases(Op::kLinear, 120)) {
+    add(gen::InBlocks(drawn, ++seed), weights);
+    add(gen::XInBlocks(drawn, seed), both);
+    add(gen::WithFloatX(drawn, seed), reals);
+  }
+  for (const Op op : {Op::kDynamicLinear, Op::kQuantize, Op::kDequantize}) {
+    size_t count = 0;
+    for (const Case& drawn : SmallCases(op, 120))
+      add(op == Op::kDynamicLinear ? gen::InBlocks(drawn, ++seed)
+                                   : gen::ElementsInBlocks(drawn, ++seed),
+          count);
+    EXPECT_GE(count, std::min<size_t>(of_each, 5)) << Name(op);
+  }
+  EXPECT_GE(std::min({weights, both, reals}), std::min<size_t>(of_each, 5));
+  return cases;
 }
 
 void ExportersTest::ExpectShownTogether(const std::vector<std::pair<std::string, Case>>& programs,
@@ -308,6 +343,30 @@ TEST_F(Cpp, DrawnCasesOfEveryOperationAreComputedExactly) {
   ExpectShownTogether(programs, kHeadersOfCpp, "-w");
 }
 
+TEST_F(Cpp, CasesInBlocksAreComputedExactly) {
+  if (!Has("c++")) GTEST_SKIP() << "no c++ here";
+  std::vector<std::pair<std::string, Case>> programs;
+  std::map<std::string, int> written;
+  for (const Case& c : SmallCasesInBlocks(8)) {
+    std::string text = TextOrNothing("cpp", FoundOf(c));
+    if (text.empty()) continue;
+    const std::string kind = std::string(Name(c.op)) +
+                             (HasFloatX(c)     ? " f32"
+                              : c.x_block != 0 ? " x"
+                                               : "") +
+                             (c.out_dtype == DType::kF32 ? "" : " codes");
+    if (++written[kind] == 1) {
+      ExpectShown(Compile(text), c, Describe(c));
+    } else {
+      programs.emplace_back(std::move(text), c);
+    }
+  }
+  for (const char* kind :
+       {"linear", "linear codes", "linear f32", "linear x", "quantize x codes", "dequantize x"})
+    EXPECT_GE(written[kind], 1) << kind;
+  ExpectShownTogether(programs, kHeadersOfCpp, "-w");
+}
+
 class Python : public ExportersTest {
  protected:
   Ran RunScript(const std::string& text) const {
@@ -354,14 +413,9 @@ TEST_F(Python, DrawnCasesOfEveryOperationAreComputedExactly) {
     texts.push_back(std::move(text));
     cases.push_back(*std::move(c));
   };
-  // Weights, or x too, in blocks; x of reals.
   const size_t before = texts.size();
-  for (const Case& drawn : SmallCases(Op::kLinear, 60)) {
-    add(gen::InBlocks(drawn, 3));
-    add(gen::XInBlocks(drawn, 5));
-    add(gen::WithFloatX(drawn, 7));
-  }
-  EXPECT_GE(texts.size() - before, 40u);
+  for (Case& c : SmallCasesInBlocks(20)) add(std::move(c));
+  EXPECT_GE(texts.size() - before, 60u);
   const size_t casts = texts.size();
   uint64_t seed = 0;
   for (const Case& drawn : SmallCases(Op::kCast, 120)) add(gen::WithCastScales(drawn, ++seed));
@@ -373,31 +427,53 @@ TEST_F(Python, DrawnCasesOfEveryOperationAreComputedExactly) {
 class NativeTest : public ExportersTest {};
 
 // All tests are one program here: GoogleTest's headers take seconds.
-TEST_F(NativeTest, ADrawnCaseOfEachOperationPasses) {
+TEST_F(NativeTest, DrawnCasesOfEachOperationPass) {
   std::vector<std::string> texts;
   std::vector<Case> cases;
   std::string headers =
       "#include <gtest/gtest.h>\n#include <algorithm>\n#include <cmath>\n"
       "#include <cstdint>\n#include <cstdio>\n#include <cstring>\n"
       "#include <vector>\n";
+  const auto add = [&](const Case& c, std::string text) {
+    const size_t header = text.find("#include <qualm/"), suite = text.find("TEST(");
+    ASSERT_NE(header, std::string::npos);
+    ASSERT_NE(suite, std::string::npos);
+    headers += text.substr(header, text.find('\n', header) + 1 - header);
+    text.replace(suite, text.find(',', suite) - suite,
+                 fmt::format("TEST(Number{}End", texts.size()));
+    cases.push_back(c);
+    texts.push_back(std::move(text));
+  };
   for (const Op op : AllOps()) {
     if (op == Op::kCast) continue;  // refused
-    cases.push_back(SmallCases(op, 1).at(0));
-    texts.push_back(Text("gtest", FoundOf(cases.back())));
-    const size_t at = texts.back().find("#include <qualm/");
-    ASSERT_NE(at, std::string::npos);
-    headers += texts.back().substr(at, texts.back().find('\n', at) + 1 - at);
+    const Case c = SmallCases(op, 1).at(0);
+    add(c, Text("gtest", FoundOf(c)));
   }
+  // Those in blocks as the subject answers them, which has the same kernels.
+  const auto of_4 = SubjectRegistry::Get().Make("native+nbits4"),
+             of_8 = SubjectRegistry::Get().Make("native+nbits8"),
+             others = SubjectRegistry::Get().Make("native");
+  std::map<std::string, int> written;
+  for (const Case& c : SmallCasesInBlocks(20)) {
+    Subject& subject = c.op != Op::kLinear ? *others : BitsOf(c.w.dtype()) == 4 ? *of_4 : *of_8;
+    const Found found = FoundOf(c, subject, "native");
+    const std::string text = TextOrNothing("gtest", found);
+    EXPECT_EQ(text.empty(), !found.c.observed) << Describe(c);
+    if (text.empty() || ++written[std::string(Name(c.op)) + (HasFloatX(c) ? " f32" : "")] > 6)
+      continue;
+    add(found.c, text);
+  }
+  for (const char* kind : {"linear", "linear f32", "quantize", "dequantize"})
+    EXPECT_GE(written[kind], 3) << kind;
   WriteTogether(texts, headers);
   const Ran built = Shell("ln -sfn '" QUALM_SOURCE_DIR "' qualm && " QUALM_CXX
                           " -std=c++20 -Wall -Wextra -Werror -O0 -I. -Iqualm all.cc " QUALM_KERNELS
                           " -lgtest -lgtest_main -lpthread -o all");
   ASSERT_EQ(built.status, 0) << built.output.substr(0, 4000);
-  for (const Case& c : cases) {
-    std::string suite(Name(c.op));
-    suite[0] = static_cast<char>(suite[0] - 'a' + 'A');
-    std::erase(suite, '_');
-    ExpectShown(Shell("./all --gtest_filter=" + suite + ".*"), c, Describe(c));
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Ran ran = Shell(fmt::format("./all --gtest_filter=Number{}End.*", i));
+    ExpectNumbersShown(ran, cases[i], Describe(cases[i]));
+    EXPECT_EQ(ran.status, 0) << Describe(cases[i]) << "\n" << ran.output.substr(0, 2000);
   }
 }
 
@@ -677,7 +753,7 @@ TEST_F(Onnx, LinearsOfFewBitsAreMatMulNBits) {
   }
   ExpectModelsShow(shown, "");
   EXPECT_EQ(WhyNot("onnx", FewBits(DType::kU4, 40, 24, false, false), "native"),
-            "onnx lacks blocks that are no multiple of 16; numpy can write this case");
+            "onnx lacks blocks that are no multiple of 16; cpp, numpy can write this case");
 }
 
 // The documented pair saturates there: an emulated processor without VNNI.

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include "exporters/evidence.h"
+#include "exporters/nbits.h"
+#include "oracles/conventions/float_sums.h"
 
 namespace qualm::exporters {
 namespace {
@@ -102,7 +104,80 @@ $bias$                                             .relu = relu != 0,
   if (status.ok()) status = layer.Run({x.data(), $x_type$, M, K, K}, y_matrix);
 )";
 
+// Rows in blocks are rows with a scale and zero point for each column.
+constexpr std::string_view kElementBlocks = R"(  Status status;
+  for (int64_t m = 0; m < M && status.ok(); ++m) {
+    std::vector<float> scales;
+    std::vector<int32_t> zero_points;
+    for (int64_t n = 0; n < N; ++n) {
+      scales.push_back($q$_scale[m * $blocks$ + n / $x_block$]);
+      zero_points.push_back($q$_zp[m * $blocks$ + n / $x_block$]);
+    }
+    const ConstMatrix row{x.data() + m * N, $x_type$, 1, N, N};
+    status = $name$(row, scales, zero_points, $range$MutableMatrix{y.data() + m * N, $y_type$, 1, N, N});
+  }
+)";
+constexpr std::string_view kNBits = R"(  PackedNBitsLinear layer;
+  Status status = PackedNBitsLinear::Pack({.bits = $bits$,
+                                           .channels = N,
+                                           .depth = K,
+                                           .block = $block$,
+                                           .codes = codes.data(),
+                                           .scales = scales.data(),
+                                           .zero_points = zero_points.data(),
+                                           .bias = $real_bias$},
+                                          &layer);
+  if (status.ok()) status = layer.Run($rows$, y_matrix);
+)";
+
+constexpr std::string_view kSameBits = R"(  // The bits: zeros have signs.
+  EXPECT_TRUE(std::memcmp(y.data(), expected.data(), y.size() * sizeof y[0]) == 0);
+)";
+constexpr std::string_view kWithin =
+    R"(  // What float32 sums of any order can give; infinities at both ends: anything.
+  for (size_t i = 0; i < y.size(); ++i) {
+    EXPECT_TRUE((y[i] >= lowest[i] && y[i] <= highest[i]) ||
+                (std::isinf(lowest[i]) && std::isinf(highest[i])))
+        << "output " << i << ": " << y[i] << ", not from " << lowest[i] << " to " << highest[i];
+  }
+)";
+
+// A linear whose kernel adds float32 numbers (kernels/nbits_linear.h).
+bool AddsFloats(const Case& c) {
+  return c.op == Op::kLinear && (HasFloatX(c) || c.x_block != 0 || c.w_block != 0);
+}
+
+// The weights as that kernel takes them, and the ends between which it may round.
+std::string NBitsLists(const NBits& w, const std::vector<FloatSum>& sums) {
+  std::vector<float> lowest, highest;
+  for (const FloatSum& sum : sums) {
+    lowest.push_back(static_cast<float>(sum.permitted.low));
+    highest.push_back(static_cast<float>(sum.permitted.high));
+  }
+  const auto list = [](std::string_view name, const Tensor& values) {
+    return List(Language::kCpp, name, values);
+  };
+  const auto count = static_cast<int64_t>(sums.size());
+  return "// The weights as ONNX's MatMulNBits stores them.\n" + list("codes", w.codes) +
+         list("scales", w.scales) + list("zero_points", w.zero_points) +
+         list("lowest", Tensor::Of<float>({count}, lowest)) +
+         list("highest", Tensor::Of<float>({count}, highest));
+}
+
+void RequireNBits(const Case& c) {
+  Require(HasFloatX(c) || c.x_block != 0,
+          "kernels for weights in blocks beside x that is neither f32 nor in such blocks");
+  Require(c.out_dtype == DType::kF32 && !c.relu,
+          "kernels that sum blocks into codes, or with relu");
+  if (HasFloatX(c)) return;
+  Require(c.x.dtype() == DType::kS8, "kernels for x in blocks that is not s8");
+  for (const int32_t zero : c.x_q.zero_point)
+    Require(zero == 0, "kernels for x in blocks with zero points");
+}
+
 Call CallOf(const Case& c) {
+  if (AddsFloats(c)) return {"nbits_linear.h", kNBits};
+  if (HasElementBlocks(c)) return {"elementwise.h", kElementBlocks};
   switch (c.op) {
     case Op::kQuantize:
       return {"elementwise.h",
@@ -215,15 +290,13 @@ void Print(const char* name, const List& values) {
   std::printf("\n");
 }
 
-TEST($suite$, MatchesExact) {
+TEST($suite$, $test$) {
   std::vector<$out$> y(expected.size());
   [[maybe_unused]] const MutableMatrix y_matrix{y.data(), $y_type$, M, N, N};
 $range$$call$  ASSERT_TRUE(status.ok()) << status.error;
   Print("EXPECTED", expected);
   Print("GOT", y);
-  // The bits: zeros have signs.
-  EXPECT_TRUE(std::memcmp(y.data(), expected.data(), y.size() * sizeof y[0]) == 0);
-}
+$check$}
 
 }  // namespace
 )";
@@ -241,9 +314,19 @@ std::string Narrow(std::string constants) {
 }  // namespace
 
 std::string WriteGTest(const Evidence& evidence) {
-  const Case& c = evidence.c;
+  Case c = evidence.c;
+  c.w = InBytes(c.w);  // but for those in blocks, as the kernels take them
   const Call call = CallOf(c);
   Require(!c.codes, std::string(kWithCodes));
+  const bool adds_floats = AddsFloats(c);
+  Require(c.w_block == 0 || adds_floats, kInBlocks);
+  NBits nbits;
+  std::string lists;
+  if (adds_floats) {
+    RequireNBits(c);
+    nbits = NBitsOf(BitsOf(evidence.c.w.dtype()) < 4 ? c : evidence.c, NBitsBlock(c));
+    lists = NBitsLists(nbits, FloatSums(c));
+  }
   const ObserverText observer = ObserverOf(c);
   const bool multiplier = RowOf(c.op).multiplier && UsesMultiplier(c);
   const std::string x_type = ElementTypeOf(c.x.dtype()), y_type = ElementTypeOf(c.out_dtype);
@@ -274,6 +357,15 @@ std::string WriteGTest(const Evidence& evidence) {
                   {"chosen", observer.chosen},
                   {"params", ParamsText(c)},
                   {"bias", BiasText(c, std::string(45, ' '))},
+                  {"q", c.op == Op::kQuantize ? "out" : "x"},
+                  {"range", c.op == Op::kQuantize ? "range, " : ""},
+                  {"blocks", HasElementBlocks(c) ? std::to_string(ElementBlocks(c)) : ""},
+                  {"x_block", std::to_string(c.x_block)},
+                  {"bits", std::to_string(nbits.bits)},
+                  {"block", std::to_string(nbits.block)},
+                  {"real_bias", c.bias ? "bias.data()" : "nullptr"},
+                  {"rows", HasFloatX(c) ? "ConstMatrix{x.data(), ElementType::kF32, M, K, K}"
+                                        : "ConstCodedRows{x.data(), M, K, K, x_scale.data()}"},
                   {"per_row", c.x_gran == Granularity::kRow ? "true" : "false"}});
   std::string suite(Name(c.op));
   suite[0] = static_cast<char>(suite[0] - 'a' + 'A');
@@ -290,7 +382,9 @@ std::string WriteGTest(const Evidence& evidence) {
                      "target_link_libraries(repro_test PRIVATE qualm::kernels "
                      "GTest::gtest_main)")},
        {"header", fmt::format("#include <qualm/kernels/{}>", call.header)},
-       {"constants", Narrow(Constants(Language::kCpp, c))},
+       {"constants", Narrow(Constants(Language::kCpp, c)) + lists},
+       {"test", adds_floats ? "IsASumInFloat32" : "MatchesExact"},
+       {"check", std::string(adds_floats ? kWithin : kSameBits)},
        {"expected", List(Language::kCpp, "expected", evidence.expected)},
        {"format", c.out_dtype == DType::kF32 ? "%a" : "%d"},
        {"suite", suite},

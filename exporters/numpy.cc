@@ -154,15 +154,15 @@ constexpr std::string_view kAsFixedRndnu = R"(def requantized(total, n):
 )";
 
 constexpr std::string_view kQuantize = R"(def output(m, n):
-    value, zero = x[m * N + n], at(out_zp, n)
+    value, scale, zero = x[m * N + n], $scale$, $zero$
     if math.isnan(value):
         return clamp(zero, zero)
     if math.isinf(value):
         return clamp(2**40 if value > 0 else -2**40, zero)
-    return clamp(round(Fraction(value) / Fraction(at(out_scale, n))) + zero, zero)
+    return clamp(round(Fraction(value) / Fraction(scale)) + zero, zero)
 )";
 constexpr std::string_view kDequantize = R"(def output(m, n):
-    return float32(Fraction(at(x_scale, n)) * (x[m * N + n] - at(x_zp, n)))
+    return float32(Fraction($scale$) * (x[m * N + n] - $zero$))
 )";
 constexpr std::string_view kRequantize = R"(def output(m, n):
     factor = $factor$
@@ -308,8 +308,9 @@ rows = [row(m) for m in range(M)]
 def output(m, n):
     """sum * scale * w_scale + bias, rounded once to float32."""
     scale, zero, codes = rows[m]
-    total = sum((codes[k] - zero) * (w[n * K + k] - at(w_zp, n)) for k in range(K))
-    value = float32(total * Fraction(scale) * Fraction(at(w_scale, n))$bias$)
+    total = sum((codes[k] - zero) * Fraction(w_scale[j]) * (w[n * K + k] - w_zp[j])
+                for k, j in ((k, $entry$) for k in range(K)))
+    value = float32(total * Fraction(scale)$bias$)
     return max(0.0, value) if relu else value
 )";
 
@@ -434,18 +435,19 @@ std::string Rounded(std::string_view value, std::string_view zero = "out_zp") {
   return Fill(kRounded, {{"value", std::string(value)}, {"zero", std::string(zero)}});
 }
 
+// The entry of w_scale, or of x_scale in such blocks, that term k of a row has.
+std::string EntryOf(const Case& c, std::string_view row) {
+  if (c.w_block != 0) return fmt::format("{} * {} + k // {}", row, RowBlocks(c), c.w_block);
+  return c.w_q.scale.size() == 1 ? "0" : std::string(row);
+}
+
 std::string Sums(const Case& c) {
   if (c.w_block != 0 || HasFloatX(c)) {
-    const auto entry = [&](std::string_view row) {
-      return c.w_block != 0 ? fmt::format("{} * {} + k // {}", row, RowBlocks(c), c.w_block)
-             : c.w_q.scale.size() == 1 ? "0"
-                                       : std::string(row);
-    };
-    const std::string i = c.x_block != 0 ? "[" + entry("m") + "]" : "";
+    const std::string i = c.x_block != 0 ? "[" + EntryOf(c, "m") + "]" : "";
     const std::string x = HasFloatX(c)
                               ? "Fraction(x[m * K + k])"
                               : Fill("Fraction(x_scale$i$) * (x[m * K + k] - x_zp$i$)", {{"i", i}});
-    return Fill(kReal, {{"bias", c.bias ? "bias[n]" : "0"}, {"entry", entry("n")}, {"x", x}}) +
+    return Fill(kReal, {{"bias", c.bias ? "bias[n]" : "0"}, {"entry", EntryOf(c, "n")}, {"x", x}}) +
            (c.out_dtype == DType::kF32 ? Fill(kSumFloat, {{"value", "real(m, n)"}})
                                        : Rounded("real(m, n)"));
   }
@@ -542,6 +544,7 @@ std::string DynamicLinear(const Case& c) {
          Fill(kDynamicLinear, {{"per_row", c.x_gran == Granularity::kRow ? "True" : "False"},
                                {"first", std::to_string(codes.min)},
                                {"last_code", std::to_string(codes.max)},
+                               {"entry", EntryOf(c, "n")},
                                {"bias", c.bias ? " + Fraction(bias[n])" : ""}});
 }
 
@@ -552,10 +555,20 @@ std::string Got(const Tensor& y) {
          (codes ? "got = [to.value(code) for code in got]\n" : "");
 }
 
+// The entry of a list that element (m, n) of a quantize or dequantize has.
+std::string OfElement(const Case& c, std::string_view list) {
+  return c.x_block == 0 ? fmt::format("at({}, n)", list)
+                        : fmt::format("{}[m * {} + n // {}]", list, ElementBlocks(c), c.x_block);
+}
+
 std::string Operation(const Case& c) {
   switch (c.op) {
-    case Op::kQuantize: return std::string(kQuantize);
-    case Op::kDequantize: return std::string(kDequantize);
+    case Op::kQuantize:
+      return Fill(kQuantize,
+                  {{"scale", OfElement(c, "out_scale")}, {"zero", OfElement(c, "out_zp")}});
+    case Op::kDequantize:
+      return Fill(kDequantize,
+                  {{"scale", OfElement(c, "x_scale")}, {"zero", OfElement(c, "x_zp")}});
     case Op::kRequantize:
       if (c.requant != Requant::kExact)
         return Mode(c) + "def output(m, n):\n    return requantized(x[m * N + n], n)\n";

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "exporters/evidence.h"
+#include "exporters/nbits.h"
 
 namespace qualm::exporters {
 namespace {
@@ -189,49 +190,27 @@ void RequireOneType(const Case& c) {
 
 // ---- Operations.
 
-// MatMulNBits, as ONNX Runtime's quantizers write it. Weights that have a sign are moved up, and
-// their zero points with them.
+// MatMulNBits, as ONNX Runtime's quantizers write it.
 Model FewBitsLinear(const Case& c) {
-  const int bits = BitsOf(c.w.dtype());
-  const int32_t lowest = RangeOf(c.w.dtype()).min;
   // Blocks of 48 are three of 16; one block holds all of a row that has none.
   const int64_t given = 0 < c.w_block && c.w_block < c.K
                             ? c.w_block
                             : std::max<int64_t>(16, std::bit_ceil(static_cast<uint64_t>(c.K)));
-  int64_t size = given & -given;
-  Require(size >= 16, "blocks that are no multiple of 16");
-  if (bits == 2) size = std::min<int64_t>(size, 256);  // it has no larger ones of 2 bits
-  const int64_t blocks = (c.K + size - 1) / size, bytes = (blocks * bits + 7) / 8;
-  Tensor b(DType::kU8, {c.N, blocks, size * bits / 8}), scales(DType::kF32, {c.N * blocks}),
-      zeros(DType::kU8, {c.N * bytes});
-  const auto put = [&](Tensor& to, int64_t bit, int64_t code) {  // the first code lies lowest
-    Require(code >= 0 && code < 1 << bits, "zero points that are no codes");
-    to.SetInt(bit / 8, to.IntAt(bit / 8) | static_cast<int32_t>(code) << bit % 8);
-  };
-  bool centred = true;  // what it takes for granted
-  for (int64_t n = 0; n < c.N; ++n) {
-    for (int64_t k = 0; k < c.K; ++k)
-      put(b, (n * blocks * size + k) * bits, int64_t{c.w.IntAt(n * c.K + k)} - lowest);
-    for (int64_t block = 0; block < blocks; ++block) {
-      const auto at = static_cast<int64_t>(WEntry(c, n, block * size));
-      scales.as<float>()[static_cast<size_t>(n * blocks + block)] = c.w_q.scale_at(at);
-      const int64_t zero = int64_t{c.w_q.zero_point_at(at)} - lowest;
-      put(zeros, n * bytes * 8 + block * bits, zero);
-      centred = centred && zero == 1 << (bits - 1);
-    }
-  }
+  // It has no larger ones of 2 bits.
+  const int64_t most = BitsOf(c.w.dtype()) == 2 ? 256 : given;
+  NBits w = NBitsOf(c, std::min(given & -given, most));
   Model model;
-  model.inputs = {{"a", c.x}, {"b", std::move(b)}, {"scales", std::move(scales)}};
+  model.inputs = {{"a", c.x}, {"b", std::move(w.codes)}, {"scales", std::move(w.scales)}};
   Node node{"MatMulNBits",
             kContrib,
             {"a", "b", "scales"},
             {"y"},
             {{"K", {c.K}, false},
              {"N", {c.N}, false},
-             {"bits", {bits}, false},
-             {"block_size", {size}, false}}};
-  if (!centred) model.inputs.push_back({"zero_points", std::move(zeros)});
-  if (!centred || c.bias) node.from.emplace_back(centred ? "" : "zero_points");
+             {"bits", {w.bits}, false},
+             {"block_size", {w.block}, false}}};
+  if (!w.centred) model.inputs.push_back({"zero_points", std::move(w.zero_points)});
+  if (!w.centred || c.bias) node.from.emplace_back(w.centred ? "" : "zero_points");
   if (c.bias) {
     model.inputs.push_back({"bias", Tensor::Of<float>({c.N}, *c.bias)});
     node.from.insert(node.from.end(), {"", "bias"});  // no g_idx

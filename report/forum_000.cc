@@ -167,23 +167,26 @@ Blocks WhyQnnpackIsStraight(const Sweeps& sweeps) {
       table};
 }
 
+// The first curve that turns back, and the first that only bends.
 Blocks Pictures(const Sweeps& sweeps) {
   Blocks blocks;
-  for (size_t n = 0; n < sweeps.bends.curves.size(); ++n) {
-    const sweep::Curve& curve = sweeps.bends.curves[n];
-    if (curve.linear && curve.monotone) continue;
+  const auto show = [&](const auto& which, const char* what) {
+    const auto curve = std::ranges::find_if(sweeps.bends.curves, which);
+    if (curve == sweeps.bends.curves.end()) return;
+    const auto n = static_cast<size_t>(curve - sweeps.bends.curves.begin());
     std::vector<SweepKink> kinks;
-    for (const sweep::KinkReport& report : curve.kinks)
+    for (const sweep::KinkReport& report : curve->kinks)
       kinks.push_back({report.kink, report.kink.last_exact_code, report.visible});
     blocks.push_back(Picture{
-        SweepPicture(fmt::format("output {}", n), sweeps.codes, curve.exact,
-                     {{"FBGEMM on AVX2", curve.y}, {"QNNPACK", sweeps.qnnpack.curves[n].y}}, kinks),
-        fmt::format("Output {}{}", n,
-                    blocks.empty() ? ": dashed red where it bends, grey where a pair leaves 16 "
-                                     "bits and nobody sees it."
-                                   : "."),
-        fmt::format("000-output-{}", n)});
-  }
+        SweepPicture(fmt::format("output {}", n), sweeps.codes, curve->exact,
+                     {{"FBGEMM on AVX2", curve->y}, {"QNNPACK", sweeps.qnnpack.curves[n].y}},
+                     kinks),
+        fmt::format("Output {} {}", n, what), fmt::format("000-output-{}", n)});
+  };
+  show([](const sweep::Curve& curve) { return !curve.monotone; },
+       "turns back. Dashed red: where it bends; grey: where a pair leaves 16 bits and nobody sees "
+       "it.");
+  show([](const sweep::Curve& curve) { return curve.monotone && !curve.linear; }, "bends.");
   return blocks;
 }
 

@@ -100,11 +100,10 @@ Blocks WhyFew(const Sweeps& sweeps) {
   return {
       Heading{4, "Why so few kinks?", ""},
       Paragraph{fmt::format(
-          "The layer has {} pairs of weights ({} outputs of {} inputs). A pair leaves 16 bits "
-          "for some code up to 255 only if |w_k + w_k+1| is 129 or more: {} of them do. Of these "
-          "{} can be seen; at the others the output is already cut off at 0 or 255, or the loss "
-          "is rounded away.",
-          pairs, sweeps.base.N, sweeps.base.K, leave, visible)}};
+          "A pair leaves 16 bits for some code up to 255 only if |w_k + w_k+1| is 129 or more: of "
+          "the layer's {} pairs {} do. {} of these can be seen; at the others the output is "
+          "already cut off at 0 or 255, or the loss is rounded away.",
+          pairs, leave, visible)}};
 }
 
 Blocks WhyNoJump(const Sweeps& sweeps) {
@@ -121,11 +120,11 @@ Blocks WhyNoJump(const Sweeps& sweeps) {
       Heading{4, "Why is there no jump?", ""},
       Paragraph{fmt::format(
           "Saturation keeps the largest value, it does not wrap around. At the first code after "
-          "a kink a pair has lost at most {} of the integer sum, which is {} output codes (one "
-          "unit of the sum is {} codes). Each further input code loses as much as the pair would "
-          "have added, at most {} or {} codes. So the curve continues with another slope; where "
-          "more is lost than the other weights add, it turns back.",
-          largest.first, Real(static_cast<double>(largest.first) * m), Real(m), largest.each,
+          "a kink a pair has lost at most {} output codes. Each further input code loses as much "
+          "as the pair would have added, at most {} output codes. So the curve goes on with "
+          "another "
+          "slope; where more is lost than the other weights add, it turns back.",
+          Real(static_cast<double>(largest.first) * m),
           Real(static_cast<double>(largest.each) * m))}};
 }
 
@@ -167,23 +166,26 @@ Blocks WhyQnnpackIsStraight(const Sweeps& sweeps) {
       table};
 }
 
+// The first curve that turns back, and the first that only bends.
 Blocks Pictures(const Sweeps& sweeps) {
   Blocks blocks;
-  for (size_t n = 0; n < sweeps.bends.curves.size(); ++n) {
-    const sweep::Curve& curve = sweeps.bends.curves[n];
-    if (curve.linear && curve.monotone) continue;
+  const auto show = [&](const auto& which, const char* what) {
+    const auto curve = std::ranges::find_if(sweeps.bends.curves, which);
+    if (curve == sweeps.bends.curves.end()) return;
+    const auto n = static_cast<size_t>(curve - sweeps.bends.curves.begin());
     std::vector<SweepKink> kinks;
-    for (const sweep::KinkReport& report : curve.kinks)
+    for (const sweep::KinkReport& report : curve->kinks)
       kinks.push_back({report.kink, report.kink.last_exact_code, report.visible});
     blocks.push_back(Picture{
-        SweepPicture(fmt::format("output {}", n), sweeps.codes, curve.exact,
-                     {{"FBGEMM on AVX2", curve.y}, {"QNNPACK", sweeps.qnnpack.curves[n].y}}, kinks),
-        fmt::format("Output {}{}", n,
-                    blocks.empty() ? ": dashed red where it bends, grey where a pair leaves 16 "
-                                     "bits and nobody sees it."
-                                   : "."),
-        fmt::format("000-output-{}", n)});
-  }
+        SweepPicture(fmt::format("output {}", n), sweeps.codes, curve->exact,
+                     {{"FBGEMM on AVX2", curve->y}, {"QNNPACK", sweeps.qnnpack.curves[n].y}},
+                     kinks),
+        fmt::format("Output {} {}", n, what), fmt::format("000-output-{}", n)});
+  };
+  show([](const sweep::Curve& curve) { return !curve.monotone; },
+       "turns back. Dashed red: where it bends; grey: where a pair leaves 16 bits and nobody sees "
+       "it.");
+  show([](const sweep::Curve& curve) { return curve.monotone && !curve.linear; }, "bends.");
   return blocks;
 }
 

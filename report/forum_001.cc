@@ -43,16 +43,15 @@ Blocks WhichClamp(const Case& c) {
   const Tensor& printed = c.observed->y;
   const Tensor whole = Clamped(c, 255), half = Clamped(c, 127);
   Table table{"The thread's values: code = round(x / scale) + zero point, then the clamp",
-              {"x", "x / scale + zero point", "printed", "clamp to 0..255", "clamp to 0..127"},
+              {"x", "x / scale + zero point", "printed"},
               {},
               Table::Form::kNumbers};
   const double scale = static_cast<double>(c.out_q.scale_at(0));
   const int32_t zero_point = c.out_q.zero_point_at(0);
   for (int64_t i = 0; i < c.x.size(); ++i) {
     const double x = static_cast<double>(c.x.as<float>()[static_cast<size_t>(i)]);
-    table.rows.push_back({Real(x), fmt::format("{:.3f}", x / scale + zero_point),
-                          std::to_string(printed.IntAt(i)), std::to_string(whole.IntAt(i)),
-                          std::to_string(half.IntAt(i))});
+    table.rows.push_back(
+        {Real(x), fmt::format("{:.3f}", x / scale + zero_point), std::to_string(printed.IntAt(i))});
   }
   const Case twice = Doubled(c);
   const Mismatch a = Compare(whole, printed), b = Compare(half, printed);
@@ -112,9 +111,11 @@ Blocks Thread001(const ForumCases& cases) {
                "the codes lie in 0..127 although the type is quint8?")};
   QUALM_CHECK(c.observed.has_value());
   const Mismatch aten = Compare(exact::Evaluate(c), ConventionCalled("aten@avx2").run(c).y);
-  blocks.push_back(Paragraph{
-      "The clamp is the type's, 0..255. That your codes end at 127 is no clamp: reduce_range made "
-      "the scale twice as wide, so that what calibration saw ends there. By hand:"});
+  blocks.push_back(
+      Paragraph{"The clamp is the type's, 0..255. Your codes end at 127 for another reason: "
+                "reduce_range made "
+                "the scale twice as wide, so that the largest value that calibration saw gets 127. "
+                "By hand:"});
   blocks.push_back(Verbatim{
       fmt::format("code = clamp(round(x / {}) + {}, 0, 255)",
                   Real(static_cast<double>(c.out_q.scale_at(0))), c.out_q.zero_point_at(0)),

@@ -181,9 +181,10 @@ Blocks Thread003(const ForumCases& cases) {
       "a handful of values still overflows. Which weights saturate, and are there any fixes beyond "
       "reduce_range?")};
   blocks.push_back(Paragraph{
-      "The weights of one channel, two by two: a pair of large neighbours. reduce_range does not "
-      "mend them; larger inputs than calibration has seen still overflow. A fix that changes no "
-      "result puts the channel's weights into another order."});
+      "Large weights of one channel that stand next to each other, because FBGEMM adds products "
+      "two "
+      "by two in 16 bits. reduce_range does not mend that: inputs larger than calibration has seen "
+      "still overflow. Another order of the channel's weights does, and changes no result."});
   Append(blocks, WhichWeights(layer, all_codes, scheme, x));
   Append(blocks, WhyAHandful(all_codes));
   Append(blocks, WhatBesides(layer, scheme, x));

@@ -1798,7 +1798,7 @@ void Establish(const Attribution& found, std::vector<Attribution>& established) 
 }
 
 Explanation ExplanationOf(const Attribution& attribution, Op op) {
-  if (!attribution.complete) return {};
+  if (!attribution.complete && !attribution.doubted) return {};
   return {std::string(Name(attribution.kind)), attribution.diagnosis,
           NamesOf(attribution.causes, op),
           fmt::format("{}", fmt::join(attribution.evidence, "\n"))};
@@ -1830,7 +1830,9 @@ std::optional<Attribution> Kept(const Case& c, const Tensor& actual, const Subje
   if (!c.observed || c.observed->why.kind.empty() || c.observed->y != actual) return std::nullopt;
   if (subject != nullptr && !c.observed->by.starts_with(subject->name())) return std::nullopt;
   const Explanation& why = c.observed->why;
-  Attribution kept = Stated(ParseFindingKind(why.kind).value(), why.cause, true);
+  const FindingKind kind = ParseFindingKind(why.kind).value();
+  Attribution kept = Stated(kind, why.cause, kind != FindingKind::kUnknown);
+  kept.doubted = !kept.complete;
   kept.causes = CausesNamed(why.causes, c.op);
   const bool unknown = kept.causes.empty() && !why.causes.empty();
   if (unknown || (!kept.causes.empty() && Counterfactual(c, kept.causes, ModelOf(c)) != actual))

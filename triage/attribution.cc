@@ -994,6 +994,13 @@ class Decision {
       attribution.kind = Pairs().kind;
       attribution.diagnosis = "the subject " + Pairs().sentence + ", " + names;
     } else if (told.empty()) {
+      // One answer does not tell a library from a slip that it does not make, and that takes hardly
+      // more to choose.
+      std::vector<const Weighed*> slips;
+      for (const Weighed* rule : rules)
+        if (asked_ == 0 && rule->bits >= kMargin && rule->bits > known.front()->bits - kAhead)
+          slips.push_back(rule);
+      if (!slips.empty()) attribution.diagnosis += ", or " + Either(slips);
       attribution.conventions = std::move(conventions);
     }
     attribution.by_name = true;

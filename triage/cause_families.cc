@@ -1347,16 +1347,28 @@ void AddElements(std::vector<Cause>& rows) {
       [concat](const Case& c) { return concat(c) && c.x.dtype() == c.out_dtype; }, true);
   copied("a copied where scales are equal", "a first input", {&Case::x_q}, concat);
   copied("b copied where scales are equal", "a second input", {&Case::w_q}, concat);
-  rows.push_back({Stage::kOperands, Kind::kZeroPoint, "both copied where a has the output's scale",
-                  "copies the codes of both inputs where the first one has the output's scale and "
-                  "zero point",
-                  concat,
-                  [](Stages& s) {
-                    if (s.c.x_q != s.c.out_q || s.c.w_q == s.c.out_q) return false;
-                    s.c.w_q = s.c.out_q;
-                    return true;
-                  },
-                  Cause::kBitsOfFamily});
+  struct Asked {
+    std::string_view which, what;
+    bool a, b;
+  };
+  for (const auto& [which, what, a, b] :
+       {Asked{"a", "the first one", true, false}, Asked{"b", "the second one", false, true},
+        Asked{"either", "either", true, true}}) {
+    rows.push_back(
+        {Stage::kOperands, Kind::kZeroPoint,
+         fmt::format("both copied where {} has the output's scale", which),
+         fmt::format("copies the codes of both inputs where {} has the output's scale and zero "
+                     "point",
+                     what),
+         concat,
+         [a, b](Stages& s) {
+           const bool of_a = s.c.x_q == s.c.out_q, of_b = s.c.w_q == s.c.out_q;
+           if (of_a == of_b || (of_a ? !a : !b)) return false;
+           s.c.x_q = s.c.w_q = s.c.out_q;
+           return true;
+         },
+         Cause::kBitsOfFamily});
+  }
   edited(
       Kind::kClamp, "saturating sum of codes",
       "adds codes of one scale in 8 bits that saturate, before the zero points are taken out",

@@ -994,6 +994,13 @@ class Decision {
       attribution.kind = Pairs().kind;
       attribution.diagnosis = "the subject " + Pairs().sentence + ", " + names;
     } else if (told.empty()) {
+      // One answer does not tell a library from a slip that it does not make, and that takes hardly
+      // more to choose.
+      std::vector<const Weighed*> slips;
+      for (const Weighed* rule : rules)
+        if (asked_ == 0 && rule->bits >= kMargin && rule->bits > known.front()->bits - kAhead)
+          slips.push_back(rule);
+      if (!slips.empty()) attribution.diagnosis += ", or " + Either(slips);
       attribution.conventions = std::move(conventions);
     }
     attribution.by_name = true;
@@ -1627,6 +1634,31 @@ Attribution Examined(const Recorded& answer, Subject& subject, const Attribution
   return attribution;
 }
 
+// Codes of 4 bits that a dequantize shows, where they are right in these bits and wrong beside
+// them.
+std::optional<Attribution> RightInLowBits(const Case& c, const Tensor& actual,
+                                          const Evidence& evidence) {
+  constexpr int kBits = 4;
+  if (c.op != Op::kDequantize || BitsOf(c.x.dtype()) != kBits || c.relu) return std::nullopt;
+  constexpr double kBitsOfChoice = 8;
+  if (kBits * static_cast<double>(evidence.departures()) < kMargin + kBitsOfChoice)
+    return std::nullopt;
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    const int64_t n = i % c.N;
+    const double code = actual.as<float>()[static_cast<size_t>(i)] / double{c.x_q.scale_at(n)} +
+                        c.x_q.zero_point_at(n) - c.x.IntAt(i);
+    if (std::fmod(code, 1 << kBits) != 0) return std::nullopt;
+  }
+  Attribution shown = Stated(FindingKind::kIndex,
+                             "the subject has the low 4 bits of every code right, but not always "
+                             "the bits above them: it does not mask what lies there, or does not "
+                             "extend the sign",
+                             true);
+  shown.evidence.push_back(
+      fmt::format("so in all {} outputs that are not exact", evidence.departures()));
+  return shown;
+}
+
 // What is said of an answer that no subject is asked about: what it is worth decides.
 Attribution ByWorth(const Case& c, const Tensor& actual, const Tensor& right,
                     const Evidence& evidence) {
@@ -1637,6 +1669,7 @@ Attribution ByWorth(const Case& c, const Tensor& actual, const Tensor& right,
   if (auto decided =
           Decision(c, evidence, WeighedByOneAnswer(c, right, actual, fits), 0, ties).Take())
     return *decided;
+  if (auto low = RightInLowBits(c, actual, evidence)) return *low;
   return Unexplained(c.op, evidence);
 }
 
@@ -1798,7 +1831,7 @@ void Establish(const Attribution& found, std::vector<Attribution>& established) 
 }
 
 Explanation ExplanationOf(const Attribution& attribution, Op op) {
-  if (!attribution.complete) return {};
+  if (!attribution.complete && !attribution.doubted) return {};
   return {std::string(Name(attribution.kind)), attribution.diagnosis,
           NamesOf(attribution.causes, op),
           fmt::format("{}", fmt::join(attribution.evidence, "\n"))};
@@ -1830,7 +1863,9 @@ std::optional<Attribution> Kept(const Case& c, const Tensor& actual, const Subje
   if (!c.observed || c.observed->why.kind.empty() || c.observed->y != actual) return std::nullopt;
   if (subject != nullptr && !c.observed->by.starts_with(subject->name())) return std::nullopt;
   const Explanation& why = c.observed->why;
-  Attribution kept = Stated(ParseFindingKind(why.kind).value(), why.cause, true);
+  const FindingKind kind = ParseFindingKind(why.kind).value();
+  Attribution kept = Stated(kind, why.cause, kind != FindingKind::kUnknown);
+  kept.doubted = !kept.complete;
   kept.causes = CausesNamed(why.causes, c.op);
   const bool unknown = kept.causes.empty() && !why.causes.empty();
   if (unknown || (!kept.causes.empty() && Counterfactual(c, kept.causes, ModelOf(c)) != actual))
@@ -1848,7 +1883,7 @@ namespace {
 // Where an element of a row in blocks may find its scale and zero point by mistake.
 struct BlockTaken {
   const char* which;
-  // The entry of the lists, for element n of row m.
+  // The entry of the lists, for element n of row m; -1 behind their end, where 0 is read.
   int64_t (*entry)(const Case& c, int64_t m, int64_t n);
 };
 int64_t BlockOf(const Case& c, int64_t n, int64_t step) {
@@ -1868,6 +1903,11 @@ constexpr BlockTaken kBlocksTaken[] = {
      }},
     {"the block that has its place where the list goes block by block, not row by row",
      [](const Case& c, int64_t m, int64_t n) { return BlockOf(c, n, 0) * c.M + m; }},
+    {"block i, for element i, and 0 behind the last block",
+     [](const Case& c, int64_t m, int64_t n) {
+       const int64_t i = m * c.N + n;
+       return i < c.M * ElementBlocks(c) ? i : -1;
+     }},
 };
 
 // The elements of slice::BlocksAsChannels with the scales, the zero points or both of the entries
@@ -1878,7 +1918,12 @@ Case WithEntries(const Case& c, Case elements, const BlockTaken& taken, bool sca
   QParams& q = ChannelQParams(elements);
   for (int64_t i = 0; i < elements.N; ++i) {
     const auto to = static_cast<size_t>(i);
-    const auto from = static_cast<size_t>(taken.entry(c, i / c.N, i % c.N));
+    const int64_t entry = taken.entry(c, i / c.N, i % c.N);
+    if (entry < 0) {  // a code less itself is 0, as times a scale of 0
+      if (zero_points || scales) q.zero_point[to] = scales ? elements.x.IntAt(i) : 0;
+      continue;
+    }
+    const auto from = static_cast<size_t>(entry);
     if (scales) q.scale[to] = own.scale[from];
     if (zero_points) q.zero_point[to] = own.zero_point[from];
   }
@@ -1900,6 +1945,7 @@ Attribution OfElementBlocks(const Case& c, const Tensor& actual,
     if (worth < kMargin + kBitsOfBlock) break;
     std::string from;  // with two blocks several mean the same
     for (const BlockTaken& block : kBlocksTaken) {
+      if (scales && c.op != Op::kDequantize && block.entry(c, c.M - 1, c.N - 1) < 0) continue;
       if (exact::Evaluate(WithEntries(c, elements, block, scales, zero_points)) == given)
         from += fmt::format("{}of {}", from.empty() ? "" : " or ", block.which);
     }
@@ -2098,6 +2144,21 @@ std::optional<Attribution> UnwrittenByThreads(const Recorded& asked, const Verdi
   return unwritten;
 }
 
+// A claim compares two runs. What the one computes that departs may be a known mistake, which the
+// subject makes where it is run in this way: `how`.
+std::optional<Attribution> MadeWhereRun(std::string_view how, const Recorded& asked,
+                                        const Verdict& verdict, Subject& subject) {
+  const Tensor right = RightOutput(asked.problem, ModelOf(subject.contract()));
+  if (asked.y == right || Ask(subject, asked.problem) != right) return std::nullopt;
+  const Attribution found = Examined(asked, subject, {.probe_state = false});
+  if (!found.complete || found.causes.empty()) return std::nullopt;
+  Attribution made = Stated(*verdict.kind, fmt::format("{} {}", how, found.diagnosis), true);
+  made.evidence = found.evidence;
+  made.evidence.push_back(verdict.reason);
+  made.asked_on = true;
+  return made;
+}
+
 // What is left of an earlier problem.
 std::optional<Attribution> Kept(const Case& c, const Verdict& verdict, Subject& subject) {
   const std::optional<KeptFromBefore> found = FindKept(c, subject);
@@ -2118,10 +2179,22 @@ std::optional<Attribution> OfMemory(const Case& c, const Verdict& verdict, const
       return TouchedOutside(c, verdict, subject);
     if (verdict.reason.starts_with(relation::kChangesWithGaps))
       return ChangedByGaps(ProblemOf(c), verdict, subject);
+    for (const Recorded& asked : recorder.recorded()) {
+      const char* const how = asked.context.over_w          ? "written over the second operand,"
+                              : asked.context.shared_inputs ? "with one buffer for both operands,"
+                              : asked.context.in_place      ? "written over its input,"
+                                                            : nullptr;
+      if (how == nullptr) continue;
+      if (auto made = MadeWhereRun(how, asked, verdict, subject)) return *made;
+    }
   }
   if (verdict.kind == FindingKind::kNondeterminism) {
-    for (const Recorded& asked : recorder.recorded())
-      if (asked.context.threads > 1) return UnwrittenByThreads(asked, verdict, subject);
+    for (const Recorded& asked : recorder.recorded()) {
+      if (asked.context.threads < 2) continue;
+      if (auto unwritten = UnwrittenByThreads(asked, verdict, subject)) return unwritten;
+      return MadeWhereRun(fmt::format("with {} threads", asked.context.threads), asked, verdict,
+                          subject);
+    }
     return Kept(c, verdict, subject);
   }
   return std::nullopt;

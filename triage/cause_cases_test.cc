@@ -114,6 +114,13 @@ TEST(OneAnswer, OfAReportIsNotSaidToBeMoreThanItShows) {
        "or "
        "computes as ",
        FindingKind::kRounding},
+      {"a blog's absmax over 127: FBGEMM's scale, and that of who leaves a code out",
+       R"("op": "choose_qparams", "observer": "min_max", "symmetric": true, "dtype": "s8",
+          "batches": 1, "M": 1, "N": 8, "x": [1.2, -0.5, -4.3, 1.2, -3.1, 0.8, 2.4, 5.4],
+          "observed": {"by": "a blog", "y": [0.04251968488097191, 0]})",
+       "the subject computes as observers@fbgemm does, or leaves the highest code out: computes "
+       "with quant_max one lower, or leaves the lowest code out",
+       FindingKind::kRounding},
       {"microsoft/BitBLAS#313: ones alone, which all ask the same",
        R"("op": "linear", "M": 2, "N": 2, "K": 8, "x_dtype": "s8", "w_dtype": "s8", "x_zp": 0,
           "out_dtype": "f32", "x_scale": 1, "w_scale": 1, "w_zp": 0, "x": )" +

@@ -309,6 +309,33 @@ void AddOffsets(std::vector<Cause>& rows) {
         },
         many_channels);
   }
+  // All sums are made before one is used, in a buffer of another size.
+  for (const bool of_rows : {true, false}) {
+    for (const bool of_depth : {true, false}) {
+      const std::string_view length = of_depth ? "K" : of_rows ? "N" : "M";
+      const auto room = [=](const Case& c) { return of_depth ? c.K : of_rows ? c.N : c.M; };
+      offset(
+          Kind::kIndex,
+          fmt::format("{} sums in a buffer of {}", of_rows ? "row" : "column", length),
+          fmt::format("keeps the sums of {} in a buffer of {}, and corrects {} with the last one "
+                      "that has the same place there",
+                      of_rows ? "rows" : "the weights of channels", length,
+                      of_rows ? "a row" : "a channel"),
+          [](SumTerms&) {},
+          [=](const Case& c) {
+            return SumsOfCodes(c) && c.window.groups <= 1 && room(c) > 0 &&
+                   (of_rows ? c.M : c.N) > room(c);
+          });
+      rows.back().change = Sets([=](Stages& s) {
+        s.Sums().edit_terms = [of_rows, length = room(s.c)](SumTerms& t) {
+          const std::span<const int64_t> sums = of_rows ? t.x_sums : t.w_sums;
+          const int64_t last = std::ssize(sums) - 1, at = of_rows ? t.row : t.channel;
+          (of_rows ? t.x_sum : t.w_sum) = sums[static_cast<size_t>(last - (last - at) % length)];
+        };
+      });
+      rows.back().minds_other_rows = of_rows;
+    }
+  }
   for (const int64_t rows_of : {4, 8, 256}) {
     offset(
         Kind::kIndex, fmt::format("row sum modulo {}", rows_of),
@@ -885,6 +912,30 @@ void AddSums(std::vector<Cause>& rows) {
         fmt::format("reads the {} of a product one row further on", what), of_w,
         [](int64_t row, int64_t term, int64_t columns) { return (row + 1) * columns + term; },
         [of_w](const Case& c) { return SumsOfCodes(c) && (of_w ? c.N : c.M) > 1; });
+    // Rows filled up with code 0 to whole blocks, read as if they were not, and the reverse.
+    for (const int64_t block : {4, 8, 16, 32, 64}) {
+      for (const bool filled : {true, false}) {
+        index(
+            fmt::format("{} in rows of whole blocks of {}{}", what, block,
+                        filled ? ", read at a stride of K" : " that are not filled up"),
+            filled
+                ? fmt::format("fills the rows of the {} up to whole blocks of {}, and reads them "
+                              "at a stride of K",
+                              what, block)
+                : fmt::format("reads the rows of the {}, which lie at a stride of K, at one of "
+                              "whole blocks of {}",
+                              what, block),
+            of_w,
+            [=](int64_t row, int64_t term, int64_t columns) {
+              return AtOtherStride(row, term, columns, (columns + block - 1) / block * block,
+                                   filled);
+            },
+            [=](const Case& c) {
+              return SumsOfCodes(c) && (of_w ? c.N : c.M) > 1 && c.K % block != 0;
+            });
+        rows.back().bits = Cause::kBitsOfRare;
+      }
+    }
     for (const int64_t block : kBlocks) {
       const Applies applies = SumsLongerThan(block);
       index(
@@ -1031,6 +1082,14 @@ int64_t WithoutTaps(const Window& v, int64_t, const Tap& tap) {
   return at == (kLast ? last : 0) ? -1 : tap.x_row;
 }
 
+// An image of one line goes to a kernel of one line, which has no padding across it.
+template <bool kRow>
+int64_t FirstLineOfTheKernel(const Window& v, int64_t m, const Tap& tap) {
+  if ((kRow ? tap.r : tap.s) > 0) return -1;
+  const Position at = PositionOf(v, m, tap);
+  return kRow ? PixelOrPadding(v, m, 0, at.x) : PixelOrPadding(v, m, at.y, 0);
+}
+
 void AddLines(std::vector<Cause>& rows) {
   const auto line = [&](std::string name, std::string sentence,
                         int64_t (*x_row)(const Window&, int64_t, const Tap&),
@@ -1102,6 +1161,16 @@ void AddLines(std::vector<Cause>& rows) {
        WithoutTaps<false, true>, [](const Window& v) { return v.kernel_w > 1; });
   line("first column of the kernel left out", "leaves out the first column of the kernel",
        WithoutTaps<false, false>, [](const Window& v) { return v.kernel_w > 1; });
+  line(
+      "one-line image by the first row of the kernel",
+      "computes an image of one line with the first row of the kernel alone, without padding above",
+      FirstLineOfTheKernel<true>,
+      [](const Window& v) { return v.in_h == 1 && v.out_h() == 1 && v.kernel_h > 1; });
+  line("one-column image by the first column of the kernel",
+       "computes an image of one column with the first column of the kernel alone, without padding "
+       "on the left",
+       FirstLineOfTheKernel<false>,
+       [](const Window& v) { return v.in_w == 1 && v.out_w() == 1 && v.kernel_w > 1; });
   line("inside without dilation",
        "reads past the right edge where the window would lie inside without its dilation",
        InsideWithoutDilation, [](const Window& v) { return v.pad_right > 0 && v.dilation_w > 1; });
@@ -1278,16 +1347,28 @@ void AddElements(std::vector<Cause>& rows) {
       [concat](const Case& c) { return concat(c) && c.x.dtype() == c.out_dtype; }, true);
   copied("a copied where scales are equal", "a first input", {&Case::x_q}, concat);
   copied("b copied where scales are equal", "a second input", {&Case::w_q}, concat);
-  rows.push_back({Stage::kOperands, Kind::kZeroPoint, "both copied where a has the output's scale",
-                  "copies the codes of both inputs where the first one has the output's scale and "
-                  "zero point",
-                  concat,
-                  [](Stages& s) {
-                    if (s.c.x_q != s.c.out_q || s.c.w_q == s.c.out_q) return false;
-                    s.c.w_q = s.c.out_q;
-                    return true;
-                  },
-                  Cause::kBitsOfFamily});
+  struct Asked {
+    std::string_view which, what;
+    bool a, b;
+  };
+  for (const auto& [which, what, a, b] :
+       {Asked{"a", "the first one", true, false}, Asked{"b", "the second one", false, true},
+        Asked{"either", "either", true, true}}) {
+    rows.push_back(
+        {Stage::kOperands, Kind::kZeroPoint,
+         fmt::format("both copied where {} has the output's scale", which),
+         fmt::format("copies the codes of both inputs where {} has the output's scale and zero "
+                     "point",
+                     what),
+         concat,
+         [a, b](Stages& s) {
+           const bool of_a = s.c.x_q == s.c.out_q, of_b = s.c.w_q == s.c.out_q;
+           if (of_a == of_b || (of_a ? !a : !b)) return false;
+           s.c.x_q = s.c.w_q = s.c.out_q;
+           return true;
+         },
+         Cause::kBitsOfFamily});
+  }
   edited(
       Kind::kClamp, "saturating sum of codes",
       "adds codes of one scale in 8 bits that saturate, before the zero points are taken out",
@@ -1712,6 +1793,14 @@ void AddChannels(std::vector<Cause>& rows) {
     all.push_back({fmt::format("channel n % {}", modulo),
                    modulo == 1 ? "channel 0" : fmt::format("channel n % {}", modulo),
                    [modulo](int64_t n, int64_t) { return n % modulo; }, modulo});
+  for (const int64_t parts : {2, 3, 4, 8})
+    all.push_back(
+        {fmt::format("channel n % ceil(N / {})", parts),
+         fmt::format("channel n % ceil(N / {0}): each of {0} parts of the channels begins "
+                     "the list anew",
+                     parts),
+         [parts](int64_t n, int64_t channels) { return n % ((channels + parts - 1) / parts); },
+         parts - 1, Cause::kBitsOfRare});
   all.push_back({"the next channel", "channel n+1",
                  [](int64_t n, int64_t channels) { return (n + 1) % channels; }, 1});
   all.push_back({"the channel before", "channel n-1",

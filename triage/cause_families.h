@@ -55,6 +55,16 @@ bool ReindexScales(Case& c, const From& from) {
   return changes;
 }
 
+// Rows of `columns` codes are laid out at one stride and read at another: filled up with code 0 to
+// `whole` codes each and read at a stride of `columns`, or the reverse. The code that is read for
+// one of them; -1 for code 0, as for what lies behind the last row.
+inline int64_t AtOtherStride(int64_t row, int64_t term, int64_t columns, int64_t whole,
+                             bool filled) {
+  if (!filled) return row * whole + term;
+  const int64_t at = row * columns + term;
+  return at % whole < columns ? at / whole * columns + at % whole : -1;
+}
+
 template <class Narrow>
 int64_t Wrapped(int64_t value) {
   return static_cast<Narrow>(static_cast<std::make_unsigned_t<Narrow>>(value));

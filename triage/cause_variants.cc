@@ -371,6 +371,38 @@ void AddLayouts(std::vector<Cause>& rows) {
                       return image * pixels * channels + at % channels * pixels + at / channels;
                     });
                   }});
+  // A row that ends in the middle of a block lies in a buffer of whole blocks. 0: of the blocks
+  // that have scales of their own.
+  for (const int64_t length : {0, 4, 8, 16, 32, 64}) {
+    const auto of = [length](const Case& c) { return length == 0 ? int64_t{c.w_block} : length; };
+    const std::string what =
+        length == 0 ? "whole blocks" : fmt::format("whole blocks of {}", length);
+    for (const bool filled : {true, false}) {
+      rows.push_back(
+          {Stage::kOperands, Kind::kIndex,
+           fmt::format("codes of weights in rows of {}{}", what,
+                       filled ? ", read at a stride of K" : " that are not filled up"),
+           filled ? fmt::format("fills the rows of weights up to {}, and reads them at a stride of "
+                                "K, in the zero-point sums too",
+                                what)
+                  : fmt::format("reads the rows of weights, which lie at a stride of K, at one of "
+                                "{}, in the zero-point sums too",
+                                what),
+           [of](const Case& c) {
+             return HasWeights(c.op) && of(c) != 0 && c.N > 1 && c.K % of(c) != 0;
+           },
+           [of, filled](Stages& s) {
+             const Tensor old = s.c.w;
+             const int64_t columns = s.c.K, whole = (columns + of(s.c) - 1) / of(s.c) * of(s.c);
+             for (int64_t i = 0; i < old.size(); ++i) {
+               const int64_t at = AtOtherStride(i / columns, i % columns, columns, whole, filled);
+               s.c.w.SetInt(i, at < 0 || at >= old.size() ? 0 : old.IntAt(at));
+             }
+             return s.c.w != old;
+           },
+           length == 0 ? Cause::kBitsOfFamily : Cause::kBitsOfRare});
+    }
+  }
   // Two weights share a byte, and one of them is read with the other sign.
   for (const bool high : {true, false}) {
     for (const bool is_signed : {true, false}) {
@@ -398,6 +430,30 @@ void AddLayouts(std::vector<Cause>& rows) {
              return changes;
            }});
     }
+  }
+  struct Halves {
+    std::string_view what;
+    Tensor Case::* codes;
+  };
+  for (const auto& [what, codes] : {Halves{"weights", &Case::w}, Halves{"{x_codes}", &Case::x}}) {
+    rows.push_back({Stage::kOperands, Kind::kIndex, fmt::format("low half of {} not masked", what),
+                    fmt::format("reads the whole byte for those of the {} in its low half", what),
+                    [codes](const Case& c) {
+                      const DType type = (c.*codes).dtype();
+                      return type == DType::kS4 || type == DType::kU4;
+                    },
+                    [codes](Stages& s) {
+                      const Tensor packed = s.c.*codes;
+                      const bool is_signed = packed.dtype() == DType::kS4;
+                      Tensor read(is_signed ? DType::kS8 : DType::kU8, packed.shape());
+                      for (int64_t i = 0; i < packed.size(); ++i) {
+                        const bool low = i % 2 == 0 && i + 1 < packed.size();
+                        const int32_t code = packed.IntAt(i);
+                        read.SetInt(i, low ? (code & 15) + 16 * packed.IntAt(i + 1) : code);
+                      }
+                      s.c.*codes = std::move(read);
+                      return Validate(s.c).empty();
+                    }});
   }
   // (word ^ 0x08080808) - 0x08080808 of four weights, one in each byte.
   rows.push_back({Stage::kOperands, Kind::kIndex, "sign borrows",
@@ -872,6 +928,22 @@ void AddCasts(std::vector<Cause>& rows) {
         const double beyond = (std::abs(value) - largest) / step;
         return beyond >= 0.5 && beyond < 1.5
                    ? EncodeFloat(c.x.dtype(), std::copysign(largest, value))
+                   : code;
+      });
+  // A wider exponent holds what overflows, and its end alone saturates.
+  cast(
+      Stage::kClamp, Kind::kClamp, "cast saturates one exponent bit late",
+      "gives NaN for what overflows by less than one more bit of exponent holds, and saturates "
+      "beyond that",
+      [](const Case& c) {
+        return c.overflow == FloatOverflow::kSaturate &&
+               InfoOf(c.out_dtype).floating.exponent_bits < 7;
+      },
+      [](const Case& c, double value, uint32_t code) {
+        const uint32_t given = EncodeFloat(c.out_dtype, value, c.rounding, FloatOverflow::kNan);
+        const double beyond = std::ldexp(1.0, 1 << InfoOf(c.out_dtype).floating.exponent_bits);
+        return IsNanCode(c.out_dtype, given) && std::abs(value) < beyond
+                   ? EncodeFloat(c.x.dtype(), std::numeric_limits<double>::quiet_NaN())
                    : code;
       });
   cast(Stage::kClamp, Kind::kClamp, "cast of NaN as infinity", "takes NaN for infinity", always,

@@ -237,6 +237,30 @@ bool TakeForBoth(Stages& s) {
   return EditWindow(s, [](Window& v) { v.*kTo = v.*kFrom; });
 }
 
+// One number for both sides of an axis: half of their sum, `kMore` before it is halved. What is
+// behind the image the other half.
+template <int kMore, auto kBefore, auto kAfter>
+void HalveSides(Window& v) {
+  const int64_t both = v.*kBefore + v.*kAfter;
+  v.*kBefore = (both + kMore) / 2;
+  v.*kAfter = both - v.*kBefore;
+}
+template <int kMore>
+bool HalveRows(Stages& s) {
+  return EditWindow(s, HalveSides<kMore, &Window::pad_top, &Window::pad_bottom>);
+}
+template <int kMore>
+bool HalveColumns(Stages& s) {
+  return EditWindow(s, HalveSides<kMore, &Window::pad_left, &Window::pad_right>);
+}
+template <int kMore>
+bool HalveAll(Stages& s) {
+  return EditWindow(s, [](Window& v) {
+    HalveSides<kMore, &Window::pad_top, &Window::pad_bottom>(v);
+    HalveSides<kMore, &Window::pad_left, &Window::pad_right>(v);
+  });
+}
+
 void IgnoreDilation(Window& v) { v.dilation_h = v.dilation_w = 1; }
 
 // Each element of the image from another place; false where none has changed.
@@ -1380,6 +1404,14 @@ double KeepLowByte(DType dtype, double code) {
   return dtype == DType::kS8 ? static_cast<int8_t>(whole) : static_cast<uint8_t>(whole);
 }
 
+// Of softmax: 256 where the exact code is that of 255.
+RoundedOutput UnboundedShare(const RealOutput& o) {
+  const exact::Integers& integers = o.outputs.integers();
+  const int64_t sum = integers.counts[static_cast<size_t>(o.index / o.c.N)];
+  const auto t = static_cast<int64_t>(integers.values[static_cast<size_t>(o.index)]);
+  return {static_cast<double>((256 * t + sum / 2) / sum)};
+}
+
 double KeepLow16Bits(DType dtype, double code) {
   const auto whole = static_cast<int64_t>(std::clamp(code, -0x1p62, 0x1p62));
   return dtype == DType::kS16 ? static_cast<int16_t>(whole) : static_cast<uint16_t>(whole);
@@ -1643,6 +1675,14 @@ const Cause kCauses[] = {
      "keeps the distance from the largest code in an int8 that wraps: what is 129 or more below it "
      "counts as it does",
      Is<Op::kSoftmax>, Set<&SoftmaxHooks::distance_wraps, true>},
+    {Stage::kClamp, Kind::kClamp, "probability of 1 wraps",
+     "keeps the low byte of a probability that rounds to 256/256, which is the lowest code",
+     Is<Op::kSoftmax>,
+     [](Stages& s) {
+       s.codes.round = UnboundedShare;
+       s.codes.narrow = KeepLowByte;
+       return true;
+     }},
     {Stage::kClamp, Kind::kClamp, "cast saturates",
      "gives the largest value where infinity or NaN is asked for", Is<Op::kCast>,
      [](Stages& s) { return Replace(s.c.overflow, FloatOverflow::kSaturate); }, 3},
@@ -2335,6 +2375,26 @@ const Cause kMistakes[] = {
      "pads the top and the left by nothing", Of<HasWindow>,
      [](Stages& s) { return EditWindow(s, [](Window& v) { v.pad_top = v.pad_left = 0; }); },
      Cause::kBitsOfFamily},
+    {Stage::kPadding, Kind::kPadding, "left padding as half of both, rounded down",
+     "pads the left by half of what both sides have together, rounded down", Of<HasWindow>,
+     HalveColumns<0>, Cause::kBitsOfFamily},
+    {Stage::kPadding, Kind::kPadding, "left padding as half of both, rounded up",
+     "pads the left by half of what both sides have together, rounded up", Of<HasWindow>,
+     HalveColumns<1>, Cause::kBitsOfFamily},
+    {Stage::kPadding, Kind::kPadding, "top padding as half of both, rounded down",
+     "pads the top by half of what top and bottom have together, rounded down", Of<HasWindow>,
+     HalveRows<0>, Cause::kBitsOfFamily},
+    {Stage::kPadding, Kind::kPadding, "top padding as half of both, rounded up",
+     "pads the top by half of what top and bottom have together, rounded up", Of<HasWindow>,
+     HalveRows<1>, Cause::kBitsOfFamily},
+    {Stage::kPadding, Kind::kPadding, "paddings as halves, rounded down",
+     "pads each side by half of what it and the opposite one have together, rounded down at top "
+     "and left",
+     Of<HasWindow>, HalveAll<0>, Cause::kBitsOfFamily},
+    {Stage::kPadding, Kind::kPadding, "paddings as halves, rounded up",
+     "pads each side by half of what it and the opposite one have together, rounded up at top "
+     "and left",
+     Of<HasWindow>, HalveAll<1>, Cause::kBitsOfFamily},
     {Stage::kGeometry, Kind::kIndex, "dilation of columns for both",
      "spreads rows by the dilation of columns", Of<HasWindow>,
      TakeForBoth<&Window::dilation_h, &Window::dilation_w>},
@@ -2673,7 +2733,7 @@ bool IsInSomeTerms(const Cause& some, const Cause& whole) {
 namespace {
 
 // The causes that mean the same of weights in blocks.
-constexpr std::array<std::string_view, 89> kOfBlocksToo{
+constexpr std::array<std::string_view, 91> kOfBlocksToo{
     "scale of the short block left out",
     "bias twice",
     "bias subtracted",
@@ -2763,6 +2823,8 @@ constexpr std::array<std::string_view, 89> kOfBlocksToo{
     "product of block scales in float16",
     "float16 sum between blocks",
     "middle code for the weight zero point",
+    "codes of weights in rows of whole blocks, read at a stride of K",
+    "codes of weights in rows of whole blocks that are not filled up",
 };
 
 }  // namespace

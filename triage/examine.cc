@@ -349,12 +349,12 @@ void AddPairs(const Tested& tested, std::vector<Candidate>& candidates) {
                                parts, [&](const auto& part) { return part(shape); });
                          },
                      .of_two = chosen.size() > 2 || !all.of_type,
-                     .of_two_sizes = is_of_size(chosen.front())});
+                     .of_two_sizes = std::ranges::all_of(chosen, is_of_size)});
   };
   for (size_t i = 0; i < necessary.size(); ++i) {
     for (size_t j = i + 1; j < necessary.size(); ++j) {
       const Chosen two{&necessary[i], &necessary[j]};
-      if (is_of_size(two[0]) == is_of_size(two[1]) && separate(two)) add(two);
+      if (separate(two)) add(two);
     }
   }
   // A loop for one kernel, stride and type: three that no two replace.
@@ -400,6 +400,7 @@ std::vector<Candidate> ConditionsOf(const Shape& base, const Tested& tested) {
     const int64_t least = *in.begin(), most = *in.rbegin();
     candidates.push_back({fmt::format("where {} is {} or more", name, least), bits_of_bound,
                           [=](const Shape& s) { return s.*size_of >= least; }, size_of});
+    candidates.back().pairs = size_of == &Shape::block;  // a kernel for large blocks, and for a row
     // Of few sizes each has to be asked: a kernel that is wrong at 3 and 5 may be right at 4.
     constexpr int64_t kFew = 8;
     if (most > kFew || std::ssize(in) == most - least + 1) {

@@ -242,6 +242,7 @@ class Descent {
     found.diagnosis = "it could be that " + found.diagnosis + ", but not in the case found";
     found.kind = FindingKind::kUnknown;
     found.complete = false;
+    found.doubted = true;
     found.contradicted.push_back(std::move(found.causes));
     found.causes.clear();
     return found;

@@ -140,8 +140,8 @@ std::vector<__int128> SumsOf(const Case& c, const SumSteps& steps) {
       if (steps.edit_terms || steps.edit_bias || steps.add_differences) {
         terms.x_dtype = c.x.dtype(), terms.w_dtype = c.w.dtype();
         terms.x = x.row(row), terms.w = w.row(n);
-        terms.x_sums = x_sums, terms.w_sums = w_sums;
-        terms.row = row, terms.channel = n;
+        terms.x_sums = steps.row_sums.empty() ? x_sums : steps.row_sums, terms.w_sums = w_sums;
+        terms.row = steps.first_row + row, terms.channel = n;
         terms.padding_w_sum = PaddingWeights(x, row, terms.w);
         terms.padding_taps = PaddingWeights(x, row, ones);
       }
@@ -425,6 +425,7 @@ Tensor Stages::DynamicOf() const {
   Tensor y(DType::kF32, c.output_shape());
   const int64_t rows = RowsShareQParams(c) ? c.M : 1;
   std::optional<exact::ChosenQParams> first;
+  std::vector<Case> parts;  // the sums of the rows that share a choice
   Stages linear = *this;
   linear.codes = {};
   for (int64_t m = 0; m < c.M; m += rows) {
@@ -449,7 +450,14 @@ Tensor Stages::DynamicOf() const {
     if (choice.scale_of_row_0) chosen.scale = first->scale;
     if (choice.zero_point_of_row_0) chosen.zero_point = first->zero_point;
     if (choice.zero_point_left_in) chosen.zero_point = 0;
-    linear.c = exact::SumsCaseOf(c, quantize.Evaluate(), chosen);
+    parts.push_back(exact::SumsCaseOf(c, quantize.Evaluate(), chosen));
+    if (!sums) continue;
+    const std::vector<int64_t> of_part = MatrixOf(parts.back(), parts.back().x).RowSums(rows);
+    linear.sums->row_sums.insert(linear.sums->row_sums.end(), of_part.begin(), of_part.end());
+  }
+  for (int64_t m = 0; m < c.M; m += rows) {
+    linear.c = std::move(parts[static_cast<size_t>(m / rows)]);
+    if (linear.sums) linear.sums->first_row = m;
     std::ranges::copy(linear.Evaluate().as<float>(), y.as<float>().begin() + m * c.N);
   }
   return y;

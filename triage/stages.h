@@ -68,6 +68,10 @@ struct SumSteps {
   // The places from which the products take the codes of row `row` and term `term`: an index into
   // the codes of the matrix, -1 for code 0. All other terms read (row, term). `columns` is K.
   std::function<int64_t(int64_t row, int64_t term, int64_t columns)> read_w, read_x;
+  // Of a case that is some rows of another one: the sums of all rows of that one, and which of them
+  // is the first here.
+  std::vector<int64_t> row_sums;
+  int64_t first_row = 0;
 };
 
 // The codes under one window of a pool, and the numbers from which the pool makes its output.

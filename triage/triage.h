@@ -42,6 +42,9 @@ struct Attribution {
   // is what fits best, and the kind a guess that a smaller case may correct.
   bool complete = false;
   bool ambiguous = false;  // a cause of another kind gives the same output
+  // Causes give the smallest case and not the case found, so that none is named: the diagnosis says
+  // so, and not the case alone.
+  bool doubted = false;
   // One answer is worth too little to say so: the kind is that of the likeliest cause, for whoever
   // looks for a declared one, and the diagnosis says that it is not enough to tell.
   bool thin = false;

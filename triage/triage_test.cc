@@ -926,6 +926,7 @@ TEST(Attribution, ElementsMayTakeWhatOtherBlocksHave) {
       const int64_t m = i / 8, n = i % 8;
       const auto right = static_cast<size_t>(m * 4 + n / 2);
       const size_t wrong = entry(m, n);
+      if (wrong >= c.x_q.scale.size()) continue;  // nothing there: 0
       const int32_t zero_point = c.x_q.zero_point[zero_points ? wrong : right];
       y.as<float>()[static_cast<size_t>(i)] =
           static_cast<float>(c.x.IntAt(i) - zero_point) * c.x_q.scale[scales ? wrong : right];
@@ -944,6 +945,28 @@ TEST(Attribution, ElementsMayTakeWhatOtherBlocksHave) {
             "the subject takes the zero point of the first block of the row");
   EXPECT_EQ(said([](int64_t, int64_t n) { return static_cast<size_t>(n / 2); }, true, true),
             "the subject takes scale and zero point of the first row");
+  EXPECT_EQ(said([](int64_t m, int64_t n) { return static_cast<size_t>(8 * m + n); }, true, true),
+            "the subject takes scale and zero point of block i, for element i, and 0 behind the "
+            "last block");
+}
+
+TEST(Attribution, CodesOfFourBitsMayBeRightInTheseAlone) {
+  Case c = CaseOver(Op::kDequantize, Tensor(DType::kS4, {1, 8}), DType::kF32);
+  c.x_q = {{0.5F}, {1}};
+  const std::array<int32_t, 8> above{64, 0, -32, 16, 48, 0, 112, -80};
+  const auto said = [&](int32_t less) {
+    Tensor y(DType::kF32, {1, 8});
+    for (int64_t i = 0; i < y.size(); ++i) {
+      c.x.SetInt(i, static_cast<int32_t>(i) - 4);
+      const int32_t code = c.x.IntAt(i) + above[static_cast<size_t>(i)] - (i == 3 ? less : 0);
+      y.as<float>()[static_cast<size_t>(i)] = 0.5F * static_cast<float>(code - 1);
+    }
+    return Attribute(c, y).diagnosis;
+  };
+  EXPECT_EQ(said(0),
+            "the subject has the low 4 bits of every code right, but not always the bits above "
+            "them: it does not mask what lies there, or does not extend the sign");
+  EXPECT_EQ(said(1), "no known cause gives every output");
 }
 
 TEST(Attribution, ATailOfElementsIsOne) {

@@ -112,7 +112,8 @@ void Triaged::Minimize(const MinimizeOptions& options) {
     attribution_ = small_->attribution;
   }
   if (!sure_ && !small_->attribution.diagnosis.empty()) {
-    if (small_->attribution.complete) {
+    // What the file of the smallest case says too.
+    if (small_->attribution.complete || small_->attribution.doubted) {
       finding_.kind = small_->attribution.kind;
       attribution_ = small_->attribution;
     }

@@ -143,6 +143,19 @@ std::vector<int64_t> Grown(int64_t count, Rng& rng) {
   return items;
 }
 
+// More whole blocks of weights, in front of what is left behind the last one. A cut within blocks
+// would make a block of each term.
+std::vector<int64_t> GrownBlocks(const Case& c, Rng& rng) {
+  const int64_t block = c.w_block, whole = c.K / block;
+  std::vector<int64_t> terms = slice::Range(0, whole * block);
+  for (int64_t more = rng.Between(1, 3); more > 0; --more) {
+    const int64_t first = rng.Between(0, whole - 1) * block;
+    for (int64_t k = 0; k < block; ++k) terms.push_back(first + k);
+  }
+  for (int64_t k = whole * block; k < c.K; ++k) terms.push_back(k);
+  return terms;
+}
+
 // More channels tell a tail of channels from a layer of few.
 void GrowImages(Case& c, Rng& rng) {
   if (c.x.size() + c.w.size() > kMostOfImages) return;
@@ -166,7 +179,10 @@ void Grow(Case& c, Rng& rng) {
   if (HasWindow(c.op)) return GrowImages(c, rng);
   switch (rng.Below(3)) {
     case 0:
-      if (c.K > 0) c = slice::Terms(c, Grown(c.K, rng));
+      if (c.w_block > 1 && c.K >= c.w_block)
+        c = slice::Terms(c, GrownBlocks(c, rng));
+      else if (c.K > 0)
+        c = slice::Terms(c, Grown(c.K, rng));
       return;
     case 1:
       if (c.N > 0) c = slice::Channels(c, Grown(c.N, rng));
@@ -239,6 +255,29 @@ bool MoveWindow(Case& c, Rng& rng) {
   return c.M > 0 && c.M * c.N <= kMostOfImages;
 }
 
+// Each block as two halves with its scale and zero point; false where blocks have no halves.
+bool HalveBlocks(Case& c) {
+  if (c.w_block < 2 || c.w_block % 2 != 0) return false;
+  const Case whole = c;
+  c.w_block /= 2;
+  if (c.x_block != 0) c.x_block = c.w_block;
+  const int64_t blocks = RowBlocks(c), of_whole = RowBlocks(whole);
+  for (QParams Case::* const q : {&Case::w_q, &Case::x_q}) {
+    if (q == &Case::x_q && c.x_block == 0) continue;
+    const QParams& old = whole.*q;
+    QParams& halves = c.*q;
+    halves.scale.clear(), halves.zero_point.clear();
+    for (int64_t row = 0; row < std::ssize(old.scale) / of_whole; ++row) {
+      for (int64_t block = 0; block < blocks; ++block) {
+        const auto at = static_cast<size_t>(row * of_whole + block / 2);
+        halves.scale.push_back(old.scale[at]);
+        halves.zero_point.push_back(old.zero_point[at]);
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 std::optional<Case> Reduced(const Case& c, uint64_t seed) {
@@ -259,6 +298,9 @@ std::optional<Case> Reduced(const Case& c, uint64_t seed) {
     default:
       if (HasWindow(c.op))
         changed = MoveWindow(reduced, rng);
+      else if (c.w_block != 0 && rng.Chance(1, 3))
+        for (int64_t times = rng.Between(1, 4); times > 0 && HalveBlocks(reduced); --times)
+          changed = true;
       else if (HasSums(c) && c.K > 1)
         reduced = slice::Terms(reduced, some_of(c.K)), changed = true;
   }

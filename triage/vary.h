@@ -15,9 +15,9 @@ namespace qualm::triage {
 // result. nullopt where the edits made no valid case.
 std::optional<Case> Varied(const Case& c, uint64_t seed);
 
-// The case with fewer terms, rows or channels, with another stride, dilation or padding, or with
-// codes of the other type that stand for the same numbers: it tells on which of these a fault
-// depends. nullopt where there is no such case.
+// The case with fewer terms, rows or channels, with smaller blocks of weights, with another stride,
+// dilation or padding, or with codes of the other type that stand for the same numbers: it tells on
+// which of these a fault depends. nullopt where there is no such case.
 std::optional<Case> Reduced(const Case& c, uint64_t seed);
 // The case with something that it does not have: a bias, a relu, a zero point. A condition such as
 // "where there is no bias" has to be held to it. nullopt: it has all of it.

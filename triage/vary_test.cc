@@ -88,6 +88,45 @@ TEST(Reduced, HasLessOfOneThingOrOtherCodesForTheSameNumbers) {
   EXPECT_GT(retyped, 30);
 }
 
+// Three channels with blocks of 8 and a last one of 3.
+Case InBlocks() {
+  Case c = Base();
+  c.M = 1, c.N = 3, c.K = 19;
+  c.x = Tensor(DType::kU8, {1, 19});
+  c.w = Tensor(DType::kS8, {3, 19});
+  for (int64_t i = 0; i < c.w.size(); ++i) c.w.SetInt(i, static_cast<int32_t>(i));
+  for (int64_t i = 0; i < c.x.size(); ++i) c.x.SetInt(i, static_cast<int32_t>(3 * i));
+  c.bias_i32.reset();
+  c.per_channel = true;
+  c.w_block = 8;
+  c.w_q = {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 1, 2, 3, 4, 5, 6, 7, 8}};
+  c.out_dtype = DType::kF32;
+  OpenClamp(&c);
+  EXPECT_EQ(Validate(c), "");
+  return c;
+}
+
+TEST(Reduced, CutsBlocksIntoPartsThatMeanTheSame) {
+  const Case c = InBlocks();
+  std::set<int32_t> sizes;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const std::optional<Case> r = Reduced(c, seed);
+    if (!r || r->w_block == c.w_block || r->K != c.K) continue;
+    sizes.insert(r->w_block);
+    EXPECT_EQ(exact::Evaluate(*r), exact::Evaluate(c));
+  }
+  EXPECT_EQ(sizes, (std::set<int32_t>{1, 2, 4}));
+}
+
+TEST(Varied, GrowsByWholeBlocksOfWeights) {
+  std::set<int64_t> sizes;
+  for (const Case& v : Near(InBlocks())) {
+    EXPECT_EQ(v.w_block, 8);
+    sizes.insert(v.K);
+  }
+  EXPECT_EQ(sizes, (std::set<int64_t>{19, 27, 35, 43}));
+}
+
 TEST(Reduced, MovesAWindowInOneOfItsSizes) {
   constexpr std::array kFields{&Window::stride_h,   &Window::stride_w, &Window::dilation_h,
                                &Window::dilation_w, &Window::pad_top,  &Window::pad_bottom,

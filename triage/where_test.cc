@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "properties/gen/gen.h"
 #include "triage/fault_test_util.h"
 #include "triage/kept.h"
 
@@ -91,6 +92,43 @@ TEST(WhereItShows, WhatSeveralThreadsLeaveIsSaidOfTheSmallestCaseToo) {
       << small.attribution.diagnosis;
 }
 
+// A mistake of the arithmetic that is made only where the subject is run in one way.
+TestSubject MakesIt(const Hypothesis& causes, bool (*where)(const RunContext&)) {
+  return Answers([causes, where](const Case& c, const RunContext& context) {
+    return where(context) ? With(c, causes) : Right(c);
+  });
+}
+
+TEST(MadeWhereRun, IsNamedOfSeveralThreads) {
+  TestSubject subject = MakesIt(Named({"weight zero point of channel n % ceil(N / 3)"}),
+                                [](const RunContext& context) { return context.threads > 1; });
+  Case c = Layer(4, 9, 10);
+  c.per_channel = true;
+  c.w_q = {std::vector<float>(9, 1), {1, 2, 3, 4, 5, 6, 7, 8, 9}};
+  EXPECT_EQ(Said("linear.several_threads", c, subject),
+            "with 3 threads the subject takes the weight zero point of channel n from channel n % "
+            "ceil(N / 3): each of 3 parts of the channels begins the list anew");
+}
+
+TEST(MadeWhereRun, IsNamedOfAnOutputOverTheSecondOperand) {
+  TestSubject subject = MakesIt(Named({"operands swapped"}),
+                                [](const RunContext& context) { return context.over_w; });
+  const Case c = gen::Draw(Op::kAdd, 3);
+  EXPECT_EQ(Said("add.aliased_operands", c, subject),
+            "written over the second operand, the subject takes the scale and zero point of each "
+            "operand for the other");
+}
+
+TEST(MadeWhereRun, IsNotSaidOfWhatNoCauseGives) {
+  TestSubject subject = Answers([](const Case& c, const RunContext& context) {
+    Tensor y = Right(c);
+    for (int64_t i = 0; context.threads > 1 && i < y.size(); i += 3) y.SetInt(i, y.IntAt(i) ^ 1);
+    return y;
+  });
+  EXPECT_TRUE(Said("linear.several_threads", Layer(4, 7, 10), subject)
+                  .starts_with("several threads change the result"));
+}
+
 TEST(WhereItShows, IsSaidOfGapsByTheirTensor) {
   TestSubject subject = Answers([](const Case& c, const RunContext& context) {
     return context.w_row_gap == 0 ? Right(c) : Plus(Right(c), 1, context.poison);
@@ -116,6 +154,24 @@ TEST(WhereItShows, IsSaidOfRowsThatAreTakenToLieWithoutGaps) {
 }
 
 // A member of a problem that is kept until another problem has one.
+// Of weights in blocks: a loop for one row takes large blocks alone.
+TEST(Conditions, OfASizeOfBlocksAndOfOneRowAreNamedTogether) {
+  Case c = Layer(1, 3, 140);
+  c.per_channel = true;
+  c.w_block = 64;
+  c.w_q = {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 5, -3, 2, 9, 4, -7, 1, 6}};
+  c.out_dtype = DType::kF32;
+  ASSERT_EQ(Validate(c), "");
+  const Hypothesis cause = Named({"parameters of the first block"});
+  TestSubject subject = Answers([&](const Case& asked) {
+    return asked.M == 1 && asked.w_block >= 32 ? With(asked, cause) : Right(asked);
+  });
+  subject.takes_blocks = true;
+  EXPECT_EQ(Attribute(c, With(c, cause), subject).diagnosis,
+            "the subject takes the scale and zero point of a channel's first block of weights for "
+            "all of its blocks, where M is 1 and the size of blocks is 32 or more");
+}
+
 TEST(Kept, IsNamedByWhatIsKept) {
   std::optional<std::vector<int32_t>> bias;
   TestSubject without_bias = Answers([&](const Case& c) {

@@ -2147,10 +2147,15 @@ std::optional<Attribution> UnwrittenByThreads(const Recorded& asked, const Verdi
 // A claim compares two runs. What the one computes that departs may be a known mistake, which the
 // subject makes where it is run in this way: `how`.
 std::optional<Attribution> MadeWhereRun(std::string_view how, const Recorded& asked,
-                                        const Verdict& verdict, Subject& subject) {
+                                        const Verdict& verdict, Subject& subject,
+                                        const AttributionOptions& options) {
   const Tensor right = RightOutput(asked.problem, ModelOf(subject.contract()));
-  if (asked.y == right || Ask(subject, asked.problem) != right) return std::nullopt;
-  const Attribution found = Examined(asked, subject, {.probe_state = false});
+  RunContext again = asked.context;
+  again.poison = kPoison;
+  if (asked.y == right || Ask(subject, asked.problem) != right ||
+      Ask(subject, asked.problem, again) != asked.y)
+    return std::nullopt;
+  const Attribution found = Examined(asked, subject, {.probe_state = false, .stop = options.stop});
   if (!found.complete || found.causes.empty()) return std::nullopt;
   Attribution made = Stated(*verdict.kind, fmt::format("{} {}", how, found.diagnosis), true);
   made.evidence = found.evidence;
@@ -2173,7 +2178,7 @@ std::optional<Attribution> Kept(const Case& c, const Verdict& verdict, Subject& 
 // What further questions say of a finding about memory or threads, whose property has said what is
 // wrong.
 std::optional<Attribution> OfMemory(const Case& c, const Verdict& verdict, const Recorder& recorder,
-                                    Subject& subject) {
+                                    Subject& subject, const AttributionOptions& options) {
   if (verdict.kind == FindingKind::kMemory) {
     if (verdict.reason.starts_with(Name(RunStatus::kTouchedOutside)))
       return TouchedOutside(c, verdict, subject);
@@ -2185,7 +2190,7 @@ std::optional<Attribution> OfMemory(const Case& c, const Verdict& verdict, const
                               : asked.context.in_place      ? "written over its input,"
                                                             : nullptr;
       if (how == nullptr) continue;
-      if (auto made = MadeWhereRun(how, asked, verdict, subject)) return *made;
+      if (auto made = MadeWhereRun(how, asked, verdict, subject, options)) return *made;
     }
   }
   if (verdict.kind == FindingKind::kNondeterminism) {
@@ -2193,7 +2198,7 @@ std::optional<Attribution> OfMemory(const Case& c, const Verdict& verdict, const
       if (asked.context.threads < 2) continue;
       if (auto unwritten = UnwrittenByThreads(asked, verdict, subject)) return unwritten;
       return MadeWhereRun(fmt::format("with {} threads", asked.context.threads), asked, verdict,
-                          subject);
+                          subject, options);
     }
     return Kept(c, verdict, subject);
   }
@@ -2203,7 +2208,7 @@ std::optional<Attribution> OfMemory(const Case& c, const Verdict& verdict, const
 Attribution Attributed(const Case& c, const Verdict& verdict, const Recorder& recorder,
                        Subject& subject, const AttributionOptions& options) {
   if (options.probe_state && options.examine) {
-    if (auto memory = OfMemory(c, verdict, recorder, subject)) return *memory;
+    if (auto memory = OfMemory(c, verdict, recorder, subject, options)) return *memory;
   }
   for (const Recorded& asked : recorder.recorded()) {
     if (HasElementBlocks(asked.problem) && asked.y != exact::Evaluate(asked.problem))

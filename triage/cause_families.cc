@@ -2091,6 +2091,11 @@ void AddFloatMultiplier(std::vector<Cause>& rows, const std::string& ties,
 
 RoundedOutput Floor(const RealOutput& o) { return {o.rounded() + (o.exact.rest < 0 ? -1 : 0)}; }
 RoundedOutput Ceil(const RealOutput& o) { return {o.rounded() + (o.exact.rest > 0 ? 1 : 0)}; }
+RoundedOutput Away(const RealOutput& o) {
+  const double rounded = o.rounded();
+  const bool outer = rounded == 0 || (rounded > 0) == (o.exact.rest > 0);
+  return {rounded + (outer ? o.exact.rest : 0)};
+}
 RoundedOutput HalfDown(const RealOutput& o) {
   return {o.rounded() + (o.is_tie() && o.exact.rest < 0 ? -1 : 0)};
 }
@@ -2167,6 +2172,7 @@ void AddRounding(std::vector<Cause>& rows) {
   };
   round(Kind::kRounding, "floor", "rounds down", Floor);
   round(Kind::kRounding, "ceiling", "rounds up", Ceil);
+  round(Kind::kRounding, "away from zero", "rounds every fraction away from zero", Away);
   round(Kind::kRounding, "half added and cut", "adds a half and cuts, also below zero",
         HalfAddedAndCut);
   round(Kind::kRounding, "half added and cut below zero",

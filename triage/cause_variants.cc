@@ -981,6 +981,28 @@ void AddCasts(std::vector<Cause>& rows) {
        [cut_bits](const Case& c, double value, uint32_t code) {
          return std::isnan(value) ? code >> cut_bits(c) << cut_bits(c) : code;
        });
+  cast(
+      Stage::kRound, Kind::kRounding, "cast clears the last bit",
+      "clears the last bit of the fraction",
+      [=](const Case& c) { return to_nearest(c) && has_digits(c.out_dtype); },
+      [](const Case& c, double value, uint32_t code) {
+        const uint32_t given = EncodeFloat(c.out_dtype, value, c.rounding, c.overflow);
+        const double result = DecodeFloat(c.out_dtype, given & ~1u);
+        return std::isfinite(value) && std::isfinite(result) ? EncodeFloat(c.x.dtype(), result)
+                                                             : code;
+      });
+  cast(
+      Stage::kClamp, Kind::kRounding, "sign of 0 makes NaN",
+      "keeps the sign of a negative number that rounds to 0, which makes the code of NaN",
+      [](const Case& c) {
+        return InfoOf(c.out_dtype).floating.top == FloatFormat::Top::kMinusZero;
+      },
+      [](const Case& c, double value, uint32_t code) {
+        const uint32_t given = EncodeFloat(c.out_dtype, value, c.rounding, c.overflow);
+        return given == 0 && std::signbit(value)
+                   ? EncodeFloat(c.x.dtype(), std::numeric_limits<double>::quiet_NaN())
+                   : code;
+      });
   for (const int power : {-2, -1, 1, 2}) {
     cast(Stage::kScale, Kind::kRounding, fmt::format("cast of numbers times 2^{}", power),
          fmt::format("takes every number times {}", std::ldexp(1, power)), always,
@@ -988,6 +1010,7 @@ void AddCasts(std::vector<Cause>& rows) {
            const auto moved = static_cast<float>(std::ldexp(value, power));
            return std::isfinite(value) ? CodeOf(c.x.dtype(), moved).value_or(code) : code;
          });
+    rows.back().bits = Cause::kBitsOfFamily;  // scales are swapped or lost more often
   }
   rows.push_back({Stage::kClamp, Kind::kClamp, "cast gives NaN",
                   "gives NaN where the largest value or infinity is asked for",
@@ -1009,14 +1032,17 @@ double AsNormal(DType dtype, uint32_t code) {
   return (code & SignOf(dtype)) != 0 ? -value : value;
 }
 
+bool HasFraction(const FloatFormat& format) { return format.fraction_bits > 0; }
+
 void AddDecoding(std::vector<Cause>& rows) {
   const auto decode = [&](std::string name, std::string sentence,
-                          std::function<double(DType, uint32_t code, double value)> read) {
+                          std::function<double(DType, uint32_t code, double value)> read,
+                          bool (*has)(const FloatFormat&) = HasFraction) {
     rows.push_back({Stage::kOperands, Kind::kRounding, std::move(name), std::move(sentence),
-                    [](const Case& c) {
+                    [has](const Case& c) {
                       const DType x = c.x.dtype();
                       return c.op == Op::kCast && IsFloat(x) && IsFloat(c.out_dtype) &&
-                             BitsOf(x) <= 16 && InfoOf(x).floating.fraction_bits > 0;
+                             BitsOf(x) <= 16 && has(InfoOf(x).floating);
                     },
                     [read = std::move(read)](Stages& s) {
                       const Tensor from = s.c.x;
@@ -1056,6 +1082,16 @@ void AddDecoding(std::vector<Cause>& rows) {
              return is_low(dtype, value) ? factor * value : value;
            });
   }
+  decode(
+      "NaN as -0", "reads the code of NaN as -0",
+      [](DType, uint32_t, double value) { return std::isnan(value) ? -0.0 : value; },
+      [](const FloatFormat& format) { return format.top == FloatFormat::Top::kMinusZero; });
+  decode(
+      "NaN as infinity", "reads the code of NaN as infinity",
+      [](DType, uint32_t, double value) {
+        return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
+      },
+      [](const FloatFormat& format) { return format.fraction_bits == 0; });
   decode("fractions of subnormals halved",
          "halves the fraction behind the leading one of subnormal inputs",
          [is_low](DType dtype, uint32_t, double value) {

@@ -1427,6 +1427,16 @@ bool NarrowTo(Stages& s) {
   return true;
 }
 
+// What C makes of a float that it converts to an integer of 8 bits, on x86: rounded by kRound to an
+// int32, which is INT32_MIN where it does not fit, and then the low byte.
+template <auto kRound>
+bool CastAsInC(Stages& s) {
+  s.codes.round = kRound;
+  s.codes.convert = HugeBecomesMinimum;
+  s.codes.narrow = KeepLowByte;
+  return true;
+}
+
 bool NanToLowerBound(Stages& s) {
   bool changes = false;
   for (float& x : s.c.x.as<float>()) {
@@ -1723,6 +1733,9 @@ const Cause kCauses[] = {
      Set<&CodeHooks::convert, KeepTwiceIn32Bits>, Cause::kBitsOfFamily},
     {Stage::kClamp, Kind::kClamp, "truncating narrow", "keeps the low byte instead of saturating",
      RoundsReal, NarrowTo<KeepLowByte>},
+    {Stage::kClamp, Kind::kClamp, "cast of C",
+     "cuts to an int32, and keeps its low byte instead of saturating", RoundsReal,
+     CastAsInC<Truncate>},
     {Stage::kClamp, Kind::kClamp, "truncating narrow to 16 bits",
      "keeps the low 16 bits instead of saturating",
      [](const Case& c) { return RoundsReal(c) && IsWideCode(c.out_dtype); },
@@ -2561,6 +2574,14 @@ const Cause kMistakes[] = {
        return std::ranges::adjacent_find(x, std::not_equal_to()) == x.end();
      },
      Set<&ChoiceHooks::equal_values_are_zeros, true>, 7},
+    {Stage::kScale, Kind::kClamp, "equal values by scale 1",
+     "chooses scale 1 where all values are equal, and the zero point by it",
+     [](const Case& c) {
+       if (!Observes(c) || c.x.empty()) return false;
+       const auto x = c.x.as<float>();
+       return std::ranges::adjacent_find(x, std::not_equal_to()) == x.end();
+     },
+     Set<&ChoiceHooks::equal_values_by_scale_1, true>, 7},
     {Stage::kClamp, Kind::kClamp, "highest code left out",
      "leaves the highest code out: computes with quant_max one lower", Observes,
      [](Stages& s) { return --s.c.observer.quant_max > s.c.observer.quant_min; }, 7},

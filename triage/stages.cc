@@ -402,6 +402,12 @@ Tensor Stages::QParamsOf() const {
       chosen.scale = static_cast<float>(std::max(-range.low, range.high) / half);
     }
     ChooseZeroPoint(range.low, range.high, &chosen);
+    if (choice.equal_values_by_scale_1 && ranges[column].min == ranges[column].max) {
+      const CodeRange all = exact::observer::Codes(c.observer);
+      chosen.scale = 1;
+      chosen.zero_point = static_cast<int32_t>(
+          std::clamp<double>(all.min - std::nearbyint(range.low), all.min, all.max));
+    }
     if (choice.equal_values_are_zeros && ranges[column].min == ranges[column].max) chosen = {1, 0};
     y.as<float>()[column] = chosen.scale;
     y.as<float>()[ranges.size() + column] = static_cast<float>(chosen.zero_point);

@@ -163,6 +163,7 @@ struct ChoiceHooks {
   bool zero_point_from_0 = false;                // counted from code 0, not from the lowest code
   bool over_half_the_codes = false;              // a symmetric range: by 128, not by 127.5
   bool equal_values_are_zeros = false;           // of a range of one value: scale 1, zero point 0
+  bool equal_values_by_scale_1 = false;          // scale 1, the zero point follows
   // dynamic_linear only: the range is that of so many values of a row, or of all that share it, as
   // make whole blocks; 0: of all.
   int64_t whole_blocks = 0;

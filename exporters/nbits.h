@@ -13,11 +13,11 @@ namespace qualm::exporters {
 
 struct NBits {
   int bits = 0;
-  int64_t block = 0;         // codes of a block, a multiple of 16
-  Tensor codes;              // u8 [N, blocks, block * bits / 8]: the first code lies lowest
-  Tensor scales;             // f32 [N * blocks]
-  Tensor zero_points;        // u8, rows of whole bytes
-  bool centred = true;       // all zero points are those that the operator takes for granted
+  int64_t block = 0;    // codes of a block, a multiple of 16
+  Tensor codes;         // u8 [N, blocks, block * bits / 8]: the first code lies lowest
+  Tensor scales;        // f32 [N * blocks]
+  Tensor zero_points;   // u8, rows of whole bytes
+  bool centred = true;  // all zero points are those that the operator takes for granted
 };
 
 // The block of the case; where one holds the whole row, as many codes as that has, filled up.

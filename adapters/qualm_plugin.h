@@ -282,8 +282,9 @@ typedef struct qualm_problem {
  * alone, answers QUALM_UNSUPPORTED to others. */
 #define QUALM_CAN_PER_BLOCK UINT32_C(65536)
 /* linear, beside QUALM_CAN_PER_BLOCK: reads x_granularity, whose block is that of w_granularity; y
- * is then f32. dequantize: reads x_granularity, quantize: out_granularity; M and N are at least 1,
- * per_channel is 0, and the lists have an entry for each block of each row, row by row. */
+ * is then f32. dequantize: reads x_granularity, quantize: out_granularity, cast, beside
+ * QUALM_CAN_CAST_SCALES: both; M and N are at least 1, per_channel is 0, and the lists have an
+ * entry for each block of each row, row by row. */
 #define QUALM_CAN_X_PER_BLOCK UINT32_C(4194304)
 /* Rows of w, one per output channel, that do not follow each other. */
 #define QUALM_CAN_WEIGHT_STRIDES UINT32_C(131072)
@@ -299,7 +300,7 @@ typedef struct qualm_problem {
  * read. */
 #define QUALM_CAN_FLOAT_X UINT32_C(8388608)
 /* cast: reads the scales of x_q and out_q: y is x_q.scale * x / out_q.scale, rounded once. The zero
- * points are 0. */
+ * points are 0. With QUALM_CAN_PER_CHANNEL too both may be lists of N. */
 #define QUALM_CAN_CAST_SCALES UINT32_C(16777216)
 
 /* Limits of one operation. Zero-initialise it and fill what differs. */

@@ -284,7 +284,8 @@ std::vector<int64_t> ShapeOfW(const Case& c) {
 const QParams& ChannelQParams(const Case& c) {
   switch (RowOf(c.op).per_channel) {
     case PerChannel::kX: return c.x_q;
-    case PerChannel::kOut: return c.out_q;
+    case PerChannel::kOut:
+    case PerChannel::kXAndOut: return c.out_q;
     case PerChannel::kW:
     case PerChannel::kNone:
     case PerChannel::kRows: break;
@@ -586,12 +587,14 @@ std::string CheckFloatX(const Case& c) {
                         " is not finite, expected a number: NaN and infinities drown the sum");
 }
 
-// A cast has scales per tensor and no zero points.
+// A cast has two lists of scales, and no zero points.
 std::string CheckCastScales(const Case& c) {
   if (!RowOf(c.op).cast) return "";
+  const bool blocks = c.x_block != 0;
   for (const auto& [name, q] : {std::pair{"x", &c.x_q}, {"out", &c.out_q}}) {
-    QUALM_RETURN_IF_ERROR(CheckQParams(name, *q, false, 0, 1, ""));
-    if (q->zero_point != QParams{}.zero_point)
+    QUALM_RETURN_IF_ERROR(CheckQParams(name, *q, c.per_channel || blocks, blocks ? c.M : c.N,
+                                       blocks ? ElementBlocks(c) : 1, blocks ? "row" : "channel"));
+    if (std::ranges::any_of(q->zero_point, [](int32_t z) { return z != 0; }))
       return Wrong(std::string(name) + "_zp", "a cast has none, expected 0");
   }
   return "";
@@ -603,6 +606,7 @@ std::string CheckAllQParams(const Case& c) {
     return CheckQParams(operand, q, c.per_channel && row.per_channel == list, c.N,
                         list == PerChannel::kW ? RowBlocks(c) : 1, "channel");
   };
+  if (row.cast) return "";  // CheckCastScales
   if (UsesMultiplier(c)) {
     QUALM_RETURN_IF_ERROR(CheckScales("multiplier", c.multiplier));
     QUALM_RETURN_IF_ERROR(CheckLength("multiplier", c.multiplier.size(), c.per_channel, c.N));
@@ -807,8 +811,11 @@ std::string Describe(const Case& c) {
   });
   if (IsScaledCast(c)) {
     for (const auto& [name, q] : {std::pair{"x_scale", &c.x_q}, {"out_scale", &c.out_q}}) {
-      if (q->scale != QParams{}.scale)
+      if (q->scale.size() > 1) {
+        text += " " + std::string(name) + "s";
+      } else if (q->scale != QParams{}.scale && !q->scale.empty()) {
         text += " " + std::string(name) + "=" + FloatText(q->scale[0]);
+      }
     }
   }
   if (IsClamped(c))

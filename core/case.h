@@ -423,6 +423,13 @@ std::vector<int64_t> ShapeOfW(const Case& c);
 // comes instead of w_q).
 QParams& ChannelQParams(Case& c);
 const QParams& ChannelQParams(const Case& c);
+// Calls visit(q) for each of them: a cast has two, whose lists have as many entries, those of the
+// output and of x.
+template <class C, class Visit>
+void ForEachChannelQParams(C& c, const Visit& visit) {
+  visit(ChannelQParams(c));
+  if (RowOf(c.op).per_channel == PerChannel::kXAndOut) visit(c.x_q);
+}
 
 // What those refuse who know no weights in blocks.
 inline constexpr std::string_view kInBlocks = "weights in blocks";
@@ -443,13 +450,18 @@ inline size_t XEntry(const Case& c, int64_t m, int64_t k) {
   return c.x_block == 0 ? 0 : static_cast<size_t>(m * RowBlocks(c) + k / c.x_block);
 }
 
-// A quantize or dequantize whose rows have a scale and zero point for each block of x_block
+// A quantize, dequantize or cast whose rows have a scale and zero point for each block of x_block
 // neighbouring elements, the last of which may be shorter.
 inline bool HasElementBlocks(const Case& c) {
   return c.x_block != 0 && RowOf(c.op).layout == Layout::kElements;
 }
 // How many blocks a row has there: entries of the list for each row.
 inline int64_t ElementBlocks(const Case& c) { return (c.N + c.x_block - 1) / c.x_block; }
+// The entry of the lists of such an operation that element i of x has.
+inline size_t ElementEntry(const Case& c, int64_t i) {
+  if (c.x_block != 0) return static_cast<size_t>(i / c.N * ElementBlocks(c) + i % c.N / c.x_block);
+  return c.per_channel ? static_cast<size_t>(i % c.N) : 0;
+}
 // What those refuse who know none.
 inline constexpr std::string_view kElementsInBlocks = "scales of blocks of a row";
 

@@ -93,7 +93,8 @@ enum class PerChannel : uint8_t {
   kX,
   kW,  // of requantize: Case::multiplier, where that is not empty
   kOut,
-  kRows,  // no list; per_channel here: one scale and zero point of the output for each row m
+  kXAndOut,  // scales of a cast
+  kRows,     // no list; per_channel here: one scale and zero point of the output for each row m
 };
 
 // The element types of an operand. The first one is the default of case files.
@@ -324,9 +325,11 @@ inline constexpr std::array kOpRows{
           .response = Response::kNone,
           .out_types = kFloats,
           .out_q = OutQParams::kNone,
+          .per_channel = PerChannel::kXAndOut,
           .relu = false,
           .clamp = false,
-          .cast = true},
+          .cast = true,
+          .x_blocks = true},
 };
 inline constexpr size_t kOpCount = kOpRows.size();
 

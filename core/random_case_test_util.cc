@@ -53,7 +53,7 @@ Case RandomCase::Draw(Op op) {
   const OpRow& row = RowOf(op);
   Case c;
   c.op = op;
-  c.per_channel = row.per_channel != PerChannel::kNone && rng_.Chance(1, 2);
+  c.per_channel = row.per_channel != PerChannel::kNone && !row.cast && rng_.Chance(1, 2);
   if (row.function) DrawFunction(&c);
   if (row.observer) DrawObserver(&c);
   if (row.dynamic) DrawRule(&c);
@@ -106,6 +106,17 @@ Case RandomCase::DrawScaledCast() {
   if ((which & 1) != 0) c.x_q.scale = {Scale(0)};
   if ((which & 2) != 0) c.out_q.scale = {Scale(0)};
   if (c.x.dtype() == DType::kF32) DrawX(&c);
+  const int lists = static_cast<int>(rng_.Below(4));  // of channels, of blocks, or none
+  if (lists > 1 || c.M * c.N == 0) return c;
+  c.per_channel = lists == 0;
+  c.x_block = lists == 0 ? 0 : static_cast<int32_t>(rng_.Between(1, c.N + 1));
+  const int64_t count = lists == 0 ? c.N : c.M * ElementBlocks(c);
+  for (QParams* q : {&c.x_q, &c.out_q}) {
+    q->zero_point.assign(static_cast<size_t>(count), 0);
+    const bool ones = q->scale == QParams{}.scale;
+    q->scale.clear();
+    for (int64_t i = 0; i < count; ++i) q->scale.push_back(ones ? 1.0f : Scale(0));
+  }
   return c;
 }
 

@@ -27,7 +27,8 @@ struct Digits {
 
 bool IsScaledCast(const Case& c) {
   static const QParams none;
-  return RowOf(c.op).cast && (c.x_q.scale != none.scale || c.out_q.scale != none.scale);
+  return RowOf(c.op).cast && (c.per_channel || c.x_block != 0 || c.x_q.scale != none.scale ||
+                              c.out_q.scale != none.scale);
 }
 
 Quotient QuotientOf(double x, float x_scale, float out_scale) {
@@ -45,8 +46,9 @@ Quotient QuotientOf(double x, float x_scale, float out_scale) {
 }
 
 Quotient QuotientOf(const Case& cast, int64_t index) {
-  return QuotientOf(DecodeFloat(cast.x.dtype(), cast.x.BitsAt(index)), cast.x_q.scale[0],
-                    cast.out_q.scale[0]);
+  const size_t entry = ElementEntry(cast, index);
+  return QuotientOf(DecodeFloat(cast.x.dtype(), cast.x.BitsAt(index)), cast.x_q.scale[entry],
+                    cast.out_q.scale[entry]);
 }
 
 Case WithQuotients(const Case& cast, bool* all_exact) {
@@ -62,6 +64,8 @@ Case WithQuotients(const Case& cast, bool* all_exact) {
   }
   plain.x = std::move(x);
   plain.x_q = plain.out_q = QParams{};
+  plain.per_channel = false;
+  plain.x_block = 0;
   if (all_exact != nullptr) *all_exact = exact;
   return plain;
 }

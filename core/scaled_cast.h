@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scales of a cast: what is rounded to the output type is x_scale * x / out_scale, with the
-// scales of Case::x_q and Case::out_q. There are no zero points.
+// scales of Case::x_q and Case::out_q: each is one, or both are lists with an entry per channel or
+// per block of a row (ElementEntry). There are no zero points.
 #ifndef QUALM_CORE_SCALED_CAST_H_
 #define QUALM_CORE_SCALED_CAST_H_
 
@@ -10,7 +11,7 @@
 
 namespace qualm {
 
-// A cast that has a scale other than 1.
+// A cast that has a scale other than 1, or lists of scales.
 bool IsScaledCast(const Case& c);
 // What those refuse who know none.
 inline constexpr std::string_view kOfScaledCasts = "casts with scales";

@@ -29,8 +29,10 @@ template <class Edit>
 void ForEachChannelList(Case* c, const Edit& edit) {
   if (!HasChannelList(c->op)) return;
   if (RowOf(c->op).multiplier && UsesMultiplier(*c)) return edit(c->multiplier);
-  edit(ChannelQParams(*c).scale);
-  edit(ChannelQParams(*c).zero_point);
+  ForEachChannelQParams(*c, [&](QParams& q) {
+    edit(q.scale);
+    edit(q.zero_point);
+  });
 }
 
 int64_t Count(Places places) { return static_cast<int64_t>(places.size()); }
@@ -144,7 +146,9 @@ void DropXBlocks(const Case& c, Case* edited) {
   if (c.x_block == 0) return;
   edited->x_block = 0;
   const std::vector<int64_t> first{0};
-  PickEntries(HasElementBlocks(c) ? ChannelQParams(*edited) : edited->x_q, 1, first, first);
+  const auto pick = [&](QParams& q) { PickEntries(q, 1, first, first); };
+  if (!HasElementBlocks(c)) return pick(edited->x_q);
+  ForEachChannelQParams(*edited, pick);
 }
 
 // The blocks that the rows of a quantize or dequantize have when they keep these columns: as
@@ -165,7 +169,8 @@ void CutElementBlocks(const Case& c, Places columns, Case* cut) {
   std::vector<int64_t> kept;
   for (size_t i = 0; i < of_columns.size(); i += static_cast<size_t>(cut->x_block))
     kept.push_back(of_columns[i]);
-  PickEntries(ChannelQParams(*cut), ElementBlocks(c), Range(0, cut->M), kept);
+  ForEachChannelQParams(
+      *cut, [&](QParams& q) { PickEntries(q, ElementBlocks(c), Range(0, cut->M), kept); });
 }
 
 // The blocks that w has when it keeps these terms. A cut that keeps every term at the same place
@@ -263,7 +268,9 @@ Case Cut(const Case& c, const Kept& kept) {
       if (cut.M == 0) {
         DropXBlocks(c, &cut);
       } else {
-        PickEntries(ChannelQParams(cut), ElementBlocks(c), *kept.rows, Range(0, ElementBlocks(c)));
+        ForEachChannelQParams(cut, [&](QParams& q) {
+          PickEntries(q, ElementBlocks(c), *kept.rows, Range(0, ElementBlocks(c)));
+        });
       }
     } else if (c.x_block != 0) {
       PickEntries(cut.x_q, RowBlocks(c), *kept.rows, Range(0, RowBlocks(c)));
@@ -401,7 +408,7 @@ std::vector<int64_t> Range(int64_t from, int64_t to) {
 Case BlocksAsChannels(const Case& c) {
   if (!HasElementBlocks(c)) return c;
   Case flat = c;
-  const int64_t count = c.M * c.N, blocks = ElementBlocks(c);
+  const int64_t count = c.M * c.N;
   const auto in_one_row = [&](Tensor& tensor) {
     Tensor row(tensor.dtype(), {1, count});
     row.CopyFrom(tensor, 0, count, 0);
@@ -416,10 +423,11 @@ Case BlocksAsChannels(const Case& c) {
   if (flat.observed) in_one_row(flat.observed->y);
   std::vector<int64_t> entries;
   entries.reserve(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) entries.push_back(i / c.N * blocks + i % c.N / c.x_block);
-  QParams& q = ChannelQParams(flat);
-  Pick(q.scale, entries);
-  Pick(q.zero_point, entries);
+  for (int64_t i = 0; i < count; ++i) entries.push_back(static_cast<int64_t>(ElementEntry(c, i)));
+  ForEachChannelQParams(flat, [&](QParams& q) {
+    Pick(q.scale, entries);
+    Pick(q.zero_point, entries);
+  });
   return flat;
 }
 

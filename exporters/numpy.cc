@@ -469,6 +469,12 @@ std::string TypeText(DType dtype) {
                      kTops[static_cast<size_t>(f.top)], f.has_sign ? "True" : "False", Name(dtype));
 }
 
+// The entry of a list that element (m, n) of a quantize, dequantize or cast has.
+std::string OfElement(const Case& c, std::string_view list) {
+  return c.x_block == 0 ? fmt::format("at({}, n)", list)
+                        : fmt::format("{}[m * {} + n // {}]", list, ElementBlocks(c), c.x_block);
+}
+
 std::string CastText(const Case& c) {
   const bool finite = !HasNan(c.out_dtype), reals = c.x.dtype() == DType::kF32;
   std::string whole, beyond = "beyond(negative, $overflow$)";
@@ -493,7 +499,9 @@ std::string CastText(const Case& c) {
        {"types", (reals ? "" : "of = " + TypeText(c.x.dtype())) + "to = " + TypeText(c.out_dtype)},
        {"saturates", c.overflow == FloatOverflow::kSaturate || finite ? "True" : "False"},
        {"value", reals ? "x[m * N + n]" : "of.value(x[m * N + n])"},
-       {"scaled", IsScaledCast(c) ? " * Fraction(x_scale) / Fraction(out_scale)" : ""},
+       {"scaled", IsScaledCast(c) ? fmt::format(" * Fraction({}) / Fraction({})",
+                                                OfElement(c, "x_scale"), OfElement(c, "out_scale"))
+                                  : ""},
        {"overflow", overflow},
        {"beyond", Fill(beyond, {{"overflow", overflow}})}});
 }
@@ -553,12 +561,6 @@ std::string Got(const Tensor& y) {
   const bool codes = IsFloat(y.dtype()) && y.dtype() != DType::kF32;
   return List(Language::kPython, "got", y) +
          (codes ? "got = [to.value(code) for code in got]\n" : "");
-}
-
-// The entry of a list that element (m, n) of a quantize or dequantize has.
-std::string OfElement(const Case& c, std::string_view list) {
-  return c.x_block == 0 ? fmt::format("at({}, n)", list)
-                        : fmt::format("{}[m * {} + n // {}]", list, ElementBlocks(c), c.x_block);
 }
 
 std::string Operation(const Case& c) {

@@ -56,15 +56,12 @@ class Writer {
   void Put(std::string_view name, const std::vector<T>& values) {
     Put(name, Tensor::Of<T>({static_cast<int64_t>(values.size())}, values));
   }
-  void ScaleOf(const std::string& name, const QParams& q) {
-    text += Number(language_, name + "_scale", q.scale_at(0));
-  }
   void QParamsOf(const std::string& name, const QParams& q, bool list) {
     if (list) {
       Put(name + "_scale", q.scale);
       Put(name + "_zp", q.zero_point);
     } else {
-      ScaleOf(name, q);
+      text += Number(language_, name + "_scale", q.scale_at(0));
       Size(name + "_zp", q.zero_point_at(0));
     }
   }
@@ -112,8 +109,8 @@ void PutQParams(const Case& c, Writer& writer) {
   if (HasWeights(c.op) || (row.multiplier && !multiplier)) writer.QParamsOf("w", c.w_q, true);
   if (multiplier) writer.Put("multiplier", c.multiplier);
   if (IsScaledCast(c)) {
-    writer.ScaleOf("x", c.x_q);
-    writer.ScaleOf("out", c.out_q);
+    writer.Put("x_scale", c.x_q.scale);
+    writer.Put("out_scale", c.out_q.scale);
   }
   if (row.out_q != OutQParams::kNone)
     writer.QParamsOf("out", c.out_q, row.per_channel == PerChannel::kOut);

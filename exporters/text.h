@@ -43,8 +43,8 @@ std::string Literal(Language language, float value);
 
 // Every size, number and tensor of the problem as constants, under the names of case files
 // (docs/case-format.md): x, w (a, b), x_scale, x_zp, ... What may be a list per channel (w_scale,
-// w_zp; of quantize out_scale, of dequantize x_scale) always is one, of one entry or of N. Sizes
-// are M, N, K; of images batch, H, W, C, R, S, OH, OW, stride_h, ... too.
+// w_zp; of quantize out_scale, of dequantize x_scale, of cast both) always is one, of one entry or
+// of N. Sizes are M, N, K; of images batch, H, W, C, R, S, OH, OW, stride_h, ... too.
 std::string Constants(Language language, const Case& c, std::string_view slack = "");
 
 }  // namespace qualm::exporters

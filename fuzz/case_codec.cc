@@ -355,11 +355,23 @@ void ReadMx(Reader& reader, Case& c) {
   c.observer = {.dtype = kMxElements.list[reader.Byte() % kMxElements.count]};
 }
 
+// The parameters that are lists. A cast has no zero points.
+void ReadLists(Reader& reader, int64_t count, Case& c) {
+  ForEachChannelQParams(c, [&](QParams& q) {
+    q = ReadEntries(reader, count);
+    if (RowOf(c.op).cast) std::ranges::fill(q.zero_point, 0);
+  });
+}
+
+void WriteLists(Writer& writer, const Case& c) {
+  ForEachChannelQParams(c, [&](const QParams& q) { WriteEntries(writer, q); });
+}
+
 void ReadElementBlocks(Reader& reader, Case& c) {
   if (reader.Byte() != kElementBlocks || c.per_channel || c.M == 0 || c.N == 0) return;
   c.x_block = 1 + reader.Byte() % kMaxBlock;
   c.relu = false;
-  ChannelQParams(c) = ReadEntries(reader, c.M * ElementBlocks(c));
+  ReadLists(reader, c.M * ElementBlocks(c), c);
 }
 
 }  // namespace
@@ -436,11 +448,10 @@ Case DecodeCase(Op op, std::span<const uint8_t> bytes) {
   ReadElements(reader, c.w);
   if (row.observer) FitCase(&c);  // not all values can be observed
   if (c.per_channel && HasChannelList(op)) {
-    QParams q = ReadEntries(reader, c.N);
     if (by_multiplier) {
-      c.multiplier = std::move(q.scale);
+      c.multiplier = ReadEntries(reader, c.N).scale;
     } else {
-      ChannelQParams(c) = std::move(q);
+      ReadLists(reader, c.N, c);
     }
   }
   if (row.bias) ReadBias(reader, (flags >> kBiasShift) & 3, c);
@@ -483,7 +494,7 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   }
   if (row.cast) {
     for (QParams* q : {&stored.x_q, &stored.out_q})
-      q->zero_point = {q->scale[0] != 1 ? kScaled : 0};
+      q->zero_point.assign(q->scale.size(), q->scale != QParams{}.scale ? kScaled : 0);
   }
   Writer writer;
   const Sizes sizes = SizesOf(c), limits = LimitsOf(c.op);
@@ -526,7 +537,7 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   }
   WriteElements(writer, stored.x);
   WriteElements(writer, narrow ? Reshaped(c.w, kWeightCodes.front(), c.w.shape()) : c.w);
-  if (c.per_channel && HasChannelList(c.op)) WriteEntries(writer, ChannelQParams(stored));
+  if (c.per_channel && HasChannelList(c.op)) WriteLists(writer, stored);
   if (c.bias) {
     for (const float value : *c.bias) writer.Word(BitsOf(value));
   }
@@ -563,7 +574,7 @@ std::vector<uint8_t> EncodeFitted(const Case& c) {
   }
   if (part(row.x_blocks && !HasWeights(c.op), HasElementBlocks(c), kElementBlocks)) {
     writer.Byte(static_cast<uint8_t>(c.x_block - 1));
-    WriteEntries(writer, ChannelQParams(c));
+    WriteLists(writer, c);
   }
   if (part(row.observer, IsMx(c.rule), kMx)) {
     writer.Byte(static_cast<uint8_t>(static_cast<uint8_t>(c.rule) - kFirstMx));

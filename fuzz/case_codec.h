@@ -25,7 +25,8 @@
 //                    cast: rounding, overflow, then the places of the types of x and the output in
 //                    the row
 //   x, w             the elements, each in as many bytes as hold it
-//   channels         scale and zero point of channels 0..N-1, if there is one per channel
+//   channels         scale and zero point of channels 0..N-1, if there is one per channel; of cast
+//                    those of the output and then those of x, here and in row blocks
 //   bias             N values
 // Each of the last three begins with its letter; one other byte in its place leaves it out.
 //   narrow           'w' and "s4", "u4", "s2" or "u2": w has this type, and its elements are the

@@ -146,7 +146,9 @@ void FitQParams(Case* c) {
   if (!HasXQParams(*c) && !row.cast) c->x_q = QParams{};
   if (!HasW(c->op) && !row.multiplier) c->w_q = QParams{};
   if (row.out_q == OutQParams::kNone && !row.cast) c->out_q = QParams{};
-  if (row.cast) c->x_q.zero_point = c->out_q.zero_point = {0};  // it has scales alone
+  if (row.cast) {  // it has scales alone
+    for (QParams* q : {&c->x_q, &c->out_q}) std::ranges::fill(q->zero_point, 0);
+  }
   if (row.out_q == OutQParams::kFixed) c->out_q = FixedOutQParams(c->out_dtype);
   if (row.per_channel == PerChannel::kNone || c->observer.kind == Observer::Kind::kHistogram) {
     c->per_channel = false;
@@ -162,10 +164,11 @@ void FitQParams(Case* c) {
     c->x_q = c->w_q = QParams{};  // without a meaning if there is a multiplier
   }
   for (QParams* q : {&c->x_q, &c->w_q, &c->out_q}) {
-    const bool channels = HasChannelList(c->op) && !multiplies && q == &ChannelQParams(*c);
+    const bool is_list = q == &ChannelQParams(*c) || (row.cast && q == &c->x_q);
+    const bool channels = HasChannelList(c->op) && !multiplies && is_list;
     const auto blocks = static_cast<size_t>(RowBlocks(*c));
     const bool elements = HasElementBlocks(*c);
-    const bool rows = c->x_block != 0 && q == (elements ? &ChannelQParams(*c) : &c->x_q);
+    const bool rows = c->x_block != 0 && (elements ? is_list : q == &c->x_q);
     const auto of_row = elements ? static_cast<size_t>(ElementBlocks(*c)) : blocks;
     const size_t entries = rows       ? static_cast<size_t>(c->M) * of_row
                            : channels ? length * blocks
@@ -260,7 +263,8 @@ void FitRanges(Case* c) {
 Sizes LimitsOf(Op op) {
   const OpRow& row = RowOf(op);
   switch (row.layout) {
-    case Layout::kElements: return {kMaxM, HasChannelList(op) ? kMaxN : kMaxChannels, 0};
+    case Layout::kElements:
+      return {kMaxM, HasChannelList(op) && !row.cast ? kMaxN : kMaxChannels, 0};
     case Layout::kProducts: return {kMaxM, kMaxN, kMaxK};
     case Layout::kConv: return row.depthwise ? Sizes{2, 3, 1} : Sizes{2, 40, kMaxChannels};
     case Layout::kPool: return {2, kMaxChannels, 0};

@@ -418,13 +418,14 @@ Case MutateCase(const Case& c, Rng& rng) {
 Case CrossCases(const Case& a, const Case& b, Rng& rng) {
   QUALM_CHECK(a.op == b.op);
   Case child = a;
+  const bool lists_of_out = &ChannelQParams(a) == &a.out_q;
   // Groups of fields that belong together come from b; FitCase makes the others follow.
   if (rng.Chance(1, 2)) {
     child.x_q = b.x_q, child.w_q = b.w_q, child.multiplier = b.multiplier;
     child.per_channel = b.per_channel;
-    if (RowOf(child.op).per_channel == PerChannel::kOut) child.out_q = b.out_q;
+    if (lists_of_out) child.out_q = b.out_q;
   }
-  if (rng.Chance(1, 2) && RowOf(child.op).per_channel != PerChannel::kOut) child.out_q = b.out_q;
+  if (rng.Chance(1, 2) && !lists_of_out) child.out_q = b.out_q;
   if (rng.Chance(1, 2)) {
     child.out_dtype = b.out_dtype;
     child.out_min = b.out_min, child.out_max = b.out_max;

@@ -213,7 +213,20 @@ std::vector<Change> ChangesOfAll() {
         c.window.pad_left = c.window.pad_right = std::min(c.window.pad_left, c.window.kernel_w / 2);
       },
       [](Case& c) {
-        if (IsScaledCast(c)) c.x_q = c.out_q = QParams{};
+        if (RowOf(c.op).cast) c = slice::WithoutBlocks(c);
+      },
+      // Libraries quantize or dequantize: one of the two scales is 1.
+      [](Case& c) {
+        if (RowOf(c.op).cast) std::ranges::fill(c.x_q.scale, 1.0f);
+      },
+      [](Case& c) {
+        if (RowOf(c.op).cast) std::ranges::fill(c.out_q.scale, 1.0f);
+      },
+      [](Case& c) {
+        if (!IsScaledCast(c)) return;
+        c.x_q = c.out_q = QParams{};
+        c.per_channel = false;
+        c.x_block = 0;
       },
       [](Case& c) { c.codes = false; },
       [](Case& c) { WithRule(c, QParamsRule::kAten); },
@@ -340,7 +353,7 @@ std::optional<Case> TakenBy(const Subject& subject, const Case& drawn) {
         TakenWith(subject, gen::WithWideCodes(drawn.op, seed / 8), {}, HasWideCodes);
     if (wide) return wide;
   }
-  if (RowOf(drawn.op).x_blocks && !HasWeights(drawn.op)) {  // as above
+  if (RowOf(drawn.op).x_blocks && !HasWeights(drawn.op) && !RowOf(drawn.op).cast) {  // as above
     std::optional<Case> small;
     if (!HasWideCodes(drawn) && !HasSmallCodes(drawn) && seed % 8 == 0) {
       small = TakenWith(subject, gen::WithSmallCodes(drawn.op, seed / 8),

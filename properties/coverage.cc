@@ -19,7 +19,8 @@ bool HasK(Op op) { return HasWeights(op) || IsPool(op); }
 bool HasRounding(Op op) { return op != Op::kMaxPool && op != Op::kCast; }
 bool HasPairSums(Op op) { return HasSums(op) || HasTwoInputs(op); }
 bool HasClamp(Op op) { return RowOf(op).clamp || RowOf(op).relu; }
-bool HasLists(Op op) { return RowOf(op).per_channel != PerChannel::kNone; }
+// Of casts Draw has none.
+bool HasLists(Op op) { return RowOf(op).per_channel != PerChannel::kNone && !RowOf(op).cast; }
 bool IsAverage(Op op) { return IsPool(op) && HasOutQParams(op); }
 bool IsProduct(Op op) { return RowOf(op).layout == Layout::kProducts; }
 bool ScalesCodes(Op op) {

@@ -82,7 +82,7 @@ void AddRow(const Case& c, int64_t m, Key& key) {
     key.Add(*tensor, m * columns, columns);
   }
   if (HasElementBlocks(c)) {
-    AddBlocks(ChannelQParams(c), m, ElementBlocks(c), key);
+    ForEachChannelQParams(c, [&](const QParams& q) { AddBlocks(q, m, ElementBlocks(c), key); });
   } else if (c.x_block != 0) {
     AddBlocks(c.x_q, m, RowBlocks(c), key);
   }
@@ -101,14 +101,17 @@ void AddColumn(const Case& c, int64_t n, Key& key) {
   }
   if (HasElementBlocks(c)) {
     for (int64_t m = 0; m < c.M; ++m)
-      AddBlocks(ChannelQParams(c), m * ElementBlocks(c) + n / c.x_block, 1, key);
+      ForEachChannelQParams(
+          c, [&](const QParams& q) { AddBlocks(q, m * ElementBlocks(c) + n / c.x_block, 1, key); });
   }
   if (!c.per_channel) return;
   if (!c.multiplier.empty()) return key.Add(c.multiplier[static_cast<size_t>(n)]);
   if (!HasChannelList(c.op)) return;
   if (c.w_block != 0) return AddBlocks(c.w_q, n, RowBlocks(c), key);
-  key.Add(ChannelQParams(c).scale_at(n));
-  key.Add(ChannelQParams(c).zero_point_at(n));
+  ForEachChannelQParams(c, [&](const QParams& q) {
+    key.Add(q.scale_at(n));
+    key.Add(q.zero_point_at(n));
+  });
 }
 
 }  // namespace

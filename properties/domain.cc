@@ -170,9 +170,10 @@ std::optional<Case> Resized(const Case& c, const Set& set) {
     RepeatBlocks(c, c.M, to, to.M, to.x_q.zero_point, 0);
   }
   if (c.per_channel && HasChannelList(c.op)) {
-    QParams& q = ChannelQParams(to);
-    RepeatBlocks(c, c.N, to, to.N, q.scale, 1.0f);
-    RepeatBlocks(c, c.N, to, to.N, q.zero_point, 0);
+    ForEachChannelQParams(to, [&](QParams& q) {
+      RepeatBlocks(c, c.N, to, to.N, q.scale, 1.0f);
+      RepeatBlocks(c, c.N, to, to.N, q.zero_point, 0);
+    });
   }
   if (to.N != c.N) {
     if (c.per_channel && UsesMultiplier(c)) Repeat(to.multiplier, to.N, 1.0f);

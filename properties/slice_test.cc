@@ -215,13 +215,15 @@ TEST(Cuts, OfBlocksOfBothOperandsComputeTheSlice) {
   EXPECT_GT(single, 20);
 }
 
-// Each output of a quantize or dequantize keeps the scale and the zero point of its block.
+// Each output of a quantize, dequantize or cast keeps the scale and the zero point of its block.
 TEST(Cuts, OfBlocksOfARowComputeTheSlice) {
   int cuts = 0, whole = 0, single = 0, plain = 0;
-  for (const Op op : {Op::kQuantize, Op::kDequantize}) {
+  for (const Op op : {Op::kQuantize, Op::kDequantize, Op::kCast}) {
     for (uint64_t seed = 0; seed < 12 * kCases; ++seed) {
-      const std::optional<Case> c = gen::ElementsInBlocks(gen::Draw(op, seed), seed);
-      if (!c) continue;
+      const Case drawn = gen::Draw(op, seed);
+      const std::optional<Case> c =
+          op == Op::kCast ? gen::WithCastScales(drawn, seed) : gen::ElementsInBlocks(drawn, seed);
+      if (!c || c->x_block == 0) continue;
       SCOPED_TRACE(Describe(*c));
       const Tensor y = exact::Evaluate(*c);
       const int64_t last = c->M * c->N - 1, from = static_cast<int64_t>(seed) % c->N;
@@ -342,8 +344,9 @@ TEST(WithParamsOf, GivesEveryChannelThoseOfOne) {
   for (Op op : AllOps()) {
     if (!HasChannelList(op) || op == Op::kChooseQParams) continue;
     for (uint64_t seed = 0; seed < kCases / 4; ++seed) {
-      const Case c = gen::Draw(op, seed);
-      if (c.N == 0) continue;
+      const Case drawn = gen::Draw(op, seed);
+      const Case c = gen::WithCastScales(drawn, seed).value_or(drawn);
+      if (c.N == 0 || c.x_block != 0) continue;
       SCOPED_TRACE(Describe(c));
       const int64_t n = c.N / 2;
       const Case list = WithParamsOf(c, n, true), one = WithParamsOf(c, n, false);

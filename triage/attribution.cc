@@ -1910,22 +1910,31 @@ constexpr BlockTaken kBlocksTaken[] = {
      }},
 };
 
+// The first element that has this entry.
+int64_t FirstOfEntry(const Case& c, int64_t entry) {
+  return entry / ElementBlocks(c) * c.N + entry % ElementBlocks(c) * c.x_block;
+}
+
 // The elements of slice::BlocksAsChannels with the scales, the zero points or both of the entries
 // that they may find by mistake.
 Case WithEntries(const Case& c, Case elements, const BlockTaken& taken, bool scales,
                  bool zero_points) {
-  const QParams& own = ChannelQParams(c);
-  QParams& q = ChannelQParams(elements);
+  const Case own = elements;  // of the same elements, which have one entry each
   for (int64_t i = 0; i < elements.N; ++i) {
     const auto to = static_cast<size_t>(i);
     const int64_t entry = taken.entry(c, i / c.N, i % c.N);
     if (entry < 0) {  // a code less itself is 0, as times a scale of 0
-      if (zero_points || scales) q.zero_point[to] = scales ? elements.x.IntAt(i) : 0;
+      if (!RowOf(c.op).cast && (zero_points || scales))
+        ChannelQParams(elements).zero_point[to] = scales ? elements.x.IntAt(i) : 0;
       continue;
     }
-    const auto from = static_cast<size_t>(entry);
-    if (scales) q.scale[to] = own.scale[from];
-    if (zero_points) q.zero_point[to] = own.zero_point[from];
+    const auto from = static_cast<size_t>(FirstOfEntry(c, entry));
+    const auto take = [&](QParams& q, const QParams& of) {
+      if (scales) q.scale[to] = of.scale[from];
+      if (zero_points) q.zero_point[to] = of.zero_point[from];
+    };
+    take(ChannelQParams(elements), ChannelQParams(own));
+    if (RowOf(c.op).cast) take(elements.x_q, own.x_q);
   }
   return elements;
 }
@@ -1943,7 +1952,8 @@ Attribution OfElementBlocks(const Case& c, const Tensor& actual,
                                                   {"the scale", true, false},
                                                   {"the zero point", false, true}}) {
     if (worth < kMargin + kBitsOfBlock) break;
-    std::string from;  // with two blocks several mean the same
+    if (zero_points && RowOf(c.op).cast) continue;  // it has none
+    std::string from;                               // with two blocks several mean the same
     for (const BlockTaken& block : kBlocksTaken) {
       if (scales && c.op != Op::kDequantize && block.entry(c, c.M - 1, c.N - 1) < 0) continue;
       if (exact::Evaluate(WithEntries(c, elements, block, scales, zero_points)) == given)

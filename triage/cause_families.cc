@@ -1511,6 +1511,25 @@ void AddMinima(std::vector<Cause>& rows) {
             [](int64_t block, int64_t) { return block % 2 == 0 ? block + 1 : block - 1; }},
       Other{"the block 4 before it, in the last 4 of 8 blocks",
             [](int64_t block, int64_t) { return block % 8 < 4 ? block : block - 4; }}};
+  // A second part of the terms, as split sums have it, that counts its blocks from 0.
+  for (const int variant : {0, 1, 2, 3}) {
+    const bool up = variant % 2 == 1, zero_points = variant >= 2;
+    rows.push_back(
+        {Stage::kIndex, Kind::kIndex,
+         fmt::format("{} of the first half of the blocks{}", zero_points ? "parameters" : "scales",
+                     up ? ", rounded up" : ""),
+         fmt::format("counts the blocks of weights anew behind half of a row{}: takes the scale{} "
+                     "of the first ones for those",
+                     up ? ", rounded up" : "", zero_points ? " and zero point" : ""),
+         IsLinearInBlocks, [up, zero_points](Stages& s) {
+           const int64_t blocks = RowBlocks(s.c);
+           const int64_t half = std::max<int64_t>(1, (blocks + (up ? 1 : 0)) / 2);
+           const auto from = [=](int64_t i, int64_t) { return i % blocks < half ? i : i - half; };
+           const bool scales = Reindex(s.c.w_q.scale, from);
+           return (zero_points && Reindex(s.c.w_q.zero_point, from)) || scales;
+         }});
+    rows.back().knows_blocks = true;
+  }
   for (const Other& other : others) {
     for (const bool of_minima : {false, true}) {
       const auto edit = [of = other.of, of_minima](Stages& s) {
@@ -2175,6 +2194,19 @@ void AddRounding(std::vector<Cause>& rows) {
   round(Kind::kRounding, "away from zero", "rounds every fraction away from zero", Away);
   round(Kind::kRounding, "half added and cut", "adds a half and cuts, also below zero",
         HalfAddedAndCut);
+  rows.push_back({Stage::kClamp, Kind::kClamp, "cast of C, a half added",
+                  "adds a half, cuts to an int32, and keeps its low byte instead of saturating",
+                  RoundsValues, Sets([](Stages& s) {
+                    s.codes.round = HalfAddedAndCut;
+                    s.codes.convert = [](double value) {  // cvttss2si
+                      return std::abs(value) < 0x1p31 ? value : -0x1p31;
+                    };
+                    s.codes.narrow = [](DType dtype, double code) {
+                      const auto low = static_cast<uint8_t>(static_cast<int64_t>(code));
+                      return dtype == DType::kS8 ? static_cast<double>(static_cast<int8_t>(low))
+                                                 : static_cast<double>(low);
+                    };
+                  })});
   round(Kind::kRounding, "half added and cut below zero",
         "adds a half to negative values and cuts, and rounds the others",
         BelowZero<HalfAddedAndCut>);

@@ -1102,6 +1102,8 @@ void AddDecoding(std::vector<Cause>& rows) {
 
 // ---- Casts with scales: what is made of them before the cast.
 
+std::vector<float> Ones(size_t count) { return std::vector<float>(count, 1.0f); }
+
 void AddScaledCasts(std::vector<Cause>& rows) {
   const auto scaled = [&](Kind kind, std::string name, std::string sentence,
                           std::function<bool(Case&)> edit) {
@@ -1115,9 +1117,11 @@ void AddScaledCasts(std::vector<Cause>& rows) {
       c = WithQuotients(given, nullptr);
       std::span<float> x = c.x.as<float>();
       for (size_t i = 0; i < x.size(); ++i) {
-        const double value = DecodeFloat(given.x.dtype(), given.x.BitsAt(static_cast<int64_t>(i)));
+        const auto at = static_cast<int64_t>(i);
+        const double value = DecodeFloat(given.x.dtype(), given.x.BitsAt(at));
+        const size_t entry = ElementEntry(given, at);
         if (!std::isnan(value))
-          x[i] = by(static_cast<float>(value), given.x_q.scale[0], given.out_q.scale[0]);
+          x[i] = by(static_cast<float>(value), given.x_q.scale[entry], given.out_q.scale[entry]);
       }
       return true;
     };
@@ -1140,9 +1144,9 @@ void AddScaledCasts(std::vector<Cause>& rows) {
            return c.x_q != c.out_q;
          });
   scaled(Kind::kRounding, "cast without the scale of x", "ignores the scale of x",
-         [](Case& c) { return Replace(c.x_q, QParams{}); });
+         [](Case& c) { return Replace(c.x_q.scale, Ones(c.x_q.scale.size())); });
   scaled(Kind::kRounding, "cast without the output scale", "ignores the scale of the output",
-         [](Case& c) { return Replace(c.out_q, QParams{}); });
+         [](Case& c) { return Replace(c.out_q.scale, Ones(c.out_q.scale.size())); });
 }
 
 }  // namespace

@@ -363,7 +363,9 @@ Tensor Stages::FloatsOfBlocks() const {
 }
 
 void Stages::ChooseZeroPoint(double low, double high, exact::ChosenQParams* chosen) const {
-  if (!choice.round_zero_point && !choice.any_zero_point && !choice.zero_point_from_0) return;
+  if (!choice.round_zero_point && !choice.any_zero_point && !choice.zero_point_from_0 &&
+      !choice.lowest_code_is_scaled)
+    return;
   if (c.observer.symmetric || IsMx(c.rule)) return;
   const CodeRange codes_of = exact::observer::Codes(c.observer);
   double first = static_cast<float>(low / static_cast<double>(chosen->scale));
@@ -378,7 +380,11 @@ void Stages::ChooseZeroPoint(double low, double high, exact::ChosenQParams* chos
   }
   const double rounded =
       choice.round_zero_point ? choice.round_zero_point(first) : std::nearbyint(first);
-  const double zero_point = (choice.zero_point_from_0 ? 0 : codes_of.min) - rounded;
+  double zero_point = (choice.zero_point_from_0 ? 0 : codes_of.min) - rounded;
+  if (choice.lowest_code_is_scaled) {
+    zero_point = std::nearbyint(
+        static_cast<float>((codes_of.min - low) / static_cast<double>(chosen->scale)));
+  }
   if (choice.any_zero_point ? !(std::abs(zero_point) < 0x1p31) : std::isnan(first)) return;
   chosen->zero_point = static_cast<int32_t>(
       choice.any_zero_point ? zero_point

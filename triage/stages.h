@@ -160,6 +160,7 @@ struct ChoiceHooks {
   float least_scale = exact::observer::kEps;
   double (*round_zero_point)(double) = nullptr;  // null: to the nearest even
   bool any_zero_point = false;                   // not kept within the codes
+  bool lowest_code_is_scaled = false;            // (quant_min - min) / scale
   bool zero_point_from_0 = false;                // counted from code 0, not from the lowest code
   bool over_half_the_codes = false;              // a symmetric range: by 128, not by 127.5
   bool equal_values_are_zeros = false;           // of a range of one value: scale 1, zero point 0

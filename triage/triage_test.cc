@@ -948,6 +948,20 @@ TEST(Attribution, ElementsMayTakeWhatOtherBlocksHave) {
   EXPECT_EQ(said([](int64_t m, int64_t n) { return static_cast<size_t>(8 * m + n); }, true, true),
             "the subject takes scale and zero point of block i, for element i, and 0 behind the "
             "last block");
+  // A cast has scales alone.
+  Case cast = CaseOver(Op::kCast, Tensor(DType::kF32, {2, 8}), DType::kF32);
+  Tensor y = cast.x;
+  cast.x_block = 2;
+  cast.x_q = {c.x_q.scale, std::vector<int32_t>(8, 0)};
+  cast.out_q = {std::vector<float>(8, 2), std::vector<int32_t>(8, 0)};
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    cast.x.as<float>()[at] = static_cast<float>(40 + 3 * i);
+    y.as<float>()[at] = cast.x.FloatAt(i) * c.x_q.scale[at / 8 * 4] / 2;
+  }
+  ASSERT_EQ(Validate(cast), "");
+  EXPECT_EQ(Attribute(cast, y).diagnosis,
+            "the subject takes the scale of the first block of the row");
 }
 
 TEST(Attribution, CodesOfFourBitsMayBeRightInTheseAlone) {

@@ -268,7 +268,7 @@ void SayNumbers(std::ostream& out, const qualm_problem& p) {
       out << ' ' << number;
     out << SizeOf(*c);
   }
-  for (const qualm_granularity* const g : {p.x_granularity, p.w_granularity}) {
+  for (const qualm_granularity* const g : {p.x_granularity, p.w_granularity, p.out_granularity}) {
     if (g == nullptr) continue;
     out << "granularity " << g->kind << ' ' << g->axis << ' ' << g->block << SizeOf(*g);
   }

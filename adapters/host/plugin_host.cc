@@ -379,8 +379,9 @@ Outcome PluginHost::Run(const Case& c, const RunContext& context) {
   problem.overflow = static_cast<int32_t>(c.overflow);
   if (c.x_gran == Granularity::kRow) problem.x_granularity = &per_row;
   if (c.w_block != 0) problem.w_granularity = &per_block;
-  if (c.x_block != 0)
-    (c.op == Op::kQuantize ? problem.out_granularity : problem.x_granularity) = &per_block;
+  if (c.x_block != 0 && c.op != Op::kQuantize) problem.x_granularity = &per_block;
+  if (c.x_block != 0 && (c.op == Op::kQuantize || c.op == Op::kCast))
+    problem.out_granularity = &per_block;
   problem.threads = context.threads > 1 ? context.threads : 0;
   problem.out_min = c.out_min;
   problem.out_max = c.out_max;

@@ -1045,6 +1045,10 @@ TEST(Plugin, IsToldTheNumbersOfAProblem) {
   ASSERT_EQ(Validate(blocks), "");
   EXPECT_NE(Said("numbers", blocks).find("granularity 3 1 1. granularity 3 1 1. "),
             std::string::npos);
+  Case cast = CaseOver(Op::kCast, Tensor(DType::kF32, {1, 4}), DType::kF8E4M3FN);
+  cast.x_block = 2;  // of both scales
+  cast.x_q = cast.out_q = {{1, 2}, {0, 0}};
+  EXPECT_TRUE(Said("numbers", cast).ends_with("granularity 3 1 2. granularity 3 1 2. "));
   Case table = CaseOver(Op::kTable, Tensor(DType::kU8, {1, 1}), DType::kU8);
   table.function = Function::kLeakyRelu;
   table.negative_slope = 0.5f;

@@ -84,11 +84,14 @@ def model(nodes, inputs, constants, output, opset=13, shapes=False, y_shape=None
             content(8, content(1, MS) + integer(2, 1)))
 
 
-def cast_model(operator, from_type, to_type, opset, scaled=False, **attributes):
-    """One Cast, QuantizeLinear or DequantizeLinear (`scaled`) between floats, of qualm's names. Float8
-    needs ir_version 9, e8m0 opset 24."""
+def cast_model(operator, from_type, to_type, opset, scale_rank=None, **attributes):
+    """One Cast, QuantizeLinear or DequantizeLinear (which have a `scale_rank`: that of their scales)
+    between floats, of qualm's names. Float8 needs ir_version 9, e8m0 opset 24."""
+    scaled = scale_rank is not None
     one = node(operator, "x scale" if scaled else "x", "y", **attributes)
+    # Scales that are no scalar have any shape.
+    shape = () if scale_rank == 0 else None
     graph = (content(1, one) + content(2, "g") + content(11, value_info("x", from_type)) +
-             (content(11, value_info("scale", "f32", ())) if scaled else b"") +
+             (content(11, value_info("scale", "f32", shape)) if scaled else b"") +
              content(12, value_info("y", to_type)))
     return integer(1, 10) + content(7, graph) + content(8, content(1, "") + integer(2, opset))

@@ -17,7 +17,7 @@ import collections
 import math
 
 from library_child import (EIGHT_BITS, Skip, array, flat, float8_codes, float8_texts, float_codes, integers,
-                           judged, processor_flags, real, serve, single)
+                           judged, processor_flags, real, reals, serve, single)
 import onnx_model
 from onnx_operators import CODES, FEW_BITS, SMALL_CODES, WIDE_CODES, Operators
 
@@ -98,7 +98,7 @@ class Engine(Operators):
                 "table": dict(codes, features=["empty"]),
                 "softmax": codes,
                 "cast": {"x": ["f32", "f16", "bf16"] + FLOAT8, "out": list(EIGHT_BITS) + ["f32"],
-                         "features": ["cast_scales"]},
+                         "features": ["cast_scales", "per_channel", "x_per_block"]},
             },
         }
 
@@ -119,20 +119,21 @@ class Engine(Operators):
 
     def cast(self, c):
         """Cast; with scales QuantizeLinear and, of float8 in any case, DequantizeLinear."""
-        x_scale, out_scale = real(c.get("x_scale", 1)), real(c.get("out_scale", 1))
+        of_x, of_out = ([single(v) for v in reals(c.get(key, 1))] for key in ("x_scale", "out_scale"))
+        scales_x, scales_out = ({*scales} != {1} for scales in (of_x, of_out))
         if c["overflow"] == "nan":
             raise Skip("Cast gives infinity or the largest value where a number overflows")
         attributes = {"saturate": 1 if c["overflow"] == "saturate" else 0}
         if c["x_dtype"] in FLOAT8:
-            if out_scale != 1 or c["out_dtype"] != "f32":
+            if scales_out or c["out_dtype"] != "f32":
                 raise Skip("DequantizeLinear gives f32, and takes the scale of x alone")
-            return self.cast_by(c, "DequantizeLinear", 23, x_scale)
-        if out_scale != 1 or x_scale != 1:
-            if x_scale != 1 or c["x_dtype"] != "f32" or c["out_dtype"] not in FLOAT8:
+            return self.cast_by(c, "DequantizeLinear", 23, of_x)
+        if scales_out or scales_x:
+            if scales_x or c["x_dtype"] != "f32" or c["out_dtype"] not in FLOAT8:
                 raise Skip("QuantizeLinear takes f32 to float8, and the scale of the output alone")
             if c["rounding"] != "nearest_even":
                 raise Skip("QuantizeLinear rounds to the nearest")
-            return self.cast_by(c, "QuantizeLinear", 23, out_scale, **attributes,
+            return self.cast_by(c, "QuantizeLinear", 23, of_out, **attributes,
                                 output_dtype=onnx_model.FLOATS[c["out_dtype"]])
         if c["out_dtype"] == "f32":
             raise Skip("Cast is asked to 8 bits")
@@ -144,20 +145,27 @@ class Engine(Operators):
             raise Skip("Cast rounds to the nearest")
         return self.cast_by(c, "Cast", opset, to=onnx_model.FLOATS[c["out_dtype"]], **attributes)
 
-    def cast_by(self, c, operator, opset, scale=None, **attributes):
+    def cast_by(self, c, operator, opset, scales=None, **attributes):
         """NumPy has no float8: the bytes are bound to the model, by their numbers of ONNX."""
         import numpy
 
+        of_scales = ()
+        if scales and len(scales) > 1:  # of one entry: for all
+            of_scales = (c["M"], len(scales) // c["M"]) if c.get("x_block") else (c["N"],)
+            attributes["axis"] = 1
+            if c.get("x_block"):
+                attributes["block_size"] = min(c["x_block"], c["N"])
         session = self.session(onnx_model.cast_model(operator, c["x_dtype"], c["out_dtype"], opset,
-                                                     scale is not None, **attributes))
+                                                     None if scales is None else len(of_scales),
+                                                     **attributes))
         shape = (c["M"], c["N"])
         x = float8_codes(c["x"], c["x_dtype"]) if c["x_dtype"] in FLOAT8 else float_codes(c["x"], c["x_dtype"])
         y = numpy.zeros(x.size, "float32" if c["out_dtype"] == "f32" else "uint8")
         binding = session.io_binding()
         binding.bind_input("x", "cpu", 0, onnx_model.FLOATS[c["x_dtype"]], shape, x.ctypes.data)
-        scales = numpy.array([1 if scale is None else scale], "float32")
-        if scale is not None:
-            binding.bind_input("scale", "cpu", 0, onnx_model.FLOAT, (), scales.ctypes.data)
+        of_scale = numpy.array(scales or [], "float32")
+        if scales is not None:
+            binding.bind_input("scale", "cpu", 0, onnx_model.FLOAT, of_scales, of_scale.ctypes.data)
         binding.bind_output("y", "cpu", 0, onnx_model.FLOATS[c["out_dtype"]], shape, y.ctypes.data)
         session.run_with_iobinding(binding)
         if c["out_dtype"] == "f32":

@@ -55,6 +55,7 @@ class Builder {
     ReadBias();
     ReadClamp();
     ReadParameters();
+    FillCastScales();
     ReadRemarks();
     if (const std::string error = Validate(c_); !error.empty()) {
       throw InputError(OneLine(name_) + ": " + InWordsOfTheFile(error));
@@ -487,6 +488,20 @@ class Builder {
     }
   }
 
+  // A scale that a cast is not given is 1, in each entry of a list; a cast has no zero points.
+  void FillCastScales() {
+    if (!RowOf(c_.op).cast) return;
+    if (c_.per_channel && c_.x_block != 0) return;  // which is wrong
+    const bool blocks = c_.x_block > 0 && c_.N > 0;
+    const auto count = static_cast<size_t>(c_.per_channel ? c_.N
+                                           : blocks       ? c_.M * ElementBlocks(c_)
+                                                          : 1);
+    for (const auto& [key, q] : {std::pair{kXScale, &c_.x_q}, {kOutScale, &c_.out_q}}) {
+      if (!Has(key)) q->scale.assign(count, 1.0f);
+      q->zero_point.assign(q->scale.size(), 0);
+    }
+  }
+
   // A multiplier, or the scales whose quotient it is.
   void ReadRequantizeQParams() {
     ReadZeroPoint(kOutZp, c_.out_q.zero_point);
@@ -625,11 +640,9 @@ class Builder {
   // The one code of output i whose real number prints so. A scale that is printed itself may be any
   // that prints so.
   int32_t CodePrintedAs(int64_t i, const std::string& text) const {
-    const size_t entry =
-        HasElementBlocks(c_)
-            ? static_cast<size_t>(i / c_.N * ElementBlocks(c_) + i % c_.N / c_.x_block)
-        : c_.out_q.scale.size() > 1 ? static_cast<size_t>(i % c_.N)
-                                    : 0;
+    const size_t entry = HasElementBlocks(c_)        ? ElementEntry(c_, i)
+                         : c_.out_q.scale.size() > 1 ? static_cast<size_t>(i % c_.N)
+                                                     : 0;
     const auto [low, high] = PrintedRange(text);
     std::pair scale{double{c_.out_q.scale[entry]}, double{c_.out_q.scale[entry]}};
     for (const auto& [index, scale_text] : fields_.at(kOutScale).printed)

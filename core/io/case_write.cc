@@ -217,7 +217,9 @@ class Writer {
     if (RowOf(c.op).cast) {
       const auto put_scale = [&](CaseKey key, In in, const QParams& q) {
         const std::vector<std::string> tokens = Tokens(in, q.scale);
-        if (tokens.front() != Token(1.0f)) PutParams(key, tokens, false);
+        const bool all_one = std::ranges::all_of(
+            tokens, [one = Token(1.0f)](const std::string& token) { return token == one; });
+        if (!all_one) PutParams(key, tokens, c.per_channel);
       };
       put_scale(CaseKey::kXScale, In::kXScale, c.x_q);
       put_scale(CaseKey::kOutScale, In::kOutScale, c.out_q);

@@ -383,6 +383,18 @@ inline std::vector<Hostile> HostileTable() {
       {quantize(R"("out_scale": [1], "out_zp": [0])",
                 R"("x": [1], "gran": "channel", "x_block": 1)"),
        "x_block", "expected gran tensor"},
+      // Lists of scales of casts.
+      {R"({"qualm_case": 1, "op": "cast", "M": 1, "N": 2, "x": [1, 2], "out_scale": [1, 2]})",
+       "out_scale", "has 2 entries, expected 1"},
+      {R"({"qualm_case": 1, "op": "cast", "M": 1, "N": 2, "x": [1, 2], "gran": "channel",
+           "out_scale": 2})",
+       "out_scale", "has 1 entries, expected 2 (one per channel)"},
+      {R"({"qualm_case": 1, "op": "cast", "M": 2, "N": 3, "x": [1, 2, 3, 4, 5, 6], "x_block": 2,
+           "x_scale": [1, 2, 3]})",
+       "x_scale", "has 3 entries, expected 4 (2 blocks per row)"},
+      {R"({"qualm_case": 1, "op": "cast", "M": 1, "N": 2, "x": [1, 2], "gran": "channel",
+           "x_block": 1})",
+       "x_block", "expected gran tensor"},
       // Two operands.
       {With(R"("a":)", R"("x":)", kAdd), "x", "does not belong to op add"},
       {With(R"(, "b": [3, 4])", "", kAdd), "b", "is missing, expected it for op add"},

@@ -46,7 +46,7 @@ struct Stack {
   // The float32 pattern of a NaN of a small type.
   uint32_t (*wide_nan)(const Element& e);
   // The element after the steps in which the scales are taken; null if it knows no scales.
-  Element (*scaled)(const Case& c, Element e) = nullptr;
+  Element (*scaled)(const Case& c, int64_t index, Element e) = nullptr;
 };
 
 bool IsOneOf(DType dtype, std::initializer_list<DType> types) {
@@ -149,7 +149,9 @@ constexpr std::initializer_list<DType> kFloatsOfOnnx{kF8E4M3FN, kF8E5M2, kF8E4M3
 // float8 is recorded.
 std::string OnnxRuntimeCannotScale(const Case& c) {
   const auto small = {kF8E4M3FN, kF8E5M2, kF8E4M3FNUZ, kF8E5M2FNUZ};
-  const auto is_one = [](const QParams& q) { return q.scale == QParams{}.scale; };
+  const auto is_one = [](const QParams& q) {
+    return std::ranges::all_of(q.scale, [](float scale) { return scale == 1; });
+  };
   if (IsOneOf(c.x.dtype(), small)) {
     return FirstReason({NotFrom(c, small, {kF32, kF16}),
                         Require(is_one(c.out_q), "DequantizeLinear has no scale of its output"),
@@ -274,13 +276,14 @@ std::optional<uint32_t> OnnxRuntimeEdge(const Element& e) {
 
 uint32_t OnnxRuntimeWideNan(const Element& e) { return 0x7FC00000 | (e.negative ? 0x80000000 : 0); }
 // x / scale (QuantizeLinear), or x * scale (DequantizeLinear), in float32; the other scale is 1.
-Element OnnxRuntimeScaled(const Case& c, Element e) {
+Element OnnxRuntimeScaled(const Case& c, int64_t index, Element e) {
   if (std::isnan(e.value)) {
     e.negative |= IsFnuz(e.from);  // their NaN has the bit that is a sign in other types
     return e;
   }
-  const float product = static_cast<float>(e.value) * c.x_q.scale[0];
-  const float scaled = product / c.out_q.scale[0];
+  const size_t entry = ElementEntry(c, index);
+  const float product = static_cast<float>(e.value) * c.x_q.scale[entry];
+  const float scaled = product / c.out_q.scale[entry];
   return {.from = kF32,
           .to = e.to,
           .rounding = e.rounding,
@@ -332,7 +335,7 @@ Element ElementOf(const Stack& stack, const Case& c, int64_t index) {
             .negative = false};
   e.value = DecodeFloat(e.from, e.code);
   e.negative = (e.code & SignOf(e.from)) != 0;
-  return stack.scaled == nullptr ? e : stack.scaled(c, e);
+  return stack.scaled == nullptr ? e : stack.scaled(c, index, e);
 }
 
 uint32_t OutputOf(const Stack& stack, const Element& e) {

@@ -48,12 +48,11 @@ Element ElementOf(const Tensor& x, int64_t i) {
   return element;
 }
 
-Rational ScaleOf(const QParams& q) { return ToRational(q.scale[0]); }
-
 // What is rounded: signs, infinities and NaN are those of x, because scales are positive.
 Element Scaled(const Case& c, int64_t i) {
   Element element = ElementOf(c.x, i);
-  element.value *= ScaleOf(c.x_q) / ScaleOf(c.out_q);
+  const size_t entry = ElementEntry(c, i);
+  element.value *= ToRational(c.x_q.scale[entry]) / ToRational(c.out_q.scale[entry]);
   return element;
 }
 

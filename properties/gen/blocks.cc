@@ -168,8 +168,8 @@ std::optional<Case> InBlocks(const Case& c, uint64_t seed) {
 }
 
 std::optional<Case> ElementsInBlocks(const Case& c, uint64_t seed) {
-  if (!RowOf(c.op).x_blocks || HasWeights(c.op) || c.per_channel || c.M * c.N == 0 ||
-      c.x_block != 0)
+  if (!RowOf(c.op).x_blocks || HasWeights(c.op) || RowOf(c.op).cast || c.per_channel ||
+      c.M * c.N == 0 || c.x_block != 0)
     return std::nullopt;
   Rng rng(MixSeed(seed, 5200));
   if (!rng.Chance(1, 6)) return std::nullopt;

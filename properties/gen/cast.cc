@@ -116,6 +116,34 @@ float AnyScale(Rng& rng) {
   return kind < 7 ? internal::DrawScale(rng, -9, 9) : internal::ExtremeScale(rng);
 }
 
+// A scale for each channel or block of a row, or one for all. Each list is of scales next to the
+// one that there was, which differ by factors up to 4, or of 1 alone.
+void IntoLists(uint64_t seed, Case& c) {
+  Rng rng(MixSeed(seed, 5301));
+  const int64_t kind = rng.Between(0, 2);
+  if (kind == 0 || c.M * c.N == 0) return;
+  constexpr std::array<int32_t, 4> kOfFormats{32, 16, 128, 64};
+  c.per_channel = kind == 1;
+  if (kind == 2) {  // more often short ones: most rows are
+    c.x_block = rng.Chance(1, 3)   ? rng.Pick(kOfFormats)
+                : rng.Chance(1, 6) ? static_cast<int32_t>(c.N)
+                                   : static_cast<int32_t>(rng.Between(1, c.N + 1));
+  }
+  const auto count = static_cast<size_t>(kind == 1 ? c.N : c.M * ElementBlocks(c));
+  const bool powers = rng.Chance(1, 4);
+  for (QParams* q : {&c.out_q, &c.x_q}) {
+    const float one = q->scale[0];
+    q->zero_point.assign(count, 0);
+    q->scale.assign(count, one);
+    if (one == 1) continue;
+    for (float& scale : q->scale) {
+      const double factor = powers ? std::ldexp(1.0, static_cast<int>(rng.Between(-2, 2)))
+                                   : static_cast<double>(rng.Between(8, 64)) / 16;
+      scale = internal::ToScale(one * factor);
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<Case> WithCastScales(const Case& drawn, uint64_t seed) {
@@ -128,10 +156,12 @@ std::optional<Case> WithCastScales(const Case& drawn, uint64_t seed) {
   if (which != 2) c.out_q.scale = {AnyScale(rng)};
   if (which == 3 && rng.Chance(1, 6)) c.x_q = c.out_q;
   if (!IsScaledCast(c)) return std::nullopt;
+  IntoLists(seed, c);
   // Small types have few numbers to choose from, so there the scales alone make the quotients.
   if (BitsOf(c.x.dtype()) < 16 || rng.Chance(1, 6)) return c;
-  const double out = double{c.out_q.scale[0]}, in = double{c.x_q.scale[0]};
   for (int64_t i = 0; i < c.x.size(); ++i) {
+    const size_t entry = ElementEntry(c, i);
+    const double out = double{c.out_q.scale[entry]}, in = double{c.x_q.scale[entry]};
     const double value = DecodeFloat(c.x.dtype(), c.x.BitsAt(i));
     if (!std::isfinite(value)) continue;
     c.x.SetBits(i, EncodeFloat(c.x.dtype(), value * out / in, FloatRounding::kNearestEven,

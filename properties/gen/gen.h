@@ -62,7 +62,8 @@ std::optional<Case> XInBlocks(const Case& drawn, uint64_t seed, bool as_stored =
 // that take such: every sixth case. Others have nullopt.
 std::optional<Case> ElementsInBlocks(const Case& drawn, uint64_t seed);
 // A cast with scales, about the same quotients as the numbers of the drawn one, for subjects that
-// take such: every fourth cast. Others have nullopt.
+// take such: every fourth cast; in a third of these one for each channel, in a third one for each
+// block of a row. Others have nullopt.
 std::optional<Case> WithCastScales(const Case& drawn, uint64_t seed);
 // A case with codes of 16 bits, of linear and convolutions those of x; nullopt where the operation
 // has none. Draw has them too, but for linear and convolutions.

@@ -182,13 +182,20 @@ TEST(Gen, BlocksOfElements) {
 
 TEST(Gen, ScaledCasts) {
   int all = 0, of_x = 0, of_out = 0, both = 0, ties = 0, overflows = 0, underflows = 0, twice = 0;
+  int channels = 0, blocks = 0, rows = 0;
   for (uint64_t seed = 0; seed < 8 * kCases; ++seed) {
     const std::optional<Case> c = WithCastScales(Draw(Op::kCast, seed), seed);
     if (!c) continue;
     ASSERT_EQ(Validate(*c), "") << Describe(*c);
     ASSERT_TRUE(IsScaledCast(*c));
     ++all;
-    const bool x = c->x_q.scale[0] != 1, out = c->out_q.scale[0] != 1;
+    const auto has = [](const QParams& q) {
+      return std::ranges::any_of(q.scale, [](float scale) { return scale != 1; });
+    };
+    const bool x = has(c->x_q), out = has(c->out_q);
+    channels += c->per_channel && c->N > 1 ? 1 : 0;
+    blocks += c->x_block != 0 && ElementBlocks(*c) > 1 ? 1 : 0;
+    rows += c->x_block != 0 && ElementBlocks(*c) == 1 && c->M > 1 ? 1 : 0;
     (x && out ? both : x ? of_x : of_out) += 1;
     bool tie = false, over = false, under = false;
     const double largest = DecodeFloat(c->out_dtype, LargestCode(c->out_dtype)),
@@ -213,7 +220,9 @@ TEST(Gen, ScaledCasts) {
     EXPECT_TRUE(!exact || exact::Evaluate(quotients) == exact::Evaluate(*c)) << Describe(*c);
   }
   EXPECT_GT(all, static_cast<int>(kCases));
-  for (const int count : {of_x, of_out, both, ties, overflows, underflows}) EXPECT_GT(count, 200);
+  for (const int count : {of_x, of_out, both, ties, overflows, underflows, channels, blocks})
+    EXPECT_GT(count, 200);
+  EXPECT_GT(rows, 20);
   EXPECT_GT(twice, 20) << "cases that a quotient in float32 gets wrong";
   EXPECT_EQ(WithCastScales(Draw(Op::kLinear, 1), 1), std::nullopt);
 }

@@ -20,7 +20,9 @@ namespace py = pybind11;
 }
 
 bool ChannelsOf(const Case& c, PerChannel which) {
-  return c.per_channel && RowOf(c.op).per_channel == which;
+  const PerChannel lists = RowOf(c.op).per_channel;
+  return c.per_channel &&
+         (lists == which || (lists == PerChannel::kXAndOut && which != PerChannel::kW));
 }
 
 const QParams& OutQParamsOf(const Case& c) {
@@ -356,7 +358,8 @@ void BindCase(py::module_& module) {
   qparams("b_scale", "b_zp", of_pairs(of_w));
   qparams("out_scale", "out_zp", [is_scale_of_cast](const Case& c, const char* what) -> Found {
     if (RowOf(c.op).out_q == OutQParams::kNone && !is_scale_of_cast(c, what)) Lacks(c, what);
-    return {&OutQParamsOf(c), ChannelsOf(c, PerChannel::kOut)};
+    const bool in_blocks = HasElementBlocks(c) && &ChannelQParams(c) == &c.out_q;
+    return {&OutQParamsOf(c), ChannelsOf(c, PerChannel::kOut) || in_blocks};
   });
   get(
       "out_min", [](const Object& o) { return o.problem().out_min; },

@@ -202,6 +202,9 @@ PluginLimits LimitsOf(Op op, const py::dict& arguments) {
                            ? QUALM_CAN_STRIDES
                            : FeatureBit(static_cast<PipeFeature>(at - known.begin() - 1));
   }
+  // Of operations on elements the blocks are those of a row.
+  if (row.layout == Layout::kElements && (limits.features & QUALM_CAN_PER_BLOCK) != 0)
+    limits.features |= QUALM_CAN_X_PER_BLOCK;
   // Whoever names the type takes it, and the other way round.
   const uint32_t f32 = QUALM_TYPE_BIT(static_cast<uint32_t>(DType::kF32));
   if (row.float_x && (limits.x_dtypes & f32) != 0) limits.features |= QUALM_CAN_FLOAT_X;

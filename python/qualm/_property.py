@@ -159,7 +159,9 @@ def property(op: str, *, contract: str = "", cases: int | None = None,  # noqa: 
     ``bias``, ``relu``, ``clamp``, ``per_channel``, ...
         what the function can do besides. With ``per_block`` it also gets weights in blocks along K
         (``c.w_block``; ``w_scale`` and ``w_zp`` are then arrays of shape (N, blocks)). Cases that it does not take are brought into its limits.
-        A cast gets ``c.x_scale`` and ``c.out_scale`` other than 1 with ``cast_scales``. A
+        A quantize, dequantize or cast gets blocks of rows (``c.x_block``; arrays of shape
+        (M, blocks)). A cast gets ``c.x_scale`` and ``c.out_scale`` other than 1 with
+        ``cast_scales``, with ``per_channel`` or ``per_block`` as arrays too. A
         choose_qparams with ``codes`` also gets cases with ``c.codes``: it then returns one row,
         scales, zero points and the code of each value of x.
         ``bias=True`` or "s32" is ``c.bias_i32``, "f32" is ``c.bias``, "both" draws either.

@@ -45,17 +45,48 @@ def test_a_cast_has_scales_and_no_zero_points():
         case.out_zp
 
 
+def spread(case, scale):
+    """The scales of a cast, quantize or dequantize, one for each element."""
+    if case.x_block:
+        return np.repeat(scale, case.x_block, axis=1)[:, :case.N]
+    return np.broadcast_to(scale, case.shape)
+
+
 def test_a_function_that_takes_scales_of_casts_is_asked_them():
-    scales = set()
+    shapes, others = set(), set()
 
     def cast(case):
-        scales.add((float(case.x_scale), float(case.out_scale)))
-        return exact(case)
+        shapes.add((case.gran, bool(case.x_block), np.ndim(case.x_scale), np.ndim(case.out_scale)))
+        others.update(np.ravel(case.x_scale), np.ravel(case.out_scale))
+        if (case.rounding, case.overflow) != ("nearest_even", "infinity"):
+            return exact(case)
+        # Of 24 bits each: the product is exact in float64, and a quotient beside no tie of float32.
+        with np.errstate(all="ignore"):
+            wide = case.x.astype(np.float64) * spread(case, case.x_scale) / spread(case, case.out_scale)
+            return wide.astype(np.float32)
 
-    for asked in (False, True):
-        result = judged(cast, "cast", x="f32", out="f32", cast_scales=asked)
+    scalars, rows, blocks = ("tensor", False, 0, 0), ("channel", False, 1, 1), ("tensor", True, 2, 2)
+    for features, expected in [({}, {scalars}), ({"cast_scales": True}, {scalars}),
+                               ({"cast_scales": True, "per_channel": True}, {scalars, rows}),
+                               ({"cast_scales": True, "per_channel": True, "per_block": True}, {scalars, rows, blocks})]:
+        shapes.clear(), others.clear()
+        result = judged(cast, "cast", x="f32", out="f32", cases=300, **features)
         assert result.judgement == "passed", result
-        assert (len(scales) > 1) == asked
+        assert shapes == expected and (len(others) > 1) == bool(features)
+
+
+def test_scales_of_blocks_of_a_row():
+    shapes = set()
+
+    def quantize(case):
+        shapes.add(np.ndim(case.out_scale))
+        codes = np.rint(case.x.astype(np.float64) / spread(case, case.out_scale))
+        codes = np.nan_to_num(codes, nan=0, posinf=1e12, neginf=-1e12) + spread(case, case.out_zp)
+        return np.clip(codes, 0, 255).astype(np.uint8)
+
+    result = judged(quantize, per_block=True)
+    assert result.judgement == "passed", result
+    assert shapes == {0, 2}
 
 
 @pytest.mark.parametrize("op", qualm.ops())

@@ -526,7 +526,7 @@ std::string Rule(const Case& c) {
       return Fill(kAten, {{"last", c.observer.reduce_range ? "127" : "255"}});
     case QParamsRule::kOnnx: return std::string(kOnnx);
     case QParamsRule::kObserver: break;
-    default: throw InputError("this kind has no MX scales");
+    default: throw CannotExpress("lacks MX scales");
   }
   return Choice(c);
 }

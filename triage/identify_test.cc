@@ -127,7 +127,8 @@ TEST_F(IdentifyTest, OtherOperations) {
             (Names{"aten@avx2", "aten@avx2+pt26", "aten@avx512+pt26", "torch-onednn@amx",
                    "torch-onednn@avx2", "torch-onednn@avx2vnni", "torch-onednn@avx512core",
                    "torch-onednn@vnni"}));
-  EXPECT_EQ(Survivors(Of("model:numpy@float32", Op::kQuantize)), Names{"numpy@float32"});
+  EXPECT_EQ(Survivors(Of("model:numpy@float32", Op::kQuantize)),
+            (Names{"numpy@float32", "onnxruntime@wasm"}));
   const Names exact = Survivors(Of("native", Op::kConv2d));
   EXPECT_TRUE(exact.contains("exact"));
   EXPECT_FALSE(exact.contains("qnnpack"));

@@ -4,6 +4,7 @@
 // beyond the type, and in f8e8m0fnu. The rules are those of recordings: every bf16 and f16, and f32
 // at and around every boundary (corpus/golden/casts.jsonl). Of casts with scales there is one:
 // QuantizeLinear and DequantizeLinear of ONNX Runtime (corpus/golden/onnxruntime130.jsonl).
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>

@@ -314,19 +314,23 @@ bool HasFivePixelsAndFiveBlocks(const Case& c) {
   return out > 4 * block;
 }
 
+bool IsPlainDepthwise(const Case& c) {
+  const Window& v = c.window;
+  return v.groups > 1 && v.groups == c.N && v.in_c == v.groups;
+}
+
 // Convolutions of one channel in each group whose steps are wider than high. Plain depthwise ones
 // have a kernel of their own.
 bool HasSingleChannelAndWideSteps(const Case& c) {
   const Window& v = c.window;
-  const bool depthwise = v.groups > 1 && v.groups == c.N;
-  return v.in_c == v.groups && !depthwise && v.stride_w > v.stride_h;
+  return v.in_c == v.groups && !IsPlainDepthwise(c) && v.stride_w > v.stride_h;
 }
 
 // Plain depthwise ones of whole vectors whose kernel has one row, so that windows lie wholly in the
 // padding above or below.
 bool HasOneRowAndPadding(const Case& c) {
   const Window& v = c.window;
-  return v.groups == c.N && v.in_c == v.groups && v.groups % 16 == 0 && v.kernel_h == 1 &&
+  return IsPlainDepthwise(c) && v.groups % 16 == 0 && v.kernel_h == 1 &&
          (v.pad_top > 0 || v.pad_bottom > 0) && c.x_q.zero_point_at(0) != 0;
 }
 

@@ -231,11 +231,6 @@ void FitFunctionAndObserver(Case* c) {
   }
   if (!IsByteCode(o.dtype)) o.dtype = DType::kU8;
   c->codes = c->codes && c->rule != QParamsRule::kObserver;
-  if (IsMx(c->rule)) {
-    o = {.dtype = *(kMxElements.begin() + static_cast<size_t>(o.dtype) % kMxElements.count)};
-    if (RowOf(c->op).observer) FitObservedValues(c);
-    return;
-  }
   if (c->rule != QParamsRule::kObserver) {
     o = {.reduce_range = o.reduce_range && c->rule == QParamsRule::kAten};
   }

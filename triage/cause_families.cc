@@ -2196,17 +2196,7 @@ void AddRounding(std::vector<Cause>& rows) {
         HalfAddedAndCut);
   rows.push_back({Stage::kClamp, Kind::kClamp, "cast of C, a half added",
                   "adds a half, cuts to an int32, and keeps its low byte instead of saturating",
-                  RoundsValues, Sets([](Stages& s) {
-                    s.codes.round = HalfAddedAndCut;
-                    s.codes.convert = [](double value) {  // cvttss2si
-                      return std::abs(value) < 0x1p31 ? value : -0x1p31;
-                    };
-                    s.codes.narrow = [](DType dtype, double code) {
-                      const auto low = static_cast<uint8_t>(static_cast<int64_t>(code));
-                      return dtype == DType::kS8 ? static_cast<double>(static_cast<int8_t>(low))
-                                                 : static_cast<double>(low);
-                    };
-                  })});
+                  RoundsValues, CastAsInC<HalfAddedAndCut>});
   round(Kind::kRounding, "half added and cut below zero",
         "adds a half to negative values and cuts, and rounds the others",
         BelowZero<HalfAddedAndCut>);

@@ -65,6 +65,24 @@ inline int64_t AtOtherStride(int64_t row, int64_t term, int64_t columns, int64_t
   return at % whole < columns ? at / whole * columns + at % whole : -1;
 }
 
+// A value beyond int32 as cvtps2dq and cvttss2si convert it.
+inline double HugeBecomesMinimum(double value) {
+  return std::abs(value) < 0x1p31 ? value : -0x1p31;
+}
+inline double KeepLowByte(DType dtype, double code) {
+  const auto whole = static_cast<int64_t>(std::clamp(code, -0x1p62, 0x1p62));
+  return dtype == DType::kS8 ? static_cast<int8_t>(whole) : static_cast<uint8_t>(whole);
+}
+// What C makes of a float that it converts to an integer of 8 bits, on x86: rounded by kRound to an
+// int32, and then the low byte.
+template <auto kRound>
+bool CastAsInC(Stages& s) {
+  s.codes.round = kRound;
+  s.codes.convert = HugeBecomesMinimum;
+  s.codes.narrow = KeepLowByte;
+  return true;
+}
+
 template <class Narrow>
 int64_t Wrapped(int64_t value) {
   return static_cast<Narrow>(static_cast<std::make_unsigned_t<Narrow>>(value));

@@ -87,6 +87,12 @@ bool Observes(const Case& c) {
 
 bool ChoosesQParams(const Case& c) { return Observes(c) || ChoosesScales(c); }
 
+bool ObservesOneValue(const Case& c) {
+  if (!Observes(c) || c.x.empty()) return false;
+  const auto x = c.x.as<float>();
+  return std::ranges::adjacent_find(x, std::not_equal_to()) == x.end();
+}
+
 bool ChoosesMx(const Case& c) { return IsMx(c.rule); }
 
 // Parameters that every rule takes: min_max, u8, all codes, not symmetric, no reduce_range.
@@ -1387,7 +1393,6 @@ bool ClampToType(Stages& s) {
   return low || high;
 }
 
-double HugeBecomesMinimum(double value) { return std::abs(value) < 0x1p31 ? value : -0x1p31; }
 double KeepLow32Bits(double value) {
   return std::abs(value) < 0x1p62 ? static_cast<int32_t>(static_cast<int64_t>(value)) : 0;
 }
@@ -1397,11 +1402,6 @@ double KeepTwiceIn32Bits(double value) { return std::floor(KeepLow32Bits(2 * val
 template <int kBy>
 double MovedBy(DType, double code) {
   return code + kBy;
-}
-
-double KeepLowByte(DType dtype, double code) {
-  const auto whole = static_cast<int64_t>(std::clamp(code, -0x1p62, 0x1p62));
-  return dtype == DType::kS8 ? static_cast<int8_t>(whole) : static_cast<uint8_t>(whole);
 }
 
 // Of softmax: 256 where the exact code is that of 255.
@@ -1424,16 +1424,6 @@ template <double (*kKeep)(DType dtype, double code)>
 bool NarrowTo(Stages& s) {
   s.codes.convert = SaturateAtInt32;
   s.codes.narrow = kKeep;
-  return true;
-}
-
-// What C makes of a float that it converts to an integer of 8 bits, on x86: rounded by kRound to an
-// int32, which is INT32_MIN where it does not fit, and then the low byte.
-template <auto kRound>
-bool CastAsInC(Stages& s) {
-  s.codes.round = kRound;
-  s.codes.convert = HugeBecomesMinimum;
-  s.codes.narrow = KeepLowByte;
   return true;
 }
 
@@ -2572,19 +2562,11 @@ const Cause kMistakes[] = {
      Set<&ChoiceHooks::over_half_the_codes, true>, 7},
     {Stage::kScale, Kind::kClamp, "equal values as zeros",
      "chooses scale 1 and zero point 0 where all values are equal",
-     [](const Case& c) {
-       if (!Observes(c) || c.x.empty()) return false;
-       const auto x = c.x.as<float>();
-       return std::ranges::adjacent_find(x, std::not_equal_to()) == x.end();
-     },
+     ObservesOneValue,
      Set<&ChoiceHooks::equal_values_are_zeros, true>, 7},
     {Stage::kScale, Kind::kClamp, "equal values by scale 1",
      "chooses scale 1 where all values are equal, and the zero point by it",
-     [](const Case& c) {
-       if (!Observes(c) || c.x.empty()) return false;
-       const auto x = c.x.as<float>();
-       return std::ranges::adjacent_find(x, std::not_equal_to()) == x.end();
-     },
+     ObservesOneValue,
      Set<&ChoiceHooks::equal_values_by_scale_1, true>, 7},
     {Stage::kClamp, Kind::kClamp, "highest code left out",
      "leaves the highest code out: computes with quant_max one lower", Observes,

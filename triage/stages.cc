@@ -419,14 +419,6 @@ Tensor Stages::QParamsOf() const {
     y.as<float>()[ranges.size() + column] = static_cast<float>(chosen.zero_point);
   }
   if (!c.codes) return y;
-  if (IsMx(c.rule)) {
-    return exact::WithMxElements(c, y, [this](const Case& cast) {
-      Stages stages;
-      stages.c = cast;
-      stages.codes = codes;
-      return stages.Evaluate();
-    });
-  }
   Stages quantize;
   quantize.c = slice::BlocksAsChannels(exact::ExactCodesCaseOf(c, y));
   quantize.codes = codes;

@@ -152,10 +152,8 @@ Convention TorchaoMx() {
     Tensor divisors = y;
     for (float& scale : divisors.as<float>().first(static_cast<size_t>(ChosenCount(c))))
       if (scale < FLT_MIN) scale = c.rule == QParamsRule::kMxRceil ? 1.0f : FLT_MIN;
-    Tensor elements =
-        exact::WithMxElements(c, divisors, [](const Case& cast) { return exact::Evaluate(cast); });
-    elements.CopyFrom(y, 0, y.size(), 0);
-    return ConventionOutput{std::move(elements), std::nullopt};
+    const Tensor elements = exact::Evaluate(exact::CodesCaseOf(c, divisors));
+    return ConventionOutput{exact::WithCodes(c, y, elements), std::nullopt};
   };
   mx.trace = [run = mx.run](const Case& c, int64_t index) {
     const std::string value = FloatText(run(c).y.FloatAt(index));

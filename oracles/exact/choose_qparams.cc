@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The definition is in observer_rational.cc, the fast form in observer.cc. Here a scale or a zero
 // point is told step by step. Every value is a float32 that a step has rounded. Codes are
-// those of a quantize by these numbers: its meaning is in quantize.cc.
+// those of a quantize by these numbers, elements of MX those of a cast: their meanings are in
+// quantize.cc and cast.cc.
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -163,9 +163,7 @@ Trace Steps(const Case& c, int64_t index) {
   const int64_t at = index - chosen.size();
   const int64_t m = ColumnOfValue(c, at);
   Trace trace = StepsOfChoice(c, chosen, m, IsMx(c.rule) ? m : columns + m);
-  for (TraceStep& step : IsMx(c.rule) ? Derive(MxElementOf(c, chosen, at), 0)
-                                      : Derive(ExactCodesCaseOf(c, chosen), at))
-    trace.push_back(std::move(step));
+  for (TraceStep& step : Derive(ExactCodesCaseOf(c, chosen), at)) trace.push_back(std::move(step));
   trace.back().value = FloatText(std::stof(trace.back().value));  // the answer is of float32
   return trace;
 }
@@ -173,8 +171,6 @@ Trace Steps(const Case& c, int64_t index) {
 // The value of a scale or zero point is the result of its steps; there is no other real value.
 std::string Value(const Case& c, int64_t index) {
   const Tensor chosen = ChooseQParams(c);
-  if (index >= chosen.size() && IsMx(c.rule))
-    return RealValueText(MxElementOf(c, chosen, index - chosen.size()), 0);
   if (index >= chosen.size())
     return RealValueText(ExactCodesCaseOf(c, chosen), index - chosen.size());
   const float y = chosen.FloatAt(index);
@@ -184,74 +180,37 @@ std::string Value(const Case& c, int64_t index) {
 Tensor All(const Case& c) {
   const Tensor chosen = ChooseQParamsRational(c);
   if (!c.codes) return chosen;
-  if (IsMx(c.rule)) return WithMxElements(c, chosen, EvaluateRational);
   return WithCodes(c, chosen, EvaluateRational(ExactCodesCaseOf(c, chosen)));
 }
 
 Tensor AllFast(const Case& c) {
   const Tensor chosen = ChooseQParams(c);
   if (!c.codes) return chosen;
-  if (IsMx(c.rule)) return WithMxElements(c, chosen, Evaluate);
   return WithCodes(c, chosen, Evaluate(ExactCodesCaseOf(c, chosen)));
 }
 
 }  // namespace
 
-namespace {
-
-// The cast of these values to elements under a scale.
-Case MxCast(const Case& c, float scale, std::span<const float> values) {
-  Case cast =
-      CaseOver(Op::kCast, Tensor::Of<float>({1, static_cast<int64_t>(values.size())}, values),
-               c.observer.dtype);
-  cast.overflow = FloatOverflow::kSaturate;
-  cast.rounding = c.rounding;
-  cast.out_q.scale = {scale};
-  return cast;
-}
-
-}  // namespace
-
-Case MxElementOf(const Case& c, const Tensor& chosen, int64_t i) {
-  return MxCast(c, chosen.FloatAt(ColumnOfValue(c, i)),
-                c.x.as<float>().subspan(static_cast<size_t>(i), 1));
-}
-
-Tensor WithMxElements(const Case& c, const Tensor& chosen,
-                      const std::function<Tensor(const Case&)>& evaluate) {
-  Tensor y(DType::kF32, c.output_shape());
-  y.CopyFrom(chosen, 0, chosen.size(), 0);
-  const auto behind = y.as<float>().subspan(static_cast<size_t>(chosen.size()));
-  // One cast for all values under a scale: there are 255 scales, and any number of blocks.
-  std::map<float, std::vector<int64_t>> under;
-  for (int64_t i = 0; i < c.x.size(); ++i) under[chosen.FloatAt(ColumnOfValue(c, i))].push_back(i);
-  for (const auto& [scale, places] : under) {
-    std::vector<float> values;
-    for (const int64_t i : places) values.push_back(c.x.FloatAt(i));
-    const Tensor elements = evaluate(MxCast(c, scale, values));
-    for (size_t i = 0; i < places.size(); ++i) {
-      behind[static_cast<size_t>(places[i])] =
-          static_cast<float>(elements.ValueAt(static_cast<int64_t>(i)));
-    }
-  }
-  return y;
-}
-
 Case CodesCaseOf(const Case& c, const Tensor& chosen) {
   const auto numbers = chosen.as<float>();
   const auto count = static_cast<size_t>(ChosenCount(c));
   const int64_t batches = c.x.shape()[0], rows = batches * c.M;
-  Case quantize =
-      CaseOver(Op::kQuantize, Tensor::Of<float>({rows, c.N}, c.x.as<float>()), c.observer.dtype);
-  quantize.out_q = {{}, {}};
+  Case codes = CaseOver(IsMx(c.rule) ? Op::kCast : Op::kQuantize,
+                        Tensor::Of<float>({rows, c.N}, c.x.as<float>()), c.observer.dtype);
+  codes.out_q = {{}, {}};
   // A choice for each row is one for each block that is a row.
-  if (c.per_channel) quantize.x_block = static_cast<int32_t>(c.N);
-  for (int64_t i = 0; i < (c.per_channel ? rows : 1); ++i) {
+  const int64_t choices = c.per_channel ? rows : 1;
+  if (c.per_channel) codes.x_block = static_cast<int32_t>(c.N);
+  for (int64_t i = 0; i < choices; ++i) {
     const size_t m = static_cast<size_t>(i) % count;
-    quantize.out_q.scale.push_back(numbers[m]);
-    quantize.out_q.zero_point.push_back(static_cast<int32_t>(numbers[count + m]));
+    codes.out_q.scale.push_back(numbers[m]);
+    codes.out_q.zero_point.push_back(static_cast<int32_t>(numbers[count + m]));
   }
-  return quantize;
+  if (!IsMx(c.rule)) return codes;
+  codes.x_q = {std::vector<float>(static_cast<size_t>(choices), 1.0f), codes.out_q.zero_point};
+  codes.overflow = FloatOverflow::kSaturate;
+  codes.rounding = c.rounding;
+  return codes;
 }
 
 Case ExactCodesCaseOf(const Case& c, const Tensor& chosen) {
@@ -271,7 +230,7 @@ Tensor WithCodes(const Case& c, const Tensor& chosen, const Tensor& codes) {
   y.CopyFrom(chosen, 0, chosen.size(), 0);
   const auto behind = y.as<float>().subspan(static_cast<size_t>(chosen.size()));
   for (size_t i = 0; i < behind.size(); ++i)
-    behind[i] = static_cast<float>(codes.IntAt(static_cast<int64_t>(i)));
+    behind[i] = static_cast<float>(codes.ValueAt(static_cast<int64_t>(i)));
   return y;
 }
 

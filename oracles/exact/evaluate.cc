@@ -295,7 +295,6 @@ bool RequantMayOverflow(const Case& c) {
 }
 
 std::optional<double> TieDistance(const Case& c, int64_t index) {
-  if (IsMx(c.rule)) return std::nullopt;
   if (c.codes && index >= 2 * ChosenCount(c))
     return TieDistance(ExactCodesCaseOf(c, ChooseQParams(c)), index - 2 * ChosenCount(c));
   if (!IsCode(c.out_dtype)) return std::nullopt;
@@ -304,10 +303,7 @@ std::optional<double> TieDistance(const Case& c, int64_t index) {
 }
 
 std::vector<std::optional<double>> TieDistances(const Case& c) {
-  if (IsMx(c.rule)) {
-    return std::vector<std::optional<double>>(
-        static_cast<size_t>(2 * ChosenCount(c) + (c.codes ? c.x.size() : 0)));
-  }
+  if (RowOf(c.op).cast) return std::vector<std::optional<double>>(static_cast<size_t>(c.M * c.N));
   if (c.codes) {
     std::vector<std::optional<double>> distances(static_cast<size_t>(2 * ChosenCount(c)));
     std::ranges::copy(TieDistances(ExactCodesCaseOf(c, ChooseQParams(c))),

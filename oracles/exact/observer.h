@@ -11,7 +11,6 @@
 #define QUALM_ORACLES_EXACT_OBSERVER_H_
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -89,19 +88,13 @@ Tensor ChooseQParams2(const Case& c);
 // Whose scale and zero point value i of x has its code by.
 inline int64_t ColumnOfValue(const Case& c, int64_t i) { return c.per_channel ? i / c.N % c.M : 0; }
 
-// The quantize whose codes stand behind these scales and zero points: of all of x, or in rows with
-// a choice each.
+// The quantize whose codes (of a rule of MX, the cast whose elements) stand behind these scales and
+// zero points: of all of x, or in rows with a choice each.
 Case CodesCaseOf(const Case& c, const Tensor& chosen);
 // The same as it is meant exactly, where a scale may be infinite: x / infinity is 0.
 Case ExactCodesCaseOf(const Case& c, const Tensor& chosen);
-// The answer of both: one row. Not of MX.
+// The answer of both: one row.
 Tensor WithCodes(const Case& c, const Tensor& chosen, const Tensor& codes);
-
-// Of a rule of MX: the cast that gives the element of value i of x; and the answer, whose elements
-// `evaluate` gives of such casts of many values.
-Case MxElementOf(const Case& c, const Tensor& chosen, int64_t i);
-Tensor WithMxElements(const Case& c, const Tensor& chosen,
-                      const std::function<Tensor(const Case&)>& evaluate);
 
 }  // namespace qualm::exact
 

@@ -190,9 +190,8 @@ std::vector<Pair> SaturatingPairs(const Case& c, int64_t m, int64_t n) {
 Headroom Measure(const Case& c) {
   Headroom result;
   if (c.op == Op::kChooseQParams) {  // no sums, and codes only behind what is chosen
-    if (c.codes && !IsMx(c.rule))
-      result = Measure(exact::ExactCodesCaseOf(c, exact::ChooseQParams(c)));
-    result.outputs += 2 * ChosenCount(c) + (c.codes && IsMx(c.rule) ? c.x.size() : 0);
+    if (c.codes) result = Measure(exact::ExactCodesCaseOf(c, exact::ChooseQParams(c)));
+    result.outputs += 2 * ChosenCount(c);
     return result;
   }
   result.outputs = c.M * c.N;
@@ -245,7 +244,6 @@ Headroom Measure(const Case& c) {
 
 Reached ReachedBy(const Case& c, double near) {
   Reached reached;
-  if (IsMx(c.rule)) return reached;
   if (c.codes) {  // the range is chosen so that values fit the codes
     const Reached by_codes = ReachedBy(exact::ExactCodesCaseOf(c, exact::ChooseQParams(c)), near);
     reached.tie = by_codes.tie;

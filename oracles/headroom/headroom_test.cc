@@ -64,10 +64,9 @@ TEST(Headroom, AgainstASlowCount) {
   for (int i = 0; i < 8000; ++i) {
     const Case drawn = draw.Draw(AllOps()[static_cast<size_t>(i) % AllOps().size()]);
     ASSERT_EQ(Measure(drawn).outputs, exact::Evaluate(drawn).size());
-    // The codes behind what is chosen are those of a quantize.
-    const Case c = drawn.codes && !IsMx(drawn.rule)
-                       ? exact::ExactCodesCaseOf(drawn, exact::ChooseQParams(drawn))
-                       : drawn;
+    // The codes behind what is chosen are those of a quantize, or of a cast.
+    const Case c =
+        drawn.codes ? exact::ExactCodesCaseOf(drawn, exact::ChooseQParams(drawn)) : drawn;
     const Headroom measured = Measure(c);
     Headroom expected;
     expected.outputs = exact::Evaluate(c).size();
